@@ -1,0 +1,36 @@
+# Everything runs in .venv; nothing else on the machine is touched, but for the browser of the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= report
+
+.PHONY: report test browser format clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/installed-test: pyproject.toml $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+report: $(VENV)/installed
+	$(BIN)/rlreport build sample_logs/healthy -o $(OUT)/healthy --title "Sample run: healthy"
+	$(BIN)/rlreport build sample_logs/reward_hacking -o $(OUT)/reward_hacking --title "Sample run: reward hacking"
+
+browser:
+	tests/install-browser
+
+test: $(VENV)/installed-test browser
+	$(BIN)/ruff format --check rlreport tests benchmarks
+	$(BIN)/ruff check rlreport tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+
+format: $(VENV)/installed-test
+	$(BIN)/ruff format rlreport tests benchmarks
+	$(BIN)/ruff check --fix rlreport tests benchmarks
+
+clean:
+	rm -rf $(VENV) $(OUT) dist

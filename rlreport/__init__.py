@@ -1,0 +1,30 @@
+"""Static HTML reports of RL runs on language models, from their rollout logs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlreport.api import build
+    from rlreport.errors import RlreportError
+    from rlreport.pipeline import Report
+    from rlreport.writer import RolloutWriter
+
+__version__ = "0.1.0"
+
+__all__ = ["Report", "RlreportError", "RolloutWriter", "__version__", "build"]
+
+_OFFERED = {
+    "Report": "rlreport.pipeline",
+    "RlreportError": "rlreport.errors",
+    "RolloutWriter": "rlreport.writer",
+    "build": "rlreport.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what the package offers when it is first asked for: the command line starts fast."""
+    if name not in _OFFERED:
+        raise AttributeError(f"module 'rlreport' has no attribute {name!r}")
+    return getattr(import_module(_OFFERED[name]), name)

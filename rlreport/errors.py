@@ -1,0 +1,30 @@
+"""The one family of exceptions that rlreport raises on purpose."""
+
+from __future__ import annotations
+
+
+class RlreportError(Exception):
+    """A condition the user can act on: shown as one line, exit status 2.
+
+    The message names what is wrong, where, and what to do next.
+    """
+
+
+class UsageError(RlreportError):
+    """An option or a path given by the user cannot be used."""
+
+
+class UnusableInputError(RlreportError):
+    """The logs were found but no report can come of them."""
+
+
+class StrictError(RlreportError):
+    """``--strict`` was given and the logs hold something that would be skipped or repaired."""
+
+
+class OutputError(RlreportError):
+    """The report cannot be written where it was asked for."""
+
+
+class MissingExtraError(RlreportError):
+    """An optional dependency is needed for this input or form."""

@@ -1,0 +1,102 @@
+"""Every setting of a build, in one typed place; the command line and the Python API fill it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DEFAULT_PAD_TOKENS: tuple[str, ...] = (
+    "<PAD>",
+    "<pad>",
+    "[PAD]",
+    "<|pad|>",
+    "<|PAD|>",
+    "<|padding|>",
+    "<|endofpad|>",
+    "<|finetune_right_pad_id|>",
+    "<|vision_pad|>",
+    "<unk_pad>",
+)
+"""Token strings that are padding when nothing else is said (``--pad-token`` adds to them)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How logs are read.
+
+    Attributes:
+        pad_tokens: strings removed from prompts and responses, and dropped as tokens.
+        system_end_token: text up to and including its last occurrence is dropped from prompts.
+        log_format: id of the log format, or None to detect it.
+        mapping: canonical field -> dotted path in the logged object (``--map reward=score``).
+        step_from_path: regular expression with one group (or a group named ``step``).
+        split: which split to read where a folder holds several (``train``, ``val``, …).
+        tokenizer: path of a ``tokenizers`` JSON file that turns ids into strings.
+        restarts: ``all`` keeps every row, ``last`` only the later rows of a restarted step.
+        strict: raise StrictError where a row, a line or a file would be skipped or repaired.
+        max_line: bytes; a longer line is skipped and reported.
+        workers: processes; 0 means one per core.
+        metrics: files of trainer metrics; none means those beside the logs.
+    """
+
+    pad_tokens: tuple[str, ...] = DEFAULT_PAD_TOKENS
+    system_end_token: str | None = None
+    log_format: str | None = None
+    mapping: dict[str, str] = field(default_factory=dict)
+    step_from_path: str | None = None
+    split: str | None = None
+    tokenizer: str | None = None
+    restarts: str = "all"
+    strict: bool = False
+    max_line: int = 256_000_000
+    workers: int = 0
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """Parameters of the formulas: discount γ and GAE's λ, both in [0, 1]."""
+
+    gamma: float = 1.0
+    lam: float = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class MailOptions:
+    """Headers of the mail form.
+
+    Attributes:
+        to: recipients, ``a@b.c`` or ``Name <a@b.c>``; none leaves the header out.
+        sender: sender; None takes an address that cannot exist.
+        subject: subject; None takes the run's name and the verdict.
+    """
+
+    to: tuple[str, ...] = ()
+    sender: str | None = None
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What goes into the report and how it is named.
+
+    Attributes:
+        title: name of the run shown on every page; None takes the log folder's name.
+        band: factor of the ± std band on charts.
+        max_responses: responses shown per step; figures always come from all of them.
+        max_size: bytes of the whole delivery, None for the form's default.
+        seed: seed of the sample of responses.
+        redact: leave prompt, response and token text out of every form.
+        stamp: show the time of building.
+        mail: headers of the mail form.
+        github_summary: also append a summary to the job's page on GitHub Actions.
+    """
+
+    title: str | None = None
+    band: float = 1.0
+    max_responses: int = 128
+    max_size: int | None = None
+    seed: int = 0
+    redact: bool = False
+    stamp: bool = False
+    mail: MailOptions = field(default_factory=MailOptions)
+    github_summary: bool = False

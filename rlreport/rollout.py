@@ -1,0 +1,66 @@
+"""One response with its text and tokens, read back from the logs for display."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class TokenFigures:
+    """Every per-token figure of one response; each array is float64 of shape (T,), or None.
+
+    NaN marks a value the log did not hold. Units: nats for logp, ref_logp, log_ratio, kl
+    and surprisal; probabilities in [0, 1]; the rest in units of the reward.
+    """
+
+    logp: Floats | None = None
+    ref_logp: Floats | None = None
+    log_ratio: Floats | None = None
+    kl: Floats | None = None
+    prob: Floats | None = None
+    ref_prob: Floats | None = None
+    surprisal: Floats | None = None
+    token_reward: Floats | None = None
+    value: Floats | None = None
+    advantage: Floats | None = None
+    return_: Floats | None = None
+    value_error: Floats | None = None
+    sampler_logp: Floats | None = None
+
+    def between(self, start: int, stop: int) -> TokenFigures:
+        """The figures of some consecutive tokens."""
+        parts = (getattr(self, name) for name in self.__slots__)
+        return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
+
+
+@dataclass(slots=True)
+class Rollout:
+    """A chosen response: cleaned texts, tokens and figures.
+
+    Attributes:
+        step, n: its name; ``file`` and ``line`` say where it lies in the logs.
+        prompt, response, ref_response, ground_truth: cleaned text (None when not logged).
+        turns: chat turns (role, text) of the prompt when it carries a chat template.
+        raw_tokens: token strings as logged, length T (empty without tokens).
+        tokens: the same as readable text: one entry a token; a token that holds only part
+            of a character is ``""`` except where the character completes (see text/tokens).
+        figures: per-token arrays of length T.
+    """
+
+    step: int
+    n: int
+    file: str
+    line: int
+    prompt: str
+    response: str
+    ref_response: str | None = None
+    ground_truth: str | None = None
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    raw_tokens: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    figures: TokenFigures = field(default_factory=TokenFigures)
