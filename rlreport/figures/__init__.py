@@ -1,0 +1,1 @@
+"""Per-token and per-response figures, each formula in one place."""

@@ -1,0 +1,87 @@
+"""Reductions over ragged rows: one flat array of all tokens and the row offsets.
+
+``offsets`` is int64 of shape (R + 1,), ascending from 0 to the number of tokens N; row r is
+``flat[offsets[r]:offsets[r + 1]]`` and may be empty. A row's result depends on that row
+alone, bit for bit, so that it is the same in whatever batch the row is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Return the row offsets, shape (R + 1,), of rows with these lengths, shape (R,)."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def row_sums(flat: Floats, offsets: Ints) -> Floats:
+    """Return each row's sum, shape (R,); 0 for an empty row."""
+    return _reduce(np.add, flat, offsets, 0.0)
+
+
+def row_minima(flat: Floats, offsets: Ints) -> Floats:
+    """Return each row's smallest value, shape (R,), NaN skipped; NaN for a row without any."""
+    return _reduce(np.fmin, flat, offsets, np.nan)
+
+
+def row_maxima(flat: Floats, offsets: Ints) -> Floats:
+    """Return each row's largest value, shape (R,), NaN skipped; NaN for a row without any."""
+    return _reduce(np.fmax, flat, offsets, np.nan)
+
+
+def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Return each row's largest value and its first position, shape (R,) each, NaN skipped."""
+    largest = row_maxima(flat, offsets)
+    lengths = np.diff(offsets)
+    hits = np.flatnonzero(flat == np.repeat(largest, lengths))
+    position = np.full(len(lengths), np.nan)
+    if len(hits):
+        rows = np.searchsorted(offsets, hits, side="right") - 1
+        first = np.ones(len(hits), dtype=bool)
+        first[1:] = rows[1:] != rows[:-1]
+        position[rows[first]] = hits[first] - offsets[rows[first]]
+    return largest, position
+
+
+def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
+    """Return each row's number of finite values, their mean, and their squared deviations.
+
+    Shape (R,) each. The third is the sum over the row of (x - mean)²; mean and sum are NaN
+    where no value is finite.
+    """
+    lengths = np.diff(offsets)
+    count, total = finite_sums(flat, offsets)
+    with np.errstate(invalid="ignore"):
+        mean = total / count
+    deviation = flat - np.repeat(mean, lengths)
+    np.square(deviation, out=deviation)
+    _, squares = finite_sums(deviation, offsets)
+    return count, mean, np.where(count > 0, squares, np.nan)
+
+
+def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Return each row's number of finite values and their sum, shape (R,) each."""
+    finite = np.isfinite(flat)
+    if finite.all():
+        return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)
+    count = row_sums(finite.astype(np.float64), offsets)
+    return count, row_sums(np.where(finite, flat, 0.0), offsets)
+
+
+def _reduce(ufunc: np.ufunc, flat: Floats, offsets: Ints, empty: float) -> Floats:
+    starts = offsets[:-1]
+    filled = offsets[1:] > starts
+    if filled.all() and len(starts):
+        return np.asarray(ufunc.reduceat(flat, starts), dtype=np.float64)
+    result = np.full(len(starts), empty)
+    if filled.any():
+        # Empty rows cover no tokens, so dropping their starts leaves the others' ends right.
+        result[filled] = ufunc.reduceat(flat, starts[filled])
+    return result

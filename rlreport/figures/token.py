@@ -1,0 +1,152 @@
+"""The formulas per token, each once, on flat arrays of any number of responses.
+
+Arrays are float64 of shape (N,): the tokens of R responses one after the other, cut by
+``offsets`` of shape (R + 1,) where a formula looks beyond its own token. Log-probabilities
+are in nats. NaN in gives NaN out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.rollout import TokenFigures
+
+_CHUNK = 32
+
+
+def log_ratio(logp: Floats, ref_logp: Floats) -> Floats:
+    """Return log π(token) − log π_ref(token), nats: the k1 estimate of KL(π‖π_ref).
+
+    Source: J. Schulman, "Approximating KL divergence" (2020), estimator k1.
+    """
+    return logp - ref_logp
+
+
+def k3(ratio: Floats) -> Floats:
+    """Return exp(−x) − 1 + x of the log-ratio x, nats: the k3 estimate of KL(π‖π_ref).
+
+    Never negative, and unbiased for tokens sampled from π. ``expm1`` keeps the digits of
+    small ratios. Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
+    """
+    with np.errstate(over="ignore"):
+        result = np.expm1(-ratio)
+    result += ratio
+    return result
+
+
+def surprisal(logp: Floats) -> Floats:
+    """Return −log π(token), nats; its mean over sampled tokens estimates the entropy."""
+    return -logp
+
+
+def probability(logp: Floats) -> Floats:
+    """Return exp of a log-probability."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(logp))
+
+
+def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float) -> Floats:
+    """Return the generalised advantage estimate of every token, shape (N,).
+
+    A_t = Σ_l (γλ)^l δ_{t+l} with δ_t = r_t + γ V_{t+1} − V_t, and V = 0 after a response's
+    last token. The return is A_t + V_t (the λ-return). Source: Schulman et al. 2016,
+    "High-Dimensional Continuous Control Using Generalized Advantage Estimation", eq. 16.
+    """
+    following = np.empty_like(values)
+    following[:-1] = values[1:]
+    ends = offsets[1:][offsets[1:] > offsets[:-1]] - 1
+    following[ends] = 0.0
+    following *= gamma
+    following += rewards
+    following -= values
+    return discounted_sums(following, offsets, gamma * lam)
+
+
+def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
+    """Return y_t = x_t + factor · y_{t+1} inside every row, shape (N,).
+
+    A loop over positions would cost as many steps as the longest row has tokens. So rows
+    are cut into chunks of 32, all chunks are summed side by side, and the chunks' first
+    values, themselves such a recurrence with factor³², carry over.
+    """
+    lengths = np.diff(offsets)
+    chunks = -(-lengths // _CHUNK)
+    chunk_offsets = offsets_of(chunks)
+    # Rows are padded at their end, where zeros change nothing.
+    shift = np.repeat(chunk_offsets[:-1] * _CHUNK - offsets[:-1], lengths)
+    place = np.arange(len(flat)) + shift
+    grid = np.zeros((int(chunk_offsets[-1]), _CHUNK))
+    grid.reshape(-1)[place] = flat
+    columns = np.ascontiguousarray(grid.T)
+    for t in range(_CHUNK - 2, -1, -1):
+        columns[t] += factor * columns[t + 1]
+    if len(chunks) and chunks.max() > 1:
+        heads = columns[0]
+        totals = discounted_sums(heads, chunk_offsets, factor**_CHUNK)
+        carry = np.zeros_like(totals)
+        carry[:-1] = totals[1:]
+        carry[chunk_offsets[1:][chunks > 0] - 1] = 0.0
+        powers = factor ** np.arange(_CHUNK, 0, -1.0)
+        columns += powers[:, None] * carry
+    return np.asarray(columns.T.reshape(-1)[place])
+
+
+def importance_ratio(new_logp: Floats, old_logp: Floats) -> Floats:
+    """Return π_new(token) / π_old(token), the ratio that PPO clips (Schulman et al. 2017)."""
+    return probability(new_logp - old_logp)
+
+
+def mismatch_ratio(trainer_logp: Floats, sampler_logp: Floats) -> Floats:
+    """Return exp|log π_trainer − log π_sampler| of the same token, 1 where engines agree.
+
+    Source: NeMo-RL's guide on adding models (token multiplicative probability error).
+    """
+    return probability(np.abs(trainer_logp - sampler_logp))
+
+
+def token_figures(
+    *,
+    logp: Floats | None = None,
+    ref_logp: Floats | None = None,
+    token_reward: Floats | None = None,
+    value: Floats | None = None,
+    advantage: Floats | None = None,
+    sampler_logp: Floats | None = None,
+    offsets: Ints | None = None,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+) -> TokenFigures:
+    """Return every per-token figure that these arrays, shape (T,), can feed.
+
+    They are those of one response, or with ``offsets``, int64 (R + 1,), of R side by side.
+    A logged ``advantage`` is shown as it is; the return always comes from GAE, since logged
+    advantages are often whitened. Without token rewards it is advantage + value.
+    """
+    figures = TokenFigures(
+        logp=logp,
+        ref_logp=ref_logp,
+        token_reward=token_reward,
+        value=value,
+        advantage=advantage,
+        sampler_logp=sampler_logp,
+    )
+    if logp is not None:
+        figures.prob = probability(logp)
+        figures.surprisal = surprisal(logp)
+    if ref_logp is not None:
+        figures.ref_prob = probability(ref_logp)
+    if logp is not None and ref_logp is not None:
+        figures.log_ratio = log_ratio(logp, ref_logp)
+        figures.kl = k3(figures.log_ratio)
+    if value is not None:
+        estimate = advantage
+        if token_reward is not None:
+            rows = np.array([0, len(value)], dtype=np.int64) if offsets is None else offsets
+            estimate = gae(token_reward, value, rows, gamma, lam)
+        if estimate is not None:
+            logged = np.full(len(value), np.nan) if advantage is None else advantage
+            figures.advantage = np.where(np.isnan(logged), estimate, logged)
+            figures.return_ = estimate + value
+            figures.value_error = value - figures.return_
+    return figures

@@ -1,0 +1,1 @@
+"""Text of prompts, responses and tokens, made readable and safe."""

@@ -1,0 +1,51 @@
+"""Texts as a person should see them: without padding, safe to encode."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+REPLACEMENT = "\ufffd"
+"""Stands for what is no character: broken bytes, lone surrogates, NUL."""
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def safe_text(text: str) -> str:
+    """Return ``text`` with lone surrogates and NUL replaced by U+FFFD, so UTF-8 can hold it."""
+    if "\0" in text:
+        text = text.replace("\0", REPLACEMENT)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub(REPLACEMENT, text)
+    return text
+
+
+def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
+    """Return ``text`` without any pad token, wherever it stands, and safe to encode."""
+    for pad in pad_tokens:
+        if pad and pad in text:
+            text = _any_of(pad_tokens).sub("", text)
+            break
+    return safe_text(text)
+
+
+def clean_prompt(text: str, pad_tokens: tuple[str, ...], system_end_token: str | None) -> str:
+    """Clean a prompt and drop its system part.
+
+    Everything up to and including the last ``system_end_token`` goes; a prompt that does
+    not hold it stays whole.
+    """
+    if system_end_token:
+        text = text.rpartition(system_end_token)[2]
+    return clean_text(text, pad_tokens)
+
+
+@lru_cache(maxsize=64)
+def _any_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    # Longest first, so that a pad token that begins with another one goes as a whole.
+    present = sorted((token for token in tokens if token), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, present)) or r"(?!)")

@@ -1,0 +1,196 @@
+"""Token strings as logged, made readable: one entry a token, characters whole.
+
+Three ways of logging a token's string are common. *Byte-level* BPE (GPT-2, Llama 3, Qwen)
+writes each byte as one printable character: ``Ġthe``, ``Ċ``, ``ä½ł``. *SentencePiece*
+(Llama 2, Gemma) writes a space as ``▁`` and lone bytes as ``<0xE4>``. *Plain* strings have
+been decoded one by one; a part of a character is then U+FFFD and cannot be restored.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from functools import lru_cache
+
+from rlreport.text.clean import REPLACEMENT, safe_text
+from rlreport.text.special import is_special
+
+
+class Style(Enum):
+    """How a run's token strings are written."""
+
+    BYTE_LEVEL = "byte-level"
+    SENTENCEPIECE = "sentencepiece"
+    PLAIN = "plain"
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Return GPT-2's alphabet: printable Latin-1 stands for itself, the rest from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    moved = (byte for byte in range(256) if byte not in printable)
+    alphabet.update({chr(0x100 + i): byte for i, byte in enumerate(moved)})
+    return alphabet
+
+
+BYTE_OF = _byte_alphabet()
+"""Character of byte-level BPE to the byte it stands for."""
+
+_OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_MOST_OUTSIDE = 0.02
+_MOST_SPACES = 0.02
+
+
+def detect_style(vocabulary: Iterable[str]) -> Style:
+    """Tell how token strings are written, from a run's distinct tokens or one response's.
+
+    Byte-level needs positive evidence (``Ġ``, ``Ċ``, or bytes that form a character) and
+    hardly a token with a character that the alphabet lacks, such as a space or a Chinese
+    character: decoded text has those throughout, so ``é`` alone is never taken for a byte.
+    """
+    tokens = byte_marks = outside = sentencepiece = spaces = 0
+    for token in vocabulary:
+        if not token or is_special(token):
+            continue
+        tokens += 1
+        if "▁" in token or _BYTE_TOKEN.fullmatch(token):
+            sentencepiece += 1
+        elif " " in token and not token.isspace():
+            spaces += 1
+        # Runs of blanks are added tokens of several byte-level vocabularies.
+        if token.isascii() and " " not in token:
+            continue
+        if _OUTSIDE_ALPHABET.search(token):
+            outside += not token.isspace()
+        elif "Ġ" in token or "Ċ" in token or _holds_utf8(token):
+            byte_marks += 1
+    if sentencepiece and spaces <= _MOST_SPACES * tokens:
+        return Style.SENTENCEPIECE
+    if byte_marks and outside <= _MOST_OUTSIDE * tokens:
+        return Style.BYTE_LEVEL
+    return Style.PLAIN
+
+
+def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]:
+    """Return the text of each token, same length as ``raw``; joined, they read as the response.
+
+    A token that holds only part of a character is ``""``; the token that completes the
+    character carries it whole. Bytes that never form a character become U+FFFD. Special
+    tokens stay as they are.
+
+    Args:
+        raw: token strings as logged, one response.
+        style: how they are written; detected from ``raw`` when not given. Detect it once a
+            run, from all tokens, where they are at hand: one response can be too short.
+    """
+    if style is None:
+        style = _style_of_response(raw)
+    if style is Style.PLAIN:
+        return [safe_text(token) for token in raw]
+    to_bytes = _byte_level_bytes if style is Style.BYTE_LEVEL else _sentencepiece_bytes
+    texts: list[str] = []
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pending = b""
+    for token in raw:
+        piece = to_bytes(token)
+        if piece is None:
+            if pending:
+                texts[-1] += decoder.decode(b"", final=True)
+                pending = b""
+            texts.append(safe_text(token))
+            continue
+        text = decoder.decode(piece)
+        if pending and text.startswith(REPLACEMENT) and not _completes(pending, piece):
+            # The broken character began in the token before: it belongs there.
+            texts[-1] += REPLACEMENT
+            text = text[1:]
+        pending = decoder.getstate()[0]
+        texts.append(text.replace("\0", REPLACEMENT))
+    if pending:
+        texts[-1] += decoder.decode(b"", final=True)
+    return texts
+
+
+def token_text(raw: str, style: Style | None = None) -> str:
+    """Return one token's text on its own; a part of a character shows as ``⟨e4 bd⟩``."""
+    if style is None:
+        style = detect_style((raw,))
+    if style is Style.PLAIN:
+        return safe_text(raw)
+    left = _byte_level_bytes(raw) if style is Style.BYTE_LEVEL else _sentencepiece_bytes(raw)
+    if left is None:
+        return safe_text(raw)
+    text = ""
+    while left:
+        try:
+            text += left.decode()
+            break
+        except UnicodeDecodeError as broken:
+            part = left[broken.start : broken.end]
+            text += left[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
+            left = left[broken.end :]
+    return _join_parts(text).replace("\0", REPLACEMENT)
+
+
+def _style_of_response(raw: Sequence[str]) -> Style:
+    style = detect_style(raw)
+    if style is not Style.PLAIN:
+        return style
+    # A response without blanks may split every character over tokens: look across them.
+    run = ""
+    for token in (*raw, ""):
+        if token and not is_special(token):
+            if _OUTSIDE_ALPHABET.search(token):
+                return Style.PLAIN
+            run += token
+        elif _holds_utf8(run):
+            return Style.BYTE_LEVEL
+        else:
+            run = ""
+    return Style.PLAIN
+
+
+def _holds_utf8(token: str) -> bool:
+    """Tell whether a lead byte and a following continuation byte stand in ``token``."""
+    lead = False
+    for character in token:
+        byte = BYTE_OF[character]
+        if lead and 0x80 <= byte < 0xC0:
+            return True
+        lead = 0xC2 <= byte < 0xF5
+    return False
+
+
+def _completes(pending: bytes, piece: bytes) -> bool:
+    """Tell whether the bytes spell U+FFFD itself, as a model may write it."""
+    return (pending + piece).startswith(b"\xef\xbf\xbd")
+
+
+def _join_parts(text: str) -> str:
+    return text.replace("⟩⟨", " ")
+
+
+@lru_cache(maxsize=1 << 16)
+def _byte_level_bytes(token: str) -> bytes | None:
+    """Return the token's bytes, or None for a special token."""
+    if is_special(token):
+        return None
+    try:
+        return bytes([BYTE_OF[character] for character in token])
+    except KeyError:
+        # An added token holds plain text, blanks and all.
+        return safe_text(token).encode()
+
+
+@lru_cache(maxsize=1 << 16)
+def _sentencepiece_bytes(token: str) -> bytes | None:
+    """Return the token's bytes, or None for a special token."""
+    byte = _BYTE_TOKEN.fullmatch(token)
+    if byte:
+        return bytes([int(byte[1], 16)])
+    if is_special(token):
+        return None
+    return safe_text(token.replace("▁", " ")).encode()
