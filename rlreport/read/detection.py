@@ -1,0 +1,173 @@
+"""Tell which files are rollout logs, of which format, and which of them to read."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rlreport.errors import UsageError
+from rlreport.options import ReadOptions
+from rlreport.read.fields import REQUIRED
+from rlreport.read.lines import BOM, line_blocks
+from rlreport.read.log_format import NATIVE, LogFormat
+from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url
+from rlreport.read.splits import Split
+from rlreport.read.tolerant import RowError, load_object
+from rlreport.tables import Note
+
+PEEKED = 20
+_PEEK_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """Files to read, with their formats, and remarks on those that are not read."""
+
+    sources: list[Source] = field(default_factory=list)
+    formats: list[LogFormat] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+def detect_formats(listing: Listing, options: ReadOptions) -> LogFiles:
+    """Find the format of every file and keep those of one split.
+
+    Raises:
+        UsageError: an unknown format, mapping or split was asked for.
+    """
+    found = LogFiles()
+    splits: dict[str, list[int]] = {}
+    for source in listing.sources:
+        log_format, reason, split = _format_of(source, options)
+        if log_format is None:
+            found.notes.append(Note("not_a_log", f"not read: {reason}", 1, source.name))
+            continue
+        splits.setdefault(split, []).append(len(found.sources))
+        found.sources.append(source)
+        found.formats.append(log_format)
+    for name in listing.other:
+        found.notes.append(Note("other_file", "not read as a log, going by its name", 1, name))
+    return _without_repeats(_one_split(found, splits, options.split))
+
+
+def _without_repeats(files: LogFiles) -> LogFiles:
+    """Leave out files that repeat the one before under a new step, as TRL writes them."""
+    from rlreport.formats.repeats import REPEATING_FORMATS, repeated_files
+
+    folders: dict[tuple[str, str], list[Source]] = {}
+    for source, log_format in zip(files.sources, files.formats, strict=True):
+        if log_format.id in REPEATING_FORMATS and log_format.container != "lines":
+            folder = (source.name.rpartition("/")[0], log_format.container)
+            folders.setdefault(folder, []).append(source)
+    repeats: dict[str, str] = {}
+    with ExitStack() as opened:
+        for (_, container), sources in folders.items():
+            listed = [
+                (s.name, cast("BinaryIO", opened.enter_context(s.open())))
+                if is_url(s.path)
+                else (s.name, Path(s.path))
+                for s in sources
+            ]
+            repeats |= repeated_files(listed, container)
+    if not repeats:
+        return files
+    text = f"the rows of {min(repeats.values())} again under a new step, as TRL logs: left out"
+    note = Note("repeated_file", text, len(repeats), min(repeats))
+    kept = [i for i, source in enumerate(files.sources) if source.name not in repeats]
+    return LogFiles(
+        [files.sources[i] for i in kept], [files.formats[i] for i in kept], [*files.notes, note]
+    )
+
+
+def _one_split(found: LogFiles, splits: dict[str, list[int]], wanted: str | None) -> LogFiles:
+    """Keep the files of one split; training and validation are never mixed unasked."""
+    if wanted is not None and wanted not in splits and splits:
+        known = ", ".join(sorted(splits))
+        raise UsageError(f"No log of split {wanted!r}; there are: {known}")
+    if wanted is None and len(splits) <= 1:
+        return found
+    kept = wanted or ("train" if "train" in splits else sorted(splits)[0])
+    for split, numbers in sorted(splits.items()):
+        if split != kept:
+            text = f"files of split {split} not read (--split {split} reads them)"
+            first = found.sources[numbers[0]].name
+            found.notes.append(Note("other_split", text, len(numbers), first))
+    chosen = splits.get(kept, [])
+    return LogFiles(
+        [found.sources[i] for i in chosen], [found.formats[i] for i in chosen], found.notes
+    )
+
+
+def _format_of(source: Source, options: ReadOptions) -> tuple[LogFormat | None, str, str]:
+    """Return a file's format (None and why, where it is no log), and its split."""
+    # Formats load a dozen modules; a program that only looks for help does without.
+    from rlreport.formats import RowReader, detect, refusal
+    from rlreport.formats.base import split_of
+    from rlreport.formats.containers import container_of
+    from rlreport.formats.ids import TokenNames
+
+    lines = container_of(source.name) in (None, "lines")
+    objects = _peek_lines(source) if lines else _peek_container(source)
+    plain = not options.mapping and options.step_from_path is None
+    split = split_of(source.name) or "train"
+    if options.log_format in (None, NATIVE) and plain and lines:
+        native = any(_is_native(obj) for obj in objects)
+        # Of a log with nothing readable every line is reported.
+        if options.log_format == NATIVE or native or _all_broken(source, objects):
+            fields = ", ".join(f"`{name}`" for name in REQUIRED)
+            return LogFormat(why=f"has {fields}" if native else "as named"), "", split
+    detected = detect(
+        source.name,
+        objects,
+        log_format=options.log_format,
+        mapping=options.mapping,
+        step_from_path=options.step_from_path,
+    )
+    if detected is None:
+        return None, refusal(source.name, objects), split
+    container = container_of(source.name) or "lines"
+    reader = RowReader(detected.format, TokenNames(options.tokenizer))
+    log_format = LogFormat(detected.format.id, container, reader, detected.reason)
+    return log_format, detected.reason, detected.format.split(source.name) or "train"
+
+
+def _is_native(obj: dict[str, Any]) -> bool:
+    """Whether an object has the required fields, its texts as text and not as messages."""
+    messages = any(isinstance(obj.get(name), list) for name in ("prompt", "response"))
+    return all(name in obj for name in REQUIRED) and not messages
+
+
+def _all_broken(source: Source, objects: list[dict[str, Any]]) -> bool:
+    return not objects and source.name.lower().endswith(LINE_SUFFIXES)
+
+
+def _peek_lines(source: Source) -> list[dict[str, Any]]:
+    objects: list[dict[str, Any]] = []
+    for block in line_blocks(Split(0, source), 1 << 62, block_bytes=_PEEK_BYTES):
+        for _, line in block.lines():
+            try:
+                objects.append(load_object(line.removeprefix(BOM))[0])
+            except RowError:
+                continue
+            if len(objects) >= PEEKED:
+                return objects
+        # The first block tells; a file of broken lines is not read to its end here.
+        break
+    return objects
+
+
+def _peek_container(source: Source) -> list[dict[str, Any]]:
+    from rlreport.formats.base import RowError as NoContainer
+    from rlreport.formats.containers import container_of, iterate
+
+    objects: list[dict[str, Any]] = []
+    try:
+        with source.open() as stream:
+            for _, obj in iterate(stream, container_of(source.name) or "lines"):  # type: ignore[arg-type]
+                objects.append(obj)
+                if len(objects) >= PEEKED:
+                    break
+    except (NoContainer, OSError):
+        return objects
+    return objects

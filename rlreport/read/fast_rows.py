@@ -1,0 +1,224 @@
+"""The fast path: well-formed native lines, without Python objects for their arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import simdjson
+
+from rlreport.read.batch import NAN, RawTokens, TokenFields
+from rlreport.read.fields import (
+    CANONICAL,
+    COUNTED_ONLY,
+    FINISH_FIELDS,
+    FINISH_REASONS,
+    LONGEST_EXTRA,
+    REQUIRED,
+    SCALARS,
+    TOKEN_ARRAYS,
+)
+from rlreport.read.marks import Place
+from rlreport.read.row_writer import RowValues, RowWriter
+from rlreport.read.tolerant import LARGEST_STEP
+from rlreport.text.clean import safe_text
+
+REFUSED = (ValueError, RuntimeError, TypeError, AttributeError, LookupError)
+"""What the parser raises on bad JSON, and on values of another type than asked for."""
+
+_MOST_SCHEMAS = 4096
+_TOKENS_KEY = b'"response_tokens"'
+_QUOTE = ord('"')
+
+
+class _Unexpected(Exception):
+    """A value is not of the usual type: the tolerant path has to look at the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """What objects with the same keys in the same order hold; names of fields, "" if absent."""
+
+    scalars: tuple[str, ...]
+    arrays: tuple[str, ...]
+    tokens: bool
+    after_tokens: bytes | None
+    reference: bool
+    group: bool
+    finish: str
+    extras: tuple[str, ...]
+    counted: tuple[str, ...]
+
+
+class FastRows:
+    """Reads lines into a writer's batch, as long as every value is of the usual type."""
+
+    def __init__(self, file: int, writer: RowWriter) -> None:
+        self._file = file
+        self._writer = writer
+        self._parser = simdjson.Parser()
+        self._schemas: dict[tuple[str, ...], _Schema | None] = {}
+
+    def read(self, line_number: int, offset: int, line: bytes) -> bool:
+        """Read a line; False, and nothing is done, where any value is out of the ordinary."""
+        try:
+            document: Any = self._parser.parse(line)
+            if type(document) is not simdjson.Object:
+                return False
+            schema = self._schema(tuple(document.keys()))
+            if schema is None:
+                return False
+            tokens = _tokens(document, schema, line)
+            values = _values(document, schema)
+            extras = _extras(document, schema)
+            counted = [name for name in schema.counted if document[name] is not None]
+        except (_Unexpected, *REFUSED):
+            return False
+        batch = self._writer.batch
+        for name, value in extras:
+            batch.add_extra(name, value)
+        for name in counted:
+            batch.count(name)
+        self._writer.add(values, tokens, Place(self._file, offset, line_number), len(line))
+        return True
+
+    def _schema(self, names: tuple[str, ...]) -> _Schema | None:
+        try:
+            return self._schemas[names]
+        except KeyError:
+            if len(self._schemas) >= _MOST_SCHEMAS:
+                self._schemas.clear()
+            schema = self._schemas[names] = _schema_of(names)
+            return schema
+
+
+def _tokens(document: Any, schema: _Schema, line: bytes) -> TokenFields:
+    tokens: RawTokens | None = None
+    buffers: dict[str, memoryview] = {}
+    size, uneven = -1, False
+    if schema.tokens and (array := document["response_tokens"]) is not None:
+        size = len(array)
+        tokens = _raw_tokens(line, schema.after_tokens, size)
+    for name in schema.arrays:
+        array = document[name]
+        if array is None or not (count := len(array)):
+            continue
+        buffer = buffers[name] = memoryview(array.as_buffer(of_type="d"))
+        # The buffer of a list of lists is flat, and longer than the list.
+        if buffer.nbytes != 8 * count:
+            raise _Unexpected
+        if count != size:
+            uneven = uneven or size >= 0
+            size = min(size, count) if size >= 0 else count
+    return TokenFields(tokens, buffers, size, uneven)
+
+
+def _values(document: Any, schema: _Schema) -> RowValues:
+    step, prompt, response = document["step"], document["prompt"], document["response"]
+    reference = document["ref_response"] if schema.reference else None
+    group = document["group_id"] if schema.group else None
+    if (
+        type(step) is not int
+        or type(prompt) is not str
+        or type(response) is not str
+        or not -LARGEST_STEP <= step <= LARGEST_STEP
+        or (reference is not None and type(reference) is not str)
+        or (group is not None and type(group) not in (str, int))
+    ):
+        raise _Unexpected
+    finish = NAN
+    if schema.finish:
+        finish = FINISH_REASONS.get(document[schema.finish], -1.0)
+        if finish < 0:
+            raise _Unexpected
+    reward = document["reward"]
+    if reward is None:
+        raise _Unexpected
+    ref_reward, valid_reward, ref_valid_reward = schema.scalars
+    rewards = (
+        _number(reward),
+        _number(document[ref_reward]) if ref_reward else NAN,
+        _number(document[valid_reward]) if valid_reward else NAN,
+        _number(document[ref_valid_reward]) if ref_valid_reward else NAN,
+    )
+    return RowValues(step, prompt, response, rewards, reference, group, finish)
+
+
+def _number(value: object) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return float(value)
+    if value is None:
+        return NAN
+    raise _Unexpected
+
+
+def _extras(document: Any, schema: _Schema) -> list[tuple[str, float | str]]:
+    extras: list[tuple[str, float | str]] = []
+    for name in schema.extras:
+        value = document[name]
+        if type(value) in (float, int, bool):
+            extras.append((name, float(value)))
+        elif type(value) is str and len(value) <= LONGEST_EXTRA:
+            extras.append((name, safe_text(value)))
+    return extras
+
+
+def _schema_of(names: tuple[str, ...]) -> _Schema | None:
+    """Return what such objects hold, or None where the tolerant path has to look at them."""
+    present = frozenset(names)
+    if len(present) < len(names) or not present.issuperset(REQUIRED):
+        return None
+    # Fields that only other frameworks' formats carry are left to the tolerant path.
+    finish = [name for name in FINISH_FIELDS if name in present]
+    if len(finish) > 1 or "reward_parts" in present or "turns" in present:
+        return None
+    # The parser looks fields up by names that end at a NUL.
+    if any("\0" in name for name in names):
+        return None
+    after = None
+    if "response_tokens" in present:
+        after = next(iter(names[names.index("response_tokens") + 1 :]), None)
+    return _Schema(
+        scalars=tuple(name if name in present else "" for name in SCALARS),
+        arrays=tuple(name for name in TOKEN_ARRAYS if name in present),
+        tokens="response_tokens" in present,
+        after_tokens=None if after is None else b'"%s"' % after.encode(errors="replace"),
+        reference="ref_response" in present,
+        group="group_id" in present,
+        finish=finish[0] if finish else "",
+        extras=tuple(name for name in names if name not in CANONICAL),
+        counted=tuple(name for name in COUNTED_ONLY if name in present),
+    )
+
+
+def _raw_tokens(line: bytes, after: bytes | None, count: int) -> RawTokens:
+    """Return the slice of the line that holds the token array of ``count`` strings."""
+    key = line.find(_TOKENS_KEY)
+    start = line.find(b"[", key + len(_TOKENS_KEY), key + len(_TOKENS_KEY) + 16)
+    if key < 0 or start < 0:
+        raise _Unexpected
+    stop = line.find(after, start) if after is not None else len(line)
+    end = line.rfind(b"]", start, stop)
+    text = line[start:end]
+    # The key may also stand in a text or a nested object, and the next key in a token.
+    if end < 0 or _strings_in(text) != count:
+        raise _Unexpected
+    return RawTokens(text, count)
+
+
+def _strings_in(text: bytes) -> float:
+    """Return how many JSON strings stand in the text, by their quotes."""
+    quotes = text.count(b'"')
+    if b"\\" in text:
+        # Escapes are few: looking at what follows each backslash is faster than a search.
+        pieces = iter(text.split(b"\\"))
+        next(pieces)
+        for piece in pieces:
+            if not piece:
+                # A pair: what follows the second backslash is not escaped.
+                next(pieces, None)
+            elif piece[0] == _QUOTE:
+                quotes -= 1
+    return quotes / 2

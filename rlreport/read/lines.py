@@ -1,0 +1,176 @@
+"""Stream the lines of a split in blocks of bounded size."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import zstandard
+
+from rlreport.read.splits import Split
+
+BLOCK_BYTES = 1 << 20
+"""Small enough for a block to be parsed while it is in the processor's cache."""
+
+_TAIL_BYTES = 64 << 10
+_RETURN = ord("\r")
+BOM = b"\xef\xbb\xbf"
+DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+"""What reading a broken file raises: disk errors and damaged compression."""
+
+
+@dataclass(slots=True)
+class Block:
+    """Some consecutive lines.
+
+    Attributes:
+        data: the lines, each with its line end but perhaps the last.
+        stop: where they end in ``data``; what follows is the next block's.
+        offset: where they begin in the file.
+        too_long: the block stands for one line over the limit, which was not kept.
+        damage: why the file could not be read further.
+    """
+
+    data: bytes = b""
+    stop: int = 0
+    offset: int = 0
+    too_long: bool = False
+    damage: str | None = None
+
+    @property
+    def unterminated(self) -> bool:
+        """The last line has no line end: the file may still be growing."""
+        return not self.data.endswith(b"\n", 0, self.stop)
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (offset, line without line end), blank lines included.
+
+        One at a time: a line's memory is used again for the next one while it is still warm.
+        """
+        data, find, start, last = self.data, self.data.find, 0, self.stop
+        while (stop := find(b"\n", start, last)) >= 0:
+            end = stop - 1 if stop > start and data[stop - 1] == _RETURN else stop
+            yield self.offset + start, data[start:end]
+            start = stop + 1
+        if start < last:
+            yield self.offset + start, data[start:last].removesuffix(b"\r")
+
+
+def line_blocks(split: Split, max_line: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Yield the split's lines, at most about ``block_bytes`` at a time, blank lines included.
+
+    Never reads beyond the size that the source had when it was listed. A damaged or
+    truncated file ends with a block that says so; the lines before are good.
+    """
+    try:
+        stream = split.source.open()
+    except DAMAGED as error:
+        yield Block(damage=reason_of(error))
+        return
+    with stream:
+        try:
+            yield from _Reader(stream, split, max_line, block_bytes).blocks()
+        except DAMAGED as error:
+            yield Block(damage=reason_of(error))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what a reading error says, without the file's path."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+class _Reader:
+    """Cuts a stream into lines; holds the tail that awaits its line end."""
+
+    def __init__(self, stream: IO[bytes], split: Split, max_line: int, block_bytes: int) -> None:
+        self.stream = stream
+        self.max_line = max_line
+        self.block_bytes = block_bytes
+        self.stop = split.stop
+        # The size of what a compressed file holds is only known at its end.
+        self.size = None if split.source.compression else split.source.size
+        # One byte early: a split that begins right after a line end begins with a line.
+        self.position = max(0, split.start - 1)
+        self.skipping = split.start > 0
+        self.tail = b""
+        self.rereads = not split.source.compression and block_bytes > 4 * _TAIL_BYTES
+        self.damage: str | None = None
+        if self.position:
+            stream.seek(self.position)
+
+    def blocks(self) -> Iterator[Block]:
+        while not self._past_stop():
+            chunk = self._read()
+            if not chunk:
+                if self.tail and not self.skipping:
+                    yield Block(self.tail, len(self.tail), self.position - len(self.tail))
+                if self.damage:
+                    yield Block(damage=self.damage)
+                return
+            yield from self._cut(chunk)
+
+    def _past_stop(self) -> bool:
+        if self.stop is None or self.skipping:
+            # Whoever skips to the first line end gives up once no line can start inside.
+            return self.stop is not None and self.position - len(self.tail) > self.stop
+        return self.position - len(self.tail) >= self.stop
+
+    def _read(self) -> bytes:
+        want = self.block_bytes
+        if self.stop is not None:
+            # Beyond the stop only the end of one line is wanted.
+            want = (
+                min(want, self.stop - self.position) if self.position < self.stop else _TAIL_BYTES
+            )
+        if self.size is not None:
+            want = min(want, self.size - self.position)
+        chunk = self._fill(want) if want > 0 and not self.damage else b""
+        self.position += len(chunk)
+        return chunk
+
+    def _fill(self, want: int) -> bytes:
+        """Read up to ``want`` bytes; what came before a damaged place is kept."""
+        if not isinstance(self.stream, gzip.GzipFile):
+            return self.stream.read(want)
+        pieces: list[bytes] = []
+        got = 0
+        try:
+            # ``read`` would lose all that it had unpacked when the file ends too early.
+            while got < want and (piece := self.stream.read1(want - got)):
+                pieces.append(piece)
+                got += len(piece)
+        except DAMAGED as error:
+            self.damage = reason_of(error)
+        return b"".join(pieces)
+
+    def _cut(self, chunk: bytes) -> Iterator[Block]:
+        if self.skipping:
+            first = chunk.find(b"\n")
+            if first < 0:
+                return
+            chunk = chunk[first + 1 :]
+            self.skipping = False
+        data = self.tail + chunk if self.tail else chunk
+        start = self.position - len(data)
+        end = data.rfind(b"\n") + 1
+        self.tail = data[end:]
+        if self.stop is not None and start + end > self.stop:
+            # The line that runs over the stop is the last one.
+            end = data.find(b"\n", max(0, self.stop - start - 1)) + 1 if start < self.stop else 0
+            self.tail = b""
+        if end:
+            yield Block(data, end, start)
+        if end and self.rereads and 0 < len(self.tail) <= _TAIL_BYTES:
+            # Reading the tail once more costs less than copying the next block to join it.
+            self.position -= len(self.tail)
+            self.stream.seek(self.position)
+            self.tail = b""
+        if len(self.tail) > self.max_line:
+            yield Block(offset=self.position - len(self.tail), too_long=True)
+            self.tail = b""
+            self.skipping = True

@@ -1,0 +1,131 @@
+"""A sample of responses per step whose units are kept, the same whatever order rows come in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.figures.ragged import Ints, offsets_of
+from rlreport.read.hashing import Hashes
+
+BUDGET = 8192
+FEWEST, MOST = 4, 512
+_MOST_HELD = 1 << 22
+LONGEST = 2048
+"""Units kept of one response."""
+
+
+def sample_size(steps: int) -> int:
+    """Return how many responses a step are kept in a run of so many steps."""
+    return min(MOST, max(FEWEST, BUDGET // max(1, steps)))
+
+
+@dataclass(slots=True)
+class UnitSample:
+    """The responses of each step with the smallest priorities, with their units.
+
+    Attributes:
+        steps: int64 (S,).
+        priorities: uint64 (S,), see ``row_priorities``.
+        rows: int64 (S,), rows of the partial.
+        offsets: int64 (S + 1,), into units.
+        units: int32 (U,), numbers of the unit strings.
+        tokens: bool (S,): the units are tokens, else words.
+    """
+
+    steps: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    priorities: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    offsets: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    units: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    tokens: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+
+def concatenate(samples: list[UnitSample]) -> UnitSample:
+    """Put samples with the same numbering of rows and units one after the other."""
+    lengths = np.concatenate([np.diff(sample.offsets) for sample in samples])
+    return UnitSample(
+        np.concatenate([sample.steps for sample in samples]),
+        np.concatenate([sample.priorities for sample in samples]),
+        np.concatenate([sample.rows for sample in samples]),
+        offsets_of(lengths),
+        np.concatenate([sample.units for sample in samples]),
+        np.concatenate([sample.tokens for sample in samples]),
+    )
+
+
+def chosen(steps: Ints, priorities: Hashes, size: int) -> Ints:
+    """Return which of the rows are among their step's ``size`` smallest priorities, by step."""
+    order = np.lexsort((priorities, steps))
+    ordered = steps[order]
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(fresh)
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    return order[rank < size]
+
+
+def take(sample: UnitSample, order: Ints) -> UnitSample:
+    """Return some of a sample's responses."""
+    starts, stops = sample.offsets[:-1][order], sample.offsets[1:][order]
+    # Slices of some hundred units are copied much faster than single units are picked.
+    spans = zip(starts.tolist(), stops.tolist(), strict=True)
+    return UnitSample(
+        sample.steps[order],
+        sample.priorities[order],
+        sample.rows[order],
+        offsets_of(stops - starts),
+        np.concatenate([sample.units[:0], *(sample.units[start:stop] for start, stop in spans)]),
+        sample.tokens[order],
+    )
+
+
+class Sampler:
+    """Collects a sample batch by batch."""
+
+    def __init__(self) -> None:
+        self._kept = UnitSample()
+        self._new: list[UnitSample] = []
+        self._held = 0
+        self._limits: dict[int, int] = {}
+        self._steps: set[int] = set()
+
+    def candidates(self, steps: Ints, priorities: Hashes) -> Ints:
+        """Return which rows of a batch may belong to the sample."""
+        self._steps.update(steps.tolist())
+        order = chosen(steps, priorities, self.size)
+        if not self._limits:
+            return np.sort(order)
+        limits = np.array(
+            [self._limits.get(step, 1 << 64) - 1 for step in steps[order].tolist()],
+            dtype=np.uint64,
+        )
+        return np.sort(order[priorities[order] <= limits])
+
+    @property
+    def size(self) -> int:
+        """Responses kept per step."""
+        return sample_size(len(self._steps))
+
+    def add(self, sample: UnitSample) -> None:
+        """Add candidates with their units."""
+        self._new.append(sample)
+        self._held += len(sample.units)
+        if self._held > max(_MOST_HELD, len(self._kept.units)):
+            self.settled()
+
+    def settled(self) -> UnitSample:
+        """Return the sample of all that was added."""
+        everything = concatenate([self._kept, *self._new])
+        self._kept = take(everything, chosen(everything.steps, everything.priorities, self.size))
+        self._new = []
+        self._held = 0
+        self._limits = {}
+        distinct, counts = np.unique(self._kept.steps, return_counts=True)
+        ends = np.cumsum(counts) - 1
+        for step, count, end in zip(distinct.tolist(), counts.tolist(), ends.tolist(), strict=True):
+            if count >= self.size:
+                self._limits[step] = int(self._kept.priorities[end])
+        return self._kept

@@ -1,0 +1,227 @@
+"""Which files make up the logs, and how to open one."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+import zstandard
+
+from rlreport.errors import MissingExtraError, UsageError
+
+LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
+CONTAINER_SUFFIXES = (".json", ".parquet")
+COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the logs.
+
+    Attributes:
+        name: path relative to the folder the logs were given in, with ``/``.
+        path: where it is opened: a local path or a URL.
+        size: bytes on disk when the logs were listed; what is appended later is not read.
+        compression: ``""``, ``gz`` or ``zst``.
+    """
+
+    name: str
+    path: str
+    size: int
+    compression: str = ""
+
+    def open(self) -> IO[bytes]:
+        """Open the file's (decompressed) bytes.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        raw = _open_remote(self.path) if is_url(self.path) else _open_local(self.path)
+        if self.compression == "gz":
+            return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+        if self.compression == "zst":
+            decompressor = zstandard.ZstdDecompressor()
+            return cast(
+                "IO[bytes]",
+                decompressor.stream_reader(raw, read_across_frames=True, closefd=True),
+            )
+        return raw
+
+
+@dataclass(slots=True)
+class Listing:
+    """The files found, by name, and what was met beside them."""
+
+    sources: list[Source]
+    unreadable: list[tuple[str, str]]
+    other: list[str]
+
+
+def find_sources(paths: Sequence[str | Path]) -> Listing:
+    """List the log files under files, folders, globs and URLs, each file once.
+
+    Raises:
+        UsageError: nothing lies at a given path.
+        MissingExtraError: a URL is given and fsspec is not installed.
+    """
+    found: list[_Found] = []
+    listing = Listing([], [], [])
+    for path in paths:
+        text = os.fspath(path)
+        found += _find_remote(text) if is_url(text) else _find_local(text, listing)
+    root = _common_root([item.root for item in found])
+    seen: set[object] = set()
+    for item in sorted(found, key=lambda item: item.path):
+        if item.identity in seen:
+            continue
+        seen.add(item.identity)
+        name = _relative(item.path, root)
+        if not (item.given or item.path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))):
+            listing.other.append(name)
+            continue
+        compression = COMPRESSIONS.get(PurePosixPath(item.path.lower()).suffix, "")
+        listing.sources.append(Source(name, item.path, item.size, compression))
+    listing.sources.sort(key=lambda source: source.name)
+    listing.unreadable = sorted((_relative(path, root), why) for path, why in listing.unreadable)
+    return listing
+
+
+def is_url(path: str) -> bool:
+    """Tell whether a path carries a scheme such as ``s3://``."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.replace("+", "").isalnum()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    path: str
+    root: str
+    size: int
+    identity: object
+    given: bool = False
+
+
+def _find_local(text: str, listing: Listing) -> list[_Found]:
+    path = Path(text)
+    if path.is_dir():
+        return list(_walk(path, path, listing))
+    if path.exists():
+        return list(_file(path, path.parent, listing, given=True))
+    matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - takes absolute patterns too
+    if not matches:
+        raise UsageError(f"No such file or folder: {text}")
+    root = _static_prefix(path)
+    found: list[_Found] = []
+    for match in map(Path, matches):
+        found += _walk(match, root, listing) if match.is_dir() else _file(match, root, listing)
+    return found
+
+
+def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
+    visited: set[tuple[int, int]] = set()
+
+    def denied(error: OSError) -> None:
+        listing.unreadable.append((str(error.filename), error.strerror or "cannot be read"))
+
+    for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
+        status = Path(here).stat()
+        # A link back to a folder above would be walked for ever.
+        if (status.st_dev, status.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders.sort()
+        for name in sorted(names):
+            yield from _file(Path(here) / name, root, listing)
+
+
+def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> Iterator[_Found]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        listing.unreadable.append((str(path), error.strerror or "cannot be read"))
+        return
+    if not os.access(path, os.R_OK):
+        listing.unreadable.append((str(path), "Permission denied"))
+        return
+    # Opening a pipe or a device would wait for ever.
+    if path.is_file():
+        identity = (status.st_dev, status.st_ino)
+        yield _Found(str(path), str(root), status.st_size, identity, given)
+
+
+def _static_prefix(pattern: Path) -> Path:
+    parts = pattern.parts
+    magic = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return Path(*parts[:magic])
+
+
+def _common_root(roots: list[str]) -> str:
+    distinct = sorted(set(roots))
+    if len(distinct) <= 1:
+        return distinct[0] if distinct else ""
+    if any(is_url(root) for root in distinct):
+        parts = [root.split("/") for root in distinct]
+        same = [piece[0] for piece in zip(*parts, strict=False) if len(set(piece)) == 1]
+        return "/".join(same)
+    return os.path.commonpath([Path(root).resolve() for root in distinct])
+
+
+def _relative(path: str, root: str) -> str:
+    if is_url(path):
+        return path.removeprefix(root).lstrip("/") or PurePosixPath(path).name
+    return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtraError(
+            "Logs at a URL need fsspec: pip install 'rlreport[remote]'"
+        ) from None
+    return fsspec
+
+
+def _find_remote(url: str) -> list[_Found]:
+    fsspec = _fsspec()
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        protocol = url.partition("://")[0]
+        if system.isdir(path):
+            root, given, names = path, False, system.find(path)
+        elif system.exists(path):
+            root, given, names = system._parent(path), True, [path]
+        else:
+            names = system.glob(path)
+            root, given = str(_static_prefix(Path(path))), False
+        found = [
+            _Found(
+                f"{protocol}://{str(name).lstrip('/') if protocol != 'file' else name}",
+                f"{protocol}://{str(root).strip('/') if protocol != 'file' else root}",
+                int(system.size(name) or 0),
+                (protocol, name),
+                given,
+            )
+            for name in sorted(names)
+        ]
+    except ImportError as error:
+        raise MissingExtraError(f"Cannot open {url}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot list {url}: {error}") from None
+    if not found:
+        raise UsageError(f"No such file or folder: {url}")
+    return found
+
+
+def _open_remote(url: str) -> IO[bytes]:
+    return cast("IO[bytes]", _fsspec().open(url, "rb").open())
+
+
+def _open_local(path: str) -> IO[bytes]:
+    return Path(path).open("rb")

@@ -1,0 +1,152 @@
+"""The token arrays of a batch side by side: cut, cleaned of padding, one flat array a field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.read.batch import Batch, RawTokens
+from rlreport.read.fields import TOKEN_ARRAYS
+from rlreport.read.marks import Place
+from rlreport.read.vocabulary import Ids, Vocabulary
+
+LOGP_OF_PADDING = 1e-3
+"""A log-probability above this (rounding aside, none can be) marks a padding position."""
+
+
+@dataclass(slots=True)
+class TokenRows:
+    """Tokens of R rows, N in all.
+
+    Attributes:
+        rows: int64 (R,), which rows of the batch.
+        offsets: int64 (R + 1,).
+        ids: int32 (N,), numbers in the vocabulary; -1 where a row logs no token strings.
+        named: bool (R,), rows with token strings.
+        arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
+        nan_values: int64 (R,), values that were logged as NaN, infinite or null.
+    """
+
+    rows: Ints
+    offsets: Ints
+    ids: Ids
+    named: NDArray[np.bool_]
+    arrays: dict[str, Floats]
+    nan_values: Ints
+
+
+def token_rows(batch: Batch, file: int, vocabulary: Vocabulary) -> TokenRows:
+    """Lay the token arrays of a batch side by side and drop padding."""
+    rows = np.array(batch.token_rows, dtype=np.int64)
+    lengths = np.array(batch.lengths, dtype=np.int64)[rows]
+    offsets = offsets_of(lengths)
+    ids, named = _ids(batch, lengths, offsets, vocabulary)
+    arrays, nan_values = _arrays(batch, lengths, offsets)
+    tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values)
+    return _without_padding(tokens, batch, file, vocabulary)
+
+
+def _ids(
+    batch: Batch, lengths: Ints, offsets: Ints, vocabulary: Vocabulary
+) -> tuple[Ids, NDArray[np.bool_]]:
+    named = np.array([tokens is not None for tokens in batch.tokens], dtype=bool)
+    raw = [tokens for tokens in batch.tokens if isinstance(tokens, RawTokens)]
+    numbers = vocabulary.raw_numbers([tokens.text for tokens in raw])
+    counts = np.array([tokens.strings for tokens in raw], dtype=np.int64)
+    if len(raw) == len(lengths):
+        return (numbers if len(numbers) == offsets[-1] else _cut(numbers, counts, lengths)), named
+    ids = np.full(int(offsets[-1]), -1, dtype=np.int32)
+    pieces = iter(np.split(numbers, np.cumsum(counts)[:-1]))
+    for i, tokens in enumerate(batch.tokens):
+        if tokens is None:
+            continue
+        own = next(pieces) if isinstance(tokens, RawTokens) else vocabulary.numbers(list(tokens))
+        ids[offsets[i] : offsets[i + 1]] = own[: lengths[i]]
+    return ids, named
+
+
+def _cut(numbers: Ids, counts: Ints, lengths: Ints) -> Ids:
+    place = np.arange(len(numbers)) - np.repeat(offsets_of(counts)[:-1], counts)
+    return numbers[place < np.repeat(lengths, counts)]
+
+
+def _arrays(batch: Batch, lengths: Ints, offsets: Ints) -> tuple[dict[str, Floats], Ints]:
+    arrays: dict[str, Floats] = {}
+    nan_values = np.zeros(len(lengths), dtype=np.int64)
+    for name in TOKEN_ARRAYS:
+        buffers = list(batch.arrays[name])
+        missing = [i for i, buffer in enumerate(buffers) if buffer is None]
+        if len(missing) == len(buffers):
+            continue
+        for i in missing:
+            buffers[i] = memoryview(np.full(lengths[i], np.nan).tobytes())
+        flat = np.frombuffer(b"".join(buffers), dtype=np.float64)  # type: ignore[arg-type]
+        finite = np.isfinite(flat)
+        if not finite.all():
+            flat = np.where(finite, flat, np.nan)
+            logged = np.ones(len(lengths), dtype=bool)
+            logged[missing] = False
+            odd = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
+            nan_values += np.where(logged, odd, 0)
+        arrays[name] = flat
+    return arrays, nan_values
+
+
+def _without_padding(
+    tokens: TokenRows, batch: Batch, file: int, vocabulary: Vocabulary
+) -> TokenRows:
+    drop = np.zeros(len(tokens.ids), dtype=bool)
+    for name in ("logprobs", "ref_logprobs"):
+        logp = tokens.arrays.get(name)
+        # NaN is not smaller either.
+        if logp is not None and len(logp) and not logp.max() <= LOGP_OF_PADDING:
+            drop |= logp > LOGP_OF_PADDING
+    _mark(drop, "sentinel", tokens, batch, file)
+    pads = vocabulary.pads(tokens.ids)
+    if pads is not None and pads.any():
+        ends = _at_the_ends(pads | drop, tokens.offsets) & ~drop
+        _mark(ends, "pads", tokens, batch, file)
+        drop |= ends
+    if not drop.any():
+        return tokens
+    keep = ~drop
+    kept = np.add.reduceat(np.append(keep, False), tokens.offsets[:-1], dtype=np.int64)
+    kept[np.diff(tokens.offsets) == 0] = 0
+    dropped_nan = np.zeros(len(tokens.rows), dtype=np.int64)
+    for flat in tokens.arrays.values():
+        odd = np.isnan(flat) & drop
+        if odd.any():
+            dropped_nan += row_sums(odd.astype(np.float64), tokens.offsets).astype(np.int64)
+    return TokenRows(
+        tokens.rows,
+        offsets_of(kept),
+        tokens.ids[keep],
+        tokens.named,
+        {name: flat[keep] for name, flat in tokens.arrays.items()},
+        np.maximum(tokens.nan_values - dropped_nan, 0),
+    )
+
+
+def _at_the_ends(marked: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
+    """Keep of the marked tokens those in an unbroken run from a row's first or last token."""
+    result = np.zeros_like(marked)
+    hits = np.flatnonzero(marked)
+    for row in np.unique(np.searchsorted(offsets, hits, side="right") - 1).tolist():
+        inside = marked[offsets[row] : offsets[row + 1]]
+        plain = np.flatnonzero(~inside)
+        first, last = (plain[0], plain[-1]) if len(plain) else (len(inside), -1)
+        result[offsets[row] : offsets[row] + first] = True
+        result[offsets[row] + last + 1 : offsets[row + 1]] = True
+    return result
+
+
+def _mark(drop: NDArray[np.bool_], kind: str, tokens: TokenRows, batch: Batch, file: int) -> None:
+    hits = np.flatnonzero(drop)
+    if not len(hits):
+        return
+    first = int(np.searchsorted(tokens.offsets, hits[0], side="right")) - 1
+    row = batch.rows[tokens.rows[first]]
+    batch.marks.add(kind, Place(file, row.offset, row.line), len(hits))

@@ -1,0 +1,136 @@
+"""Sums by token string and bin of steps, mergeable and of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.read.exact import carry, to_floats
+from rlreport.read.hashing import Hashes, order_of, pair_hashes
+
+MOST_BINS = 32
+MOST_TOKENS = 1 << 18
+SUMS = ("kl", "log_ratio", "abs_log_ratio", "prob", "ref_prob", "abs_value_error")
+COUNTS = ("count", "log_ratios", "probs", "ref_probs", "value_errors")
+"""Occurrences, and how many of them had *no* finite log-ratio, probability, …"""
+
+ROWS = len(COUNTS) + 2 * len(SUMS)
+Rows = list[Ints | None]
+"""Counts, then the two parts of each exact sum, int64 (E,) each; None for nothing but zeros.
+
+Most are: missing and very large values are rare.
+"""
+
+
+@dataclass(slots=True)
+class TokenTable:
+    """One entry per (bin of steps, token); in an order of their own once merged.
+
+    A bin is ``step >> shift``, with the smallest shift that leaves at most 32 bins. The
+    union of two tables needs at least the shift of each, and a finer bin lies wholly in one
+    coarser bin, so that merging in any order gives the same table.
+
+    Attributes:
+        shift: see above.
+        bins: int64 (E,).
+        tokens: uint64 (E,), hash of the token string.
+        rows: counts and exact sums of the entries.
+        dropped: token strings beyond the most that are kept were left out.
+    """
+
+    shift: int = 0
+    bins: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    tokens: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    rows: Rows = field(default_factory=lambda: [None] * ROWS)
+    dropped: bool = False
+
+    def count(self, name: str) -> Ints:
+        """Return one of COUNTS, int64 (E,)."""
+        return or_zeros(self.rows[COUNTS.index(name)], len(self.bins))
+
+    def sum(self, name: str) -> Floats:
+        """Return one of SUMS, float64 (E,)."""
+        at = len(COUNTS) + 2 * SUMS.index(name)
+        parts = [or_zeros(row, len(self.bins)) for row in self.rows[at : at + 2]]
+        return to_floats(np.stack(parts))
+
+
+def merge_tables(tables: list[TokenTable], steps: Ints) -> TokenTable:
+    """Merge tables into one.
+
+    Args:
+        tables: any number.
+        steps: int64, all distinct steps that went into them, ascending.
+    """
+    tables = [table for table in tables if len(table.bins)]
+    if not tables:
+        return TokenTable()
+    shift = shift_of(steps)
+    bins = np.concatenate([table.bins >> (shift - table.shift) for table in tables])
+    tokens = np.concatenate([table.tokens for table in tables])
+    # One sort by a hash of both keys; its order is the same whatever came first.
+    order, starts = grouped(pair_hashes(bins.astype(np.uint64), tokens))
+    merged = TokenTable(
+        shift,
+        bins[order[starts]],
+        tokens[order[starts]],
+        added([table.rows for table in tables], [len(t.bins) for t in tables], order, starts),
+        any(table.dropped for table in tables),
+    )
+    distinct = np.unique(merged.tokens)
+    if len(distinct) > MOST_TOKENS:
+        # The smallest hashes are the same choice whatever is merged first.
+        keep = merged.tokens <= distinct[MOST_TOKENS - 1]
+        merged.bins, merged.tokens = merged.bins[keep], merged.tokens[keep]
+        merged.rows = [None if row is None else row[keep] for row in merged.rows]
+        merged.dropped = True
+    return merged
+
+
+def shift_of(steps: Ints) -> int:
+    """Return the smallest shift with which ascending distinct steps fall into 32 bins or fewer."""
+    shift = 0
+    while len(steps) > MOST_BINS:
+        steps = steps >> 1
+        steps = steps[np.r_[True, steps[1:] != steps[:-1]]]
+        shift += 1
+    return shift
+
+
+def grouped(keys: Hashes) -> tuple[Ints, Ints]:
+    """Return an order that puts equal keys together, and where each group starts in it."""
+    order = order_of(keys)
+    ordered = keys[order]
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(fresh)
+
+
+def added(parts: list[Rows], sizes: list[int], order: Ints, starts: Ints) -> Rows:
+    """Put the rows of parts side by side and sum each group."""
+    added: Rows = []
+    for rows in zip(*parts, strict=True):
+        row = beside(rows, sizes)
+        added.append(None if row is None else np.add.reduceat(row[order], starts))
+    # Carrying may fill a high part that was empty.
+    for at in range(len(COUNTS), ROWS, 2):
+        low = added[at + 1]
+        if low is not None:
+            both = carry(np.stack([or_zeros(added[at], len(low)), low]))
+            added[at : at + 2] = [both[0] if both[0].any() else None, both[1]]
+    return added
+
+
+def beside(rows: Sequence[Ints | None], sizes: list[int]) -> Ints | None:
+    """Put the same row of several tables side by side."""
+    if all(row is None for row in rows):
+        return None
+    return np.concatenate([or_zeros(row, size) for row, size in zip(rows, sizes, strict=True)])
+
+
+def or_zeros(row: Ints | None, size: int) -> Ints:
+    """Return a row, or the zeros that None stands for."""
+    return np.zeros(size, dtype=np.int64) if row is None else row
