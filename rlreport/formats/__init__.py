@@ -1,0 +1,129 @@
+"""Log formats: which one a file has, and its objects as canonical rows.
+
+``detect`` names the format of a file from its path and first objects, ``refusal`` says why a
+file is no rollout log, and ``RowReader`` turns objects into canonical rows (see ``base``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlreport.formats.base import Format, Match, Row, RowError, Where
+from rlreport.formats.ids import TokenNames
+from rlreport.formats.mapping import Mapped, suggest
+from rlreport.formats.refusal import certain_refusal, refusal
+from rlreport.formats.registry import format_by_id, formats
+
+__all__ = [
+    "Detected",
+    "Format",
+    "Match",
+    "Row",
+    "RowError",
+    "RowReader",
+    "Where",
+    "detect",
+    "format_by_id",
+    "formats",
+    "refusal",
+    "suggest",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """The format of a file, and why it is taken for that."""
+
+    format: Format
+    reason: str
+    confidence: int
+
+
+def detect(
+    name: str,
+    objects: Sequence[Row],
+    *,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    step_from_path: str | None = None,
+) -> Detected | None:
+    """Name the format of a file, or None when it is no rollout log (``refusal`` says why).
+
+    Args:
+        name: path relative to the logs' folder, parts joined by ``/``.
+        objects: the file's first objects (twenty are plenty).
+        log_format: id of a format to take without looking.
+        mapping: canonical field to dotted path, as the user gave it.
+        step_from_path: regular expression that finds the step in ``name``.
+
+    Raises:
+        UsageError: unknown format id, unknown mapped field, or a bad expression.
+    """
+    if log_format is not None:
+        found = Detected(format_by_id(log_format), "named on the command line", 100)
+    else:
+        best = None if certain_refusal(name, objects) else _best(name, objects)
+        if best is None and not mapping:
+            return None
+        found = best or Detected(Mapped({}), "", 0)
+    if not mapping and step_from_path is None:
+        return found
+    known = found.format if found.confidence else None
+    mapped = Mapped(dict(mapping or {}), step_from_path, known)
+    match = mapped.match(name, objects)
+    if match is None:
+        return found if found.confidence else None
+    return Detected(mapped, match.reason, match.confidence)
+
+
+def _best(name: str, objects: Sequence[Row]) -> Detected | None:
+    best: Detected | None = None
+    for form in formats().values():
+        match = form.match(name, objects)
+        if match and (best is None or match.confidence > best.confidence):
+            best = Detected(form, match.reason, match.confidence)
+    return best
+
+
+class RowReader:
+    """Objects of one format as canonical rows, with token strings and texts filled from ids.
+
+    Small and picklable; a worker process gets its own copy.
+
+    Args:
+        form: the format, from ``Detected.format``.
+        names: names of token ids, shared by all files.
+    """
+
+    def __init__(self, form: Format, names: TokenNames | None = None) -> None:
+        self._format = form
+        self._names = names or TokenNames()
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether the format logs rewards at all."""
+        return bool(getattr(self._format, "rewarded", True))
+
+    def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the canonical rows of ``obj``; raise RowError where it cannot be one."""
+        try:
+            for row in self._format.rows(obj, where):
+                yield _settled(self._names.fill(row))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, RowError):
+                raise
+            # An installed format may trust its logs; a hostile object still costs itself only.
+            raise RowError(f"no {self._format.id} object: {error!r}"[:200]) from error
+
+
+def _settled(row: Row) -> Row:
+    """Spread an advantage logged as one number over the tokens; without tokens it is a column."""
+    advantage = row.get("advantages")
+    if isinstance(advantage, int | float):
+        tokens = row.get("response_tokens")
+        if isinstance(tokens, list):
+            row["advantages"] = [advantage] * len(tokens)
+        else:
+            row["advantage"] = row.pop("advantages")
+    return row

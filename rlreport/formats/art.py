@@ -1,0 +1,65 @@
+"""OpenPipe ART's ``trajectories/{split}/{step:04d}.parquet``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
+from rlreport.formats.messages import exchange
+from rlreport.formats.values import columns, required, step_of, text
+
+_STEP = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
+
+
+class ART:
+    """Rows of messages; ``metrics`` and ``metadata`` are JSON in a string."""
+
+    id = "art"
+    description = "OpenPipe ART trajectories: parquet, a file a step, messages"
+    files = ("trajectories/<split>/<step>.parquet",)
+    container = "parquet"
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim rows of messages in numbered groups."""
+        keys = ("group_index", "reward", "messages")
+        return Match(95, named(keys)) if has_keys(objects, *keys) else None
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row; the step is the file's name."""
+        messages = obj.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise RowError("no `messages`")
+        wrote = [
+            isinstance(m, dict) and m.get("role") == "assistant" and m.get("trainable") is not False
+            for m in messages
+        ]
+        prompt, response, turns = exchange(messages, wrote)
+        row = columns(_parsed(obj.get("metadata")), ("step", "reward"))
+        row.update(columns(_parsed(obj.get("metrics")), ("step", "reward")))
+        row.update(
+            step=step_of(obj.get("step"), where, _STEP),
+            prompt=prompt,
+            response=response,
+            reward=required(obj, "reward"),
+            group_id=text(obj.get("group_index")),
+        )
+        if turns:
+            row["turns"] = turns
+        return iter((row,))
+
+    def split(self, name: str) -> str | None:
+        """Return the folder that ART names after the split."""
+        return split_of(name)
+
+
+def _parsed(value: Any) -> Row:
+    """Return the object in a JSON string; an empty one when there is none."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,115 @@
+"""What a log format is: it recognises its files and turns their objects into canonical rows.
+
+A canonical row is a dict with the native field names (``step``, ``prompt``, ``response``,
+``reward``, ``response_tokens``, ``logprobs``, ``ref_logprobs``, ``values``,
+``token_rewards``, ``ref_response``, ``ref_reward``, ``valid_reward``, ``ref_valid_reward``,
+``ground_truth``, ``group_id``) and, where the format has them:
+
+- ``token_ids``, ``prompt_token_ids``: list[int], where the log holds ids and no strings;
+- ``sampler_logprobs``, ``old_logprobs``: list[float], nats, aligned with the tokens;
+- ``advantages``: list[float] aligned with the tokens, or one number for all of them (which
+  ``RowReader`` spreads over the tokens, or makes the column ``advantage`` without them);
+- ``finish_reason``: str; ``reward_parts``: dict of name to number;
+- ``turns``: list of [role, text] of the prompt;
+- any further number, boolean or short string, kept as a column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+Row = dict[str, Any]
+
+
+class RowError(ValueError):
+    """An object that cannot become a row; the message is the reason shown to the reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where an object lies: file name relative to the logs' folder, line from 1, index from 0."""
+
+    name: str
+    line: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A format's claim on a file: how sure it is (1 to 100), and why, in words."""
+
+    confidence: int
+    reason: str
+
+
+@runtime_checkable
+class Format(Protocol):
+    """One log format. Stateless, so that any object can be read on its own, in any process.
+
+    A format whose files hold no rewards says so by ``rewarded = False``: the NaN that its rows
+    have for one is then no number that was lost.
+    """
+
+    @property
+    def id(self) -> str:
+        """The name used on the command line."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One line for ``rlreport formats``."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What its files are called, as globs."""
+        ...
+
+    @property
+    def container(self) -> str:
+        """``lines``, ``json`` (one object or array a file) or ``parquet``."""
+        ...
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Return a claim on the file ``name`` whose first objects are given, or None."""
+        ...
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the canonical rows of one object; raise RowError where it cannot be one."""
+        ...
+
+    def split(self, name: str) -> str | None:
+        """Return ``train``, ``val`` or ``eval`` where the path tells, else None."""
+        ...
+
+
+_SPLIT_WORDS = (
+    ("val", re.compile(r"(?<![a-z])(?:val|valid|validation)(?![a-z])", re.IGNORECASE)),
+    ("eval", re.compile(r"(?<![a-z])(?:evals?|evaluation|test)(?![a-z])", re.IGNORECASE)),
+    ("train", re.compile(r"(?<![a-z])(?:train|training)(?![a-z])", re.IGNORECASE)),
+)
+
+
+def split_of(name: str) -> str | None:
+    """Return the split that a word of the path names, the file's own name first."""
+    for part in reversed(name.split("/")):
+        for split, word in _SPLIT_WORDS:
+            if word.search(part):
+                return split
+    return None
+
+
+def has_keys(objects: Sequence[Row], *keys: str) -> bool:
+    """Tell whether there are objects and each holds every key."""
+    return bool(objects) and all(key in obj for obj in objects for key in keys)
+
+
+def named(keys: Sequence[str]) -> str:
+    """Return keys as a phrase: ``has `a`, `b` and `c```."""
+    quoted = [f"`{key}`" for key in keys]
+    return "has " + (
+        quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    )

@@ -1,0 +1,35 @@
+"""Lines that hold a whole step as columns, taken apart into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rlreport.formats.base import Match, Row, RowError, has_keys, named
+
+
+def match_columns(objects: Sequence[Row], keys: tuple[str, ...]) -> Match | None:
+    """Claim objects in which every one of ``keys`` is a list."""
+    if not has_keys(objects, *keys):
+        return None
+    if not all(isinstance(obj[key], list) for obj in objects for key in keys):
+        return None
+    return Match(95, f"{named(keys)}, as columns")
+
+
+def explode(obj: Row, key: str) -> Iterator[Row]:
+    """Yield one dict per entry of column ``key``; values that are no column repeat in each.
+
+    Raises:
+        RowError: when ``key`` is no list, or a column has another length than it.
+    """
+    column = obj.get(key)
+    if not isinstance(column, list):
+        raise RowError(f"`{key}` is no column")
+    size = len(column)
+    for name, values in obj.items():
+        if isinstance(values, list) and len(values) != size:
+            raise RowError(f"column `{name}` has {len(values)} values, `{key}` has {size}")
+    for i in range(size):
+        yield {
+            name: values[i] if isinstance(values, list) else values for name, values in obj.items()
+        }

@@ -1,0 +1,143 @@
+"""Logs that are not lines: a JSON document or a parquet file, object by object.
+
+Lines are the reader's own business. Here an object's address is its index in the file, in the
+first pass (``iterate``) as in the second (``fetch``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from rlreport.errors import MissingExtraError
+from rlreport.formats.base import Row, RowError
+
+Source = str | Path | BinaryIO
+
+MAX_JSON = 256_000_000
+"""Bytes of a JSON document read at most: it must be parsed whole, as a line of lines."""
+
+_BATCH = 256
+_SUFFIXES = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet"}
+
+
+def container_of(name: str) -> str | None:
+    """Return ``lines``, ``json`` or ``parquet`` by the file's suffix, None for other files."""
+    plain = name.lower()
+    for packed in (".gz", ".zst"):
+        plain = plain.removesuffix(packed)
+    container = _SUFFIXES.get(Path(plain).suffix)
+    return None if container == "parquet" and plain != name.lower() else container
+
+
+def iterate(file: Source, container: str) -> Iterator[tuple[int, Row]]:
+    """Yield (index, object) of each object of a file, in bounded memory.
+
+    A JSON document is one object, an array of them, or lines after all. A parquet file is
+    read in batches of rows.
+
+    Raises:
+        RowError: the file is no such container, or a JSON document above MAX_JSON.
+        MissingExtraError: parquet without pyarrow.
+    """
+    if container == "parquet":
+        yield from _parquet_rows(file)
+    else:
+        yield from enumerate(_json_objects(file))
+
+
+def fetch(file: Source, container: str, indices: Sequence[int]) -> Iterator[tuple[int, Row]]:
+    """Yield (index, object) for ascending ``indices``, reading only the row groups they lie in.
+
+    Raises:
+        RowError, MissingExtraError: as ``iterate``.
+    """
+    wanted = set(indices)
+    if container == "parquet":
+        yield from _parquet_rows(file, wanted)
+        return
+    for index, obj in enumerate(_json_objects(file)):
+        if index in wanted:
+            yield index, obj
+
+
+def _json_objects(file: Source) -> Iterator[Row]:
+    data = _read(file)
+    try:
+        document = _loads(data)
+    except ValueError as error:
+        # Data sets in `.json` are often lines.
+        try:
+            document = [_loads(line) for line in data.splitlines() if line.strip()]
+        except ValueError:
+            raise RowError(f"no JSON document: {error}") from None
+        if len(document) < 2:
+            raise RowError(f"no JSON document: {error}") from None
+    if isinstance(document, dict):
+        yield document
+    elif isinstance(document, list):
+        yield from (item for item in document if isinstance(item, dict))
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        # NaN, Infinity, lone surrogates and a byte order mark: json takes them.
+        try:
+            return json.loads(data.decode("utf-8-sig"))
+        except RecursionError:
+            raise ValueError("nested too deep") from None
+
+
+def _read(file: Source) -> bytes:
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as opened:
+            data = opened.read(MAX_JSON + 1)
+    else:
+        file.seek(0)
+        data = file.read(MAX_JSON + 1)
+    if len(data) > MAX_JSON:
+        raise RowError(f"a JSON document of over {MAX_JSON:,} bytes; write it as lines (.jsonl)")
+    return data
+
+
+def _parquet_rows(file: Source, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingExtraError(
+            "reading parquet logs needs pyarrow: pip install 'rlreport[parquet]'"
+        ) from None
+    if not isinstance(file, str | Path):
+        file.seek(0)
+    try:
+        with pq.ParquetFile(file) as parquet:
+            start = 0
+            for group in range(parquet.num_row_groups):
+                size = parquet.metadata.row_group(group).num_rows
+                if wanted is None or any(start <= index < start + size for index in wanted):
+                    yield from _group_rows(parquet, group, start, wanted)
+                start += size
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise RowError(f"no parquet file: {error}") from None
+
+
+def _group_rows(
+    parquet: Any, group: int, start: int, wanted: set[int] | None
+) -> Iterator[tuple[int, Row]]:
+    for batch in parquet.iter_batches(batch_size=_BATCH, row_groups=[group]):
+        if wanted is None:
+            yield from enumerate(batch.to_pylist(), start)
+        else:
+            for i in range(batch.num_rows):
+                if start + i in wanted:
+                    yield start + i, batch.slice(i, 1).to_pylist()[0]
+        start += batch.num_rows

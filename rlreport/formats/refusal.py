@@ -1,0 +1,70 @@
+"""Files that lie beside rollouts and are none: said why, so that nothing is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlreport.formats.base import Row, has_keys
+from rlreport.formats.mapping import suggest
+
+_REQUIRED = ("step", "prompt", "response", "reward")
+_BY_NAME = {
+    "metadata.json": "metadata of an evaluation, not its rollouts",
+    "aggregated_results.jsonl": "aggregated scores of an evaluation, not its rollouts",
+    "trainer_state.json": "trainer metrics, to plot beside the rollouts",
+    "config.json": "a model's or run's configuration",
+    "tokenizer.json": "a tokenizer; give it with --tokenizer",
+    "tokenizer_config.json": "a tokenizer's configuration",
+    "package.json": "package metadata",
+    "dataset_info.json": "metadata of a data set",
+}
+
+
+def refusal(name: str, objects: Sequence[Row]) -> str:
+    """Return why a file that no format claims is not read, with a mapping if one is likely."""
+    certain = certain_refusal(name, objects)
+    if certain:
+        return certain
+    likely = suggest(objects)
+    if likely:
+        options = " ".join(f"--map {field}={path}" for field, path in likely.items())
+        return f"no known log format; try {options}"
+    missing = [field for field in _REQUIRED if field not in objects[0]]
+    if 0 < len(missing) < len(_REQUIRED) - 1:
+        return f"its first object lacks {' and '.join(f'`{field}`' for field in missing)}"
+    return f"no known log format (its first object has {_keys(objects[0])})"
+
+
+def certain_refusal(name: str, objects: Sequence[Row]) -> str:
+    """Return why a file is certainly no rollout log, or "" when it may be one."""
+    last = name.rpartition("/")[2].lower()
+    for suffix in (".gz", ".zst"):
+        last = last.removesuffix(suffix)
+    if last in _BY_NAME:
+        return _BY_NAME[last]
+    if not objects:
+        return "holds no JSON object"
+    if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
+        return "trainer metrics (`step`, `data`), to plot beside the rollouts"
+    if has_keys(objects, "log_history"):
+        return "trainer metrics (`log_history`), to plot beside the rollouts"
+    if has_keys(objects, "cells", "nbformat"):
+        return "a notebook"
+    if _only_numbers(objects):
+        return "numbers only: trainer metrics, to plot beside the rollouts"
+    return ""
+
+
+def _only_numbers(objects: Sequence[Row]) -> bool:
+    return all(
+        any(key in obj for key in ("step", "global_step", "_step"))
+        and not any(isinstance(value, str | list | dict) for value in obj.values())
+        for obj in objects
+    )
+
+
+def _keys(obj: Row) -> str:
+    shown = ", ".join(f"`{key[:40]}`" for key in list(obj)[:5])
+    if len(obj) > 5:
+        shown += f" and {len(obj) - 5} more"
+    return shown or "no key"

@@ -1,0 +1,68 @@
+"""ms-swift's GRPO ``completions.jsonl``: a line of columns for each log event."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rlreport.formats.base import Match, Row, Where, split_of
+from rlreport.formats.columnar import explode, match_columns
+from rlreport.formats.messages import said
+from rlreport.formats.values import columns, number, step_of, text, total
+
+_KNOWN = frozenset({"step", "prompt", "completion", "advantages", "reward", "solution"})
+_FIGURES = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
+
+
+class Swift:
+    """Columns of one log event; each reward function is a float column, there is no total."""
+
+    id = "swift"
+    description = "ms-swift GRPO completions.jsonl: one line of columns a log event"
+    files = ("completions.jsonl",)
+    container = "lines"
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim objects whose steps, prompts and completions are lists."""
+        return match_columns(objects, ("step", "prompt", "completion"))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row for each entry of the columns."""
+        functions = _reward_functions(obj)
+        for entry in explode(obj, "completion"):
+            parts = {name: number(entry[name]) for name in functions}
+            prompt, turns = said(entry.get("prompt"))
+            row = columns(entry, _KNOWN | parts.keys())
+            row.update(
+                step=step_of(entry.get("step"), where),
+                prompt=prompt,
+                response=said(entry.get("completion"))[0],
+                reward=number(entry["reward"]) if "reward" in entry else total(parts.values()),
+            )
+            if parts:
+                row["reward_parts"] = parts
+            if turns:
+                row["turns"] = turns
+            if isinstance(entry.get("advantages"), int | float):
+                row["advantages"] = float(entry["advantages"])
+            if entry.get("solution") is not None:
+                row["ground_truth"] = text(entry["solution"])
+            yield row
+
+    def split(self, name: str) -> str | None:
+        """Return the split that the path names."""
+        return split_of(name)
+
+
+def _reward_functions(obj: Row) -> list[str]:
+    """Return the reward functions' columns: floats, before ``advantages`` where that is logged."""
+    names = list(obj)
+    if "advantages" in names:
+        names = names[: names.index("advantages")]
+    return [name for name in names if name not in _KNOWN | _FIGURES and _is_float_column(obj[name])]
+
+
+def _is_float_column(values: object) -> bool:
+    if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
+        return False
+    return any(v is not None and not math.isnan(v) for v in values)

@@ -1,0 +1,143 @@
+"""Records of trainer metrics, one dict of numbers a log event, from each kind of file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rlreport.errors import MissingExtraError, UnusableInputError
+
+Record = tuple[int, dict[str, float]]
+"""Step and the metrics logged at it."""
+
+STEP_KEYS = ("step", "global_step", "_step", "training_step", "training/global_step", "Step")
+_NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+_SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
+_EVENTS = "events.out.tfevents"
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Yield the records of a metrics file, by its kind.
+
+    Raises:
+        UnusableInputError: the file cannot be read as metrics.
+        MissingExtraError: TensorBoard events without tensorboard.
+    """
+    if _EVENTS in path.name:
+        yield from _tensorboard(path)
+    elif path.suffix == ".json":
+        yield from _trainer_state(path)
+    elif path.suffix == ".csv":
+        yield from _csv(path)
+    elif path.suffix == ".jsonl":
+        yield from _lines(path)
+    else:
+        raise UnusableInputError(
+            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and "
+            "TensorBoard events"
+        )
+
+
+def flat_numbers(obj: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield (name, value) of every number in an object, nested names joined by ``/``."""
+    for key, value in obj.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from flat_numbers(value, f"{name}/")
+        elif isinstance(value, int | float) and name not in _NO_METRICS:
+            yield name, float(value)
+
+
+def step_in(obj: dict[str, Any]) -> int | None:
+    """Return the step an object says, None without one."""
+    for key in STEP_KEYS:
+        value = obj.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+            return int(value)
+    return None
+
+
+def _trainer_state(path: Path) -> Iterator[Record]:
+    """Yield transformers' ``log_history``; the summary at the end of training is no curve."""
+    state = _parsed(path.read_bytes())
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
+    for event in history:
+        step = step_in(event) if isinstance(event, dict) else None
+        if step is not None:
+            found = {k: v for k, v in flat_numbers(event) if k not in _SUMMARY}
+            if found:
+                yield step, found
+
+
+def _lines(path: Path) -> Iterator[Record]:
+    """Yield the objects of a JSONL log; verl keeps its metrics under ``data``."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                event = _parsed(line)
+            except ValueError:
+                continue  # the torn last line of a growing log
+            step = step_in(event) if isinstance(event, dict) else None
+            if step is None:
+                continue
+            own = event["data"] if isinstance(event.get("data"), dict) else event
+            found = dict(flat_numbers(own))
+            if found:
+                yield step, found
+
+
+def _csv(path: Path) -> Iterator[Record]:
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as table:
+        rows = csv.DictReader(table)
+        key = next((key for key in STEP_KEYS if key in (rows.fieldnames or ())), None)
+        if key is None:
+            raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
+        for row in rows:
+            cells = {name: _cell(cell) for name, cell in row.items() if name is not None}
+            step = step_in({"step": cells.get(key)})
+            found = dict(flat_numbers(cells))
+            if step is not None and found:
+                yield step, found
+
+
+def _tensorboard(path: Path) -> Iterator[Record]:
+    try:
+        from tensorboard.backend.event_processing import event_accumulator
+        from tensorboard.util import tensor_util
+    except ImportError:
+        raise MissingExtraError(
+            "reading TensorBoard events needs tensorboard: pip install 'rlreport[tensorboard]'"
+        ) from None
+    everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
+    log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
+    log.Reload()
+    tags = log.Tags()
+    for tag in tags[event_accumulator.SCALARS]:
+        for event in log.Scalars(tag):
+            yield int(event.step), {tag: float(event.value)}
+    for tag in tags[event_accumulator.TENSORS]:
+        for event in log.Tensors(tag):
+            value = tensor_util.make_ndarray(event.tensor_proto)
+            if value.ndim == 0 and value.dtype.kind in "fiu":
+                yield int(event.step), {tag: float(value)}
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data.decode("utf-8-sig", errors="replace"))  # NaN and Infinity
+
+
+def _cell(cell: object) -> float | None:
+    try:
+        return float(cell) if isinstance(cell, str) else None
+    except ValueError:
+        return None
