@@ -1,0 +1,56 @@
+"""From responses to tables: by step, by prompt, by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rlreport.read.result import Scan
+from rlreport.summarise.prompts import prompt_table
+from rlreport.summarise.steps import step_table, usual_responses
+from rlreport.summarise.tokens import token_table
+from rlreport.tables import Note, Tables
+
+__all__ = ["summarise", "usual_responses"]
+
+
+def summarise(
+    scan: Scan,
+    prompts: Sequence[str] = (),
+    metrics: pd.DataFrame | None = None,
+    notes: Sequence[Note] = (),
+) -> Tables:
+    """Derives every table from what was read.
+
+    Args:
+        scan: what was read.
+        prompts: texts of the first prompts, by ``prompt_id``.
+        metrics: trainer metrics by step.
+        notes: remarks beside those of the scan.
+    """
+    return Tables(
+        responses=scan.responses,
+        extras=scan.extras,
+        steps=step_table(scan.responses, scan.bigrams),
+        prompts=prompt_table(scan.responses, prompts),
+        tokens=token_table(scan.tokens, scan.responses["step"].to_numpy()),
+        positions=scan.positions,
+        extras_by_step=_extras_by_step(scan.responses, scan.extras),
+        ngrams=scan.ngrams,
+        ref_ngrams=scan.ref_ngrams,
+        reward_parts=scan.reward_parts,
+        files=scan.files,
+        bad_lines=scan.bad_lines,
+        bad_count=scan.bad_count,
+        notes=[*scan.notes, *notes],
+        fields=scan.fields,
+        metrics=pd.DataFrame() if metrics is None else metrics,
+    )
+
+
+def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFrame:
+    """``step`` and the mean of each numeric further column over its responses."""
+    numeric = extras.select_dtypes(include=[np.number])
+    return numeric.groupby(responses["step"].to_numpy()).mean().rename_axis("step").reset_index()

@@ -1,0 +1,135 @@
+"""NaN-aware figures over runs of consecutive rows: the one place where groups are reduced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Consecutive groups of rows.
+
+    Attributes:
+        starts: int64 (G,), the first row of each group, strictly ascending from 0.
+        size: number of rows in all.
+    """
+
+    starts: Ints
+    size: int
+
+    @classmethod
+    def by(cls, *keys: NDArray[np.generic]) -> Grouped:
+        """Groups rows that are equal in every key and adjacent; all keys have shape (R,)."""
+        size = len(keys[0])
+        if size == 0:
+            return cls(np.zeros(0, np.int64), 0)
+        new = np.zeros(size, bool)
+        new[0] = True
+        for key in keys:
+            new[1:] |= key[1:] != key[:-1]
+        return cls(np.flatnonzero(new).astype(np.int64), size)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def counts(self) -> Ints:
+        """Rows per group, int64 (G,)."""
+        return np.diff(self.starts, append=self.size)
+
+    @property
+    def codes(self) -> Ints:
+        """Group of each row, int64 (R,)."""
+        return np.repeat(np.arange(len(self.starts)), self.counts)
+
+    def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """The first row's value of each group."""
+        found: NDArray[Kind] = values[self.starts]
+        return found
+
+    def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
+        """The last row's value of each group."""
+        found: NDArray[Kind] = values[self.starts + self.counts - 1]
+        return found
+
+    def sum(self, values: Floats) -> Floats:
+        """Sum per group, NaN counted as 0."""
+        if not len(self.starts):
+            return np.zeros(0)
+        return np.add.reduceat(np.nan_to_num(values, nan=0.0), self.starts)
+
+    def finite(self, values: Floats) -> Ints:
+        """Number of values that are not NaN, per group."""
+        if not len(self.starts):
+            return np.zeros(0, np.int64)
+        return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
+
+    def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
+        """Mean per group over the rows that are not NaN; NaN where there is none.
+
+        With ``weights`` (R,): the weighted mean over rows where both are not NaN.
+        """
+        if weights is None:
+            return _ratio(self.sum(values), self.finite(values))
+        weights = np.where(np.isnan(values), 0.0, weights)
+        return _ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
+
+    def std(self, values: Floats) -> Floats:
+        """Population standard deviation per group, two passes, NaN skipped."""
+        deviation = values - self.mean(values)[self.codes]
+        return np.sqrt(self.mean(deviation * deviation))
+
+    def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
+        """Population variance over the union of samples given by count, mean and M2 a row.
+
+        Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
+        """
+        weights = np.nan_to_num(counts, nan=0.0)
+        deviation = np.where(weights > 0, means, 0.0) - self.mean(means, weights)[self.codes]
+        between = np.where(weights > 0, deviation * deviation * weights, 0.0)
+        within = np.where(weights > 0, m2, 0.0)
+        return _ratio(self.sum(between + within), self.sum(weights))
+
+    def min(self, values: Floats) -> Floats:
+        """Smallest value per group, NaN skipped; NaN where there is none."""
+        return self._extreme(values, np.minimum, np.inf)
+
+    def max(self, values: Floats) -> Floats:
+        """Largest value per group, NaN skipped; NaN where there is none."""
+        return self._extreme(values, np.maximum, -np.inf)
+
+    def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
+        """Share of rows where ``mask`` holds, among all rows or those where ``among`` holds."""
+        if among is None:
+            return self.mean(mask.astype(np.float64))
+        return self.mean(np.where(among, mask.astype(np.float64), np.nan))
+
+    def correlation(self, x: Floats, y: Floats) -> Floats:
+        """Pearson correlation per group over rows where both are finite; NaN if undefined."""
+        both = np.isfinite(x) & np.isfinite(y)
+        x, y = np.where(both, x, np.nan), np.where(both, y, np.nan)
+        dx = x - self.mean(x)[self.codes]
+        dy = y - self.mean(y)[self.codes]
+        scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))
+        return _ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
+
+    def _extreme(self, values: Floats, reduce: np.ufunc, nothing: float) -> Floats:
+        if not len(self.starts):
+            return np.zeros(0)
+        found = reduce.reduceat(np.where(np.isnan(values), nothing, values), self.starts)
+        return np.where(self.finite(values) > 0, found, np.nan)
+
+
+def _ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:
+    """``top / bottom`` with NaN where ``bottom`` is 0."""
+    bottom = np.asarray(bottom, np.float64)
+    ratio: Floats = np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom != 0)
+    return ratio

@@ -1,0 +1,85 @@
+"""The table of prompts: each prompt over the steps of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.tables import PROMPT_COLUMNS
+
+
+def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
+    """Summarises responses by prompt.
+
+    Args:
+        responses: RESPONSE_COLUMNS, sorted by (step, n).
+        texts: of the first prompts by ``prompt_id``; the others' are empty.
+
+    Returns:
+        PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
+    """
+    order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
+    column = {name: responses[name].to_numpy()[order] for name in responses.columns}
+    step, reward, reference = column["step"], column["reward"], column["ref_reward"]
+    prompts = Grouped.by(column["prompt_id"])
+    seen = Grouped.by(column["prompt_id"], step)
+    of_seen = Grouped.by(seen.first(column["prompt_id"]))
+    mean_by_step = seen.mean(reward)
+    both = ~(np.isnan(reward) | np.isnan(reference))
+    won = both & (reward > reference)
+    first, last = of_seen.first(mean_by_step), of_seen.last(mean_by_step)
+    best, worst = (
+        _first_extreme(reward, prompts, largest=True),
+        _first_extreme(reward, prompts, largest=False),
+    )
+    table = pd.DataFrame(
+        {
+            "prompt_id": prompts.first(column["prompt_id"]),
+            "prompt": [*texts, *[""] * (len(prompts) - len(texts))],
+            "responses": prompts.counts,
+            "steps": of_seen.counts,
+            "first_step": prompts.first(step),
+            "last_step": prompts.last(step),
+            "reward_first": first,
+            "reward_last": last,
+            "reward_gain": last - first,
+            "reward_mean": prompts.mean(reward),
+            "reward_min": prompts.min(reward),
+            "reward_max": prompts.max(reward),
+            "ref_reward_mean": prompts.mean(reference),
+            "win_rate": prompts.share(won, both),
+            "never_won": (prompts.sum(both.astype(float)) > 0)
+            & (prompts.sum(won.astype(float)) == 0),
+            "losing_streak": _losing_streak(both, won, prompts),
+            "kl_k1_mean": prompts.mean(column["kl_k1"]),
+            "group_std_mean": of_seen.mean(
+                np.where(seen.finite(reward) >= 2, seen.std(reward), np.nan)
+            ),
+            "best_step": step[best],
+            "best_n": column["n"][best],
+            "worst_step": step[worst],
+            "worst_n": column["n"][worst],
+        }
+    )
+    return table[[c.name for c in PROMPT_COLUMNS]].astype({c.name: c.dtype for c in PROMPT_COLUMNS})
+
+
+def _first_extreme(reward: Floats, prompts: Grouped, *, largest: bool) -> NDArray[np.int64]:
+    """Row of each group's largest (smallest) reward, the earliest on a tie, int64 (G,)."""
+    key = np.nan_to_num(-reward if largest else reward, nan=np.inf)
+    order = np.lexsort((np.arange(len(reward)), key, prompts.codes))
+    return order[prompts.starts]
+
+
+def _losing_streak(
+    both: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
+) -> NDArray[np.int64]:
+    """Comparable responses after the last one that beat its reference, int64 (G,)."""
+    position = np.arange(len(won))
+    last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
+    after = both & (position > last_win[prompts.codes])
+    return prompts.sum(after.astype(np.float64)).astype(np.int64)

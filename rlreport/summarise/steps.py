@@ -1,0 +1,195 @@
+"""The table of steps: one row per step, from the response table alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.tables import STEP_COLUMNS
+
+NO_VARIANCE = 1e-6
+"""A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""
+
+
+def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
+    """Summarises responses by step.
+
+    Args:
+        responses: RESPONSE_COLUMNS, sorted by step.
+        bigrams: ``step``, ``bigrams`` and ``distinct`` of each step's responses.
+
+    Returns:
+        STEP_COLUMNS, one row per step, ascending.
+    """
+    column = {name: responses[name].to_numpy() for name in responses.columns}
+    steps = Grouped.by(column["step"])
+    figures: dict[str, NDArray[np.generic]] = {
+        "step": steps.first(column["step"]),
+        "responses": steps.counts,
+        "prompts": _distinct(column["step"], column["prompt_id"], steps),
+        **_rewards(column, steps),
+        **_divergence(column, steps),
+        **_text(column, steps),
+        **_critic(column, steps),
+        **_kl_coefficient(column, steps),
+        **_groups(column, steps),
+        **_logprob_sources(column, steps),
+        "incomplete": incomplete(steps.counts),
+        "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
+    }
+    table = pd.DataFrame(figures).merge(_distinct_2(bigrams), on="step", how="left")
+    return table[[c.name for c in STEP_COLUMNS]].astype({c.name: c.dtype for c in STEP_COLUMNS})
+
+
+def usual_responses(counts: NDArray[np.generic]) -> int | None:
+    """Number of responses most steps have, None when no number holds for at least half."""
+    if not len(counts):
+        return None
+    sizes, seen = np.unique(counts, return_counts=True)
+    most = int(np.argmax(seen))
+    return int(sizes[most]) if 2 * seen[most] >= len(counts) else None
+
+
+def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Marks steps with fewer responses than the run's usual step, bool (steps,)."""
+    usual = usual_responses(counts)
+    return np.zeros(len(counts), bool) if usual is None else counts.astype(np.int64) < usual
+
+
+def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    reward, reference = column["reward"], column["ref_reward"]
+    both = ~(np.isnan(reward) | np.isnan(reference))
+    return {
+        "reward_mean": steps.mean(reward),
+        "reward_std": steps.std(reward),
+        "reward_min": steps.min(reward),
+        "reward_max": steps.max(reward),
+        "ref_reward_mean": steps.mean(reference),
+        "ref_reward_std": steps.std(reference),
+        "reward_gap_mean": steps.mean(column["reward_gap"]),
+        "valid_reward_mean": steps.mean(column["valid_reward"]),
+        "ref_valid_reward_mean": steps.mean(column["ref_valid_reward"]),
+        "win_rate": steps.share(reward > reference, both),
+        "lose_rate": steps.share(reward < reference, both),
+        "rlhf_reward_mean": steps.mean(column["rlhf_reward"]),
+        "non_score_reward_mean": steps.mean(column["non_score_reward"]),
+    }
+
+
+def _divergence(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    k1, k3 = column["kl_k1"], column["kl_k3"]
+    return {
+        "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
+        "kl_k1_mean": steps.mean(k1),
+        "kl_k1_std": steps.std(k1),
+        "kl_k1_min": steps.min(k1),
+        "kl_k1_max": steps.max(k1),
+        "kl_k1_negative": steps.share(k1 < 0, ~np.isnan(k1)),
+        "kl_k3_mean": steps.mean(k3),
+        "kl_k3_std": steps.std(k3),
+        "surprisal_mean": steps.mean(column["surprisal_mean"], column["logp_tokens"]),
+        "reward_kl_r": steps.correlation(column["reward"], k1),
+    }
+
+
+def _text(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    tokens, chars = column["response_tokens"], column["response_chars"].astype(np.float64)
+    length = np.where(np.isnan(tokens), chars, tokens)
+    return {
+        "response_tokens_mean": steps.mean(tokens),
+        "response_tokens_std": steps.std(tokens),
+        "response_chars_mean": steps.mean(chars),
+        "response_chars_std": steps.std(chars),
+        "ref_response_chars_mean": steps.mean(column["ref_response_chars"]),
+        "duplicate_rate": _duplicate_rate(column, steps),
+        "eos_rate": steps.mean(column["finished"]),
+        "reward_length_r": steps.correlation(column["reward"], length),
+    }
+
+
+def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    tokens = column["value_tokens"]
+
+    def variance(name: str) -> Floats:
+        return steps.pooled_variance(tokens, column[f"{name}_mean"], column[f"{name}_m2"])
+
+    of_returns = variance("return")
+    unexplained = np.divide(
+        variance("value_error"), of_returns, out=np.full(len(steps), np.nan), where=of_returns > 0
+    )
+    return {
+        "value_mean": steps.mean(column["value_mean"], tokens),
+        "value_std": np.sqrt(variance("value")),
+        "return_mean": steps.mean(column["return_mean"], tokens),
+        "return_std": np.sqrt(of_returns),
+        "explained_variance": 1.0 - unexplained,
+    }
+
+
+def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    """Least squares of token reward on log-ratio, from each response's sums.
+
+    PPO's per-token KL penalty is −β (logp − ref_logp) (Ziegler et al. 2019, eq. 2), so β is
+    minus the slope. The last token also holds the sequence reward and is left out.
+    """
+    n = steps.sum(column["kl_penalty_n"])
+    x, y, xx, xy, yy = (steps.sum(column[f"kl_penalty_{s}"]) for s in ("x", "y", "xx", "xy", "yy"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        var_x, var_y, cov = xx - x * x / n, yy - y * y / n, xy - x * y / n
+        usable = (n >= 3) & (var_x > 1e-10 * np.maximum(n, 1))
+        slope = np.where(usable, cov / var_x, np.nan)
+        fit = np.where(usable & (var_y > 1e-12), cov * cov / (var_x * var_y), np.nan)
+    return {"kl_coefficient": -slope + 0.0, "kl_coefficient_r2": np.minimum(fit, 1.0)}
+
+
+def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.generic]]:
+    order = np.lexsort((column["group"], column["step"]))
+    step, reward = column["step"][order], column["reward"][order]
+    groups = Grouped.by(step, column["group"][order])
+    several = groups.finite(reward) >= 2
+    spread = np.where(several, groups.std(reward), np.nan)
+    best = np.where(several, groups.max(reward), np.nan)
+    by_step = Grouped.by(groups.first(step))
+    return {
+        "groups": by_step.sum(several.astype(np.float64)).astype(np.int64),
+        "zero_variance_groups": by_step.share(spread < NO_VARIANCE, several),
+        "group_std_mean": by_step.mean(spread),
+        "group_best_mean": by_step.mean(best),
+    }
+
+
+def _logprob_sources(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    mismatch, ratio = column["mismatch_tokens"], column["ratio_tokens"]
+    return {
+        "mismatch_ratio": steps.mean(column["mismatch_ratio"], mismatch),
+        "mismatch_k3": steps.mean(column["mismatch_k3"], mismatch),
+        "mismatch_prob": steps.mean(column["mismatch_prob"], mismatch),
+        "ratio_mean": steps.mean(column["ratio_mean"], ratio),
+        "ratio_outside": steps.mean(column["ratio_outside"], ratio),
+    }
+
+
+def _distinct(
+    step: NDArray[np.generic], key: NDArray[np.generic], steps: Grouped
+) -> NDArray[np.int64]:
+    """Distinct keys per step."""
+    order = np.lexsort((key, step))
+    pairs = Grouped.by(step[order], key[order])
+    return Grouped.by(pairs.first(step[order])).counts
+
+
+def _duplicate_rate(column: dict[str, Floats], steps: Grouped) -> Floats:
+    order = np.lexsort((column["response_hash"], column["step"]))
+    step = column["step"][order]
+    texts = Grouped.by(step, column["response_hash"][order])
+    return Grouped.by(step).share(texts.counts[texts.codes] > 1)
+
+
+def _distinct_2(bigrams: pd.DataFrame) -> pd.DataFrame:
+    counted = bigrams[["step", "bigrams", "distinct"]].astype(np.float64)
+    share = (counted["distinct"] / counted["bigrams"]).where(counted["bigrams"] > 0)
+    return pd.DataFrame(
+        {"step": bigrams["step"], "distinct_2": share, "bigrams": counted["bigrams"]}
+    )
