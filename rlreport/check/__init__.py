@@ -1,0 +1,9 @@
+"""Health checks: pure functions of the tables that say what is wrong with a run."""
+
+from __future__ import annotations
+
+from rlreport.check.findings import findings_json
+from rlreport.check.thresholds import Thresholds, load_thresholds
+from rlreport.check.verdict import run_checks
+
+__all__ = ["Thresholds", "findings_json", "load_thresholds", "run_checks"]

@@ -1,0 +1,197 @@
+"""How far a mean could move by chance: standard errors that know what a rollout log is.
+
+Responses to one prompt are alike and a step's responses share one policy, so a mean over
+responses moves more than independent draws would. Each error below is taken twice, from
+responses (clustered by prompt) and from step means, and the larger counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.windows import Floats, Window, whole
+from rlreport.tables import Tables
+
+FEWEST_CLUSTERS = 10
+"""With fewer prompts a cluster-robust variance is itself mostly noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A window's mean over responses, and how many standard errors it lies from zero."""
+
+    mean: float
+    z: float
+    responses: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Means of two windows and the z of last - first; NaN where a window has no values."""
+
+    first: float
+    last: float
+    z: float
+
+    @property
+    def difference(self) -> float:
+        """Last - first."""
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Finite values of a window as contributions to its mean: weight * (value - mean) / sum."""
+
+    mean: float
+    contributions: Floats
+    prompts: NDArray[np.int64]
+    steps: NDArray[np.int64]
+
+
+def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
+    """Return the mean of per-response values in a window and its z against zero.
+
+    Args:
+        tables: the run.
+        values: float64 (responses of the run,), NaN skipped.
+        window: the steps to look at.
+        weights: float64 like ``values``, such as tokens; None counts each response once.
+    """
+    part = _part(tables, values, window, weights)
+    if not len(part.contributions):
+        return Mean(np.nan, np.nan, 0)
+    z = _z(tables, values, weights, part.mean, [part])
+    return Mean(part.mean, z, len(part.contributions))
+
+
+def change(
+    tables: Tables,
+    values: Floats,
+    first: Window,
+    last: Window,
+    weights: Floats | None = None,
+) -> Change:
+    """Return how the mean of per-response values moved from one window to another.
+
+    A prompt seen in both windows is compared with itself: clustering the difference by
+    prompt makes this a paired comparison wherever prompts return.
+    """
+    before = _part(tables, values, first, weights)
+    after = _part(tables, values, last, weights)
+    if not len(before.contributions) or not len(after.contributions):
+        return Change(before.mean, after.mean, np.nan)
+    difference = after.mean - before.mean
+    return Change(before.mean, after.mean, _z(tables, values, weights, difference, [before, after]))
+
+
+def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
+    inside = values[window.rows]
+    scale = np.ones_like(inside) if weights is None else weights[window.rows]
+    finite = np.isfinite(inside) & np.isfinite(scale) & (scale > 0)
+    inside, scale = inside[finite], scale[finite]
+    total = scale.sum()
+    mean = float((scale * inside).sum() / total) if len(inside) else np.nan
+    contributions = scale * (inside - mean) / total if len(inside) else inside
+    prompts = tables.responses["prompt_id"].to_numpy()[window.rows][finite]
+    steps = tables.responses["step"].to_numpy()[window.rows][finite]
+    return _Part(mean, contributions, prompts, steps)
+
+
+def _z(
+    tables: Tables, values: Floats, weights: Floats | None, difference: float, parts: list[_Part]
+) -> float:
+    """Return the difference in standard errors, by the more cautious of the two errors."""
+    if difference == 0:
+        return 0.0
+    error = max(_response_error(parts), abs(difference) * 1e-12)
+    likely = abs(difference) / error
+    noise, freedom = _step_noise(tables, values, weights, parts)
+    if freedom >= 1:
+        likely = min(likely, abs(student_z(difference, noise, freedom)))
+    return float(np.copysign(likely, difference))
+
+
+def _response_error(parts: list[_Part]) -> float:
+    prompts = np.concatenate([part.prompts for part in parts])
+    signs = (-1.0, 1.0)[-len(parts) :]
+    signed = np.concatenate([s * p.contributions for s, p in zip(signs, parts, strict=True)])
+    _, cluster = np.unique(prompts, return_inverse=True)
+    clusters = int(cluster.max()) + 1
+    if clusters < FEWEST_CLUSTERS:
+        cluster, clusters = np.arange(len(signed)), len(signed)
+    sums = np.bincount(cluster, signed, minlength=clusters)
+    return float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1)))
+
+
+def _step_noise(
+    tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]
+) -> tuple[float, float]:
+    """Return the standard error that step means imply, and its degrees of freedom.
+
+    Two estimates, the larger counts: the scatter of step means inside the windows, which
+    a trend inside them enlarges, and successive differences over the run (von Neumann
+    1941), which see noise but hardly a trend.
+    """
+    inside = 0.0
+    for part in parts:
+        _, step = np.unique(part.steps, return_inverse=True)
+        sums = np.bincount(step, part.contributions)
+        if len(sums) > 1:
+            inside += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
+    means = _step_means(tables, values, weights)
+    if len(means) < 3:
+        return np.sqrt(inside), len(means) - 1
+    jumps = float((np.diff(means) ** 2).mean() / 2)
+    between = jumps * sum(1 / len(np.unique(part.steps)) for part in parts)
+    return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
+
+
+def _step_means(tables: Tables, values: Floats, weights: Floats | None) -> Floats:
+    part = _part(tables, values, whole(tables), weights)
+    steps, step = np.unique(part.steps, return_inverse=True)
+    del steps
+    scale = np.ones_like(values) if weights is None else weights
+    finite = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
+    totals = np.bincount(step, scale[finite])
+    means: Floats = np.bincount(step, scale[finite] * values[finite]) / totals
+    return means
+
+
+def student_z(difference: float, error: float, freedom: float) -> float:
+    """Return the normal deviate as rare as Student's t = difference / error (Wallace 1959)."""
+    t = abs(difference) / max(error, abs(difference) * 1e-12, np.finfo(float).tiny)
+    shrink = (8 * freedom + 1) / (8 * freedom + 3)
+    return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
+
+
+def within_step_correlation(
+    tables: Tables, x: Floats, y: Floats, window: Window
+) -> tuple[float, float]:
+    """Return the correlation of x and y inside steps, pooled over a window, and its z.
+
+    Both are centred on their step's mean, so a trend over steps that they share counts
+    for nothing. z is Fisher's: atanh(r) times the root of the degrees of freedom less one.
+    NaN where either does not vary.
+    """
+    step = tables.responses["step"].to_numpy()[window.rows]
+    x, y = x[window.rows], y[window.rows]
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = centred(x[finite], step[finite]), centred(y[finite], step[finite])
+    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    freedom = len(x) - len(np.unique(step[finite])) - 2
+    if scale < 1e-12 or freedom < 1:
+        return np.nan, np.nan
+    r = float((x * y).sum() / scale)
+    return r, float(np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom))
+
+
+def centred(values: Floats, step: NDArray[np.int64]) -> Floats:
+    """Return values minus the mean of their step; ``step`` is any int64 label, same shape."""
+    _, code = np.unique(step, return_inverse=True)
+    counts = np.bincount(code)
+    means = np.bincount(code, values) / np.maximum(counts, 1)
+    return np.asarray(values - means[code], dtype=np.float64)

@@ -1,0 +1,84 @@
+"""How much more reward the holders of a text have than the rest of their step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlreport.check.ngram_counts import Bools, Ints, Sample
+from rlreport.check.noise import centred
+from rlreport.check.windows import Floats
+from rlreport.tables import Tables
+
+RETURNING = 5
+"""Responses a prompt has on average, if prompts can be told from what is said to them."""
+
+SWEEPS = 3
+"""Rounds of centring by prompt and by step; both are near enough to zero after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """Reward of holders less that of the others: in reward, in its std, and its z."""
+
+    difference: float
+    in_std: float
+    z: float
+
+
+class InsideReward:
+    """The sampled rewards less what their step, and their prompt, explain.
+
+    Kinds of prompts differ in words and in reward. Where prompts return often enough they
+    are centred too: else any word of the better paid kind would seem to be paid for.
+
+    Attributes:
+        values: float64 (S,), NaN where no reward is logged.
+    """
+
+    def __init__(self, tables: Tables, sample: Sample) -> None:
+        reward = tables.responses["reward"].to_numpy(dtype=np.float64)[sample.rows]
+        prompts = tables.responses["prompt_id"].to_numpy(dtype=np.int64)[sample.rows]
+        self._finite: Bools = np.isfinite(reward)
+        self._steps: Ints = sample.steps[self._finite]
+        self._prompts: Ints = prompts[self._finite]
+        kinds = len(np.unique(self._prompts))
+        self._prompts_return = len(self._prompts) >= RETURNING * max(kinds, 1)
+        explained = len(np.unique(self._steps)) + (kinds if self._prompts_return else 0)
+        self._freedom = len(self._prompts) - explained - 2
+        self.values: Floats = np.full(len(reward), np.nan)
+        self.values[self._finite] = self._centred(reward[self._finite])
+
+    def lift(self, held: Bools, reward: Floats) -> Lift:
+        """Compare holders with the others of their step.
+
+        Args:
+            held: bool (S,), which responses hold the text.
+            reward: float64 (S,), ``values``, or what is left of them.
+        """
+        x = self._centred(held[self._finite].astype(np.float64))
+        y = reward[self._finite]
+        varied, spread = float((x * x).sum()), float((y * y).sum())
+        if varied < 1e-9 or spread < 1e-9 or self._freedom < 1:
+            return Lift(np.nan, np.nan, np.nan)
+        shared = float((x * y).sum())
+        r = np.clip(shared / np.sqrt(varied * spread), -0.999999, 0.999999)
+        z = float(np.arctanh(r) * np.sqrt(self._freedom))
+        difference = shared / varied
+        return Lift(difference, difference / float(np.sqrt(spread / len(y))), z)
+
+    def without(self, counts: Ints, reward: Floats) -> Floats:
+        """Return the reward less what a number of occurrences, int64 (S,), explains."""
+        x = self._centred(counts[self._finite].astype(np.float64))
+        left = reward.copy()
+        slope = float((x * reward[self._finite]).sum() / max(float((x * x).sum()), 1e-12))
+        left[self._finite] -= x * slope
+        return left
+
+    def _centred(self, values: Floats) -> Floats:
+        values = centred(values, self._steps)
+        if self._prompts_return:
+            for _ in range(SWEEPS):
+                values = centred(centred(values, self._prompts), self._steps)
+        return values

@@ -1,0 +1,293 @@
+"""Every threshold of the checks: value, unit, meaning and source, in one typed table."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlreport.errors import UsageError
+
+CONTRACT = "this project's convention"
+TRL_KL = "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
+NEGATIVE_KL = (
+    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
+)
+LMFLOW = "LMFlow post on PPO training"
+RL_BOARD = "RLLoggingBoard post"
+FIGHTIN_WORDS = (
+    "LMFlow post (# grew from 3 % to half of the responses); method: Monroe et al. 2008, "
+    "Fightin' Words"
+)
+DISTINCT = "LMFlow post: distinct-2 fell from 0.39 to 0.22"
+ENTROPY = "entropy-collapse threads of TRL, verl and DAPO"
+SHORT_RESPONSES = "TRL error on responses under 4 tokens (LMFlow post)"
+EOS = "TRL val/num_eos_tokens and --missing_eos_penalty"
+CRITIC = "RLLoggingBoard post (critic variance); PPO practice"
+RATIO = "TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic"
+MISMATCH = "NeMo-RL guides; verl FAQ"
+GROUPS = "DAPO; TRL frac_reward_zero_std"
+
+
+def _set(default: float, unit: str, meaning: str, source: str = CONTRACT) -> Any:
+    """Declare one threshold; typed Any, as ``dataclasses.field`` is for the type checker."""
+    metadata = {"unit": unit, "meaning": meaning, "source": source}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How windows of steps are made and compared."""
+
+    share: float = _set(0.2, "of steps", "size of the first and of the last window")
+    least_steps: int = _set(3, "steps", "least size of a window")
+    shortest_run: int = _set(5, "steps", "a shorter run is too short to judge")
+    z: float = _set(3.0, "std errors", "a difference of means must be larger than chance by this")
+
+
+@dataclass(frozen=True, slots=True)
+class KlExplosion:
+    """Thresholds of ``kl_explosion``."""
+
+    warn: float = _set(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
+    critical: float = _set(50.0, "nats", "critical: the same mean", TRL_KL)
+    response: float = _set(500.0, "nats", "critical: KL of any one response", TRL_KL)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeKl:
+    """Thresholds of ``negative_kl``."""
+
+    z: float = _set(
+        -3.0, "std errors", "warning: mean KL of the last window over its error", NEGATIVE_KL
+    )
+    mean: float = _set(-0.01, "nats", "and the mean is below this, more than rounding", CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardCollapse:
+    """Thresholds of ``reward_collapse``."""
+
+    lost: float = _set(0.5, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardStalled:
+    """Thresholds of ``reward_stalled``."""
+
+    z: float = _set(2.0, "std errors", "info: gain of the last window over the first", RL_BOARD)
+
+
+@dataclass(frozen=True, slots=True)
+class RewardHackingToken:
+    """Thresholds of ``reward_hacking_token``."""
+
+    share: float = _set(0.2, "of responses", "hold the n-gram in the last window", FIGHTIN_WORDS)
+    ratio: float = _set(
+        3.0, "times", "share against the first window or the reference", FIGHTIN_WORDS
+    )
+    z: float = _set(
+        5.0, "std errors", "log-odds with an informative Dirichlet prior", FIGHTIN_WORDS
+    )
+    lift_z: float = _set(
+        3.0, "std errors", "reward of responses that hold it, inside a step", CONTRACT
+    )
+    lift: float = _set(0.25, "std of reward", "least such difference, inside a step", CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class DiversityCollapse:
+    """Thresholds of ``diversity_collapse``."""
+
+    fall: float = _set(
+        0.3, "of distinct-2", "warning: fall at an equal number of bigrams", DISTINCT
+    )
+    least_bigrams: int = _set(
+        200, "bigrams", "with fewer, judge by identical responses only", DISTINCT
+    )
+    identical: float = _set(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
+    rise: float = _set(0.1, "of responses", "and that share rose by this since the start", CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyCollapse:
+    """Thresholds of ``entropy_collapse``."""
+
+    share: float = _set(
+        0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY
+    )
+    surprisal: float = _set(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthHacking:
+    """Thresholds of ``length_hacking``."""
+
+    ratio: float = _set(1.5, "times", "mean length against the first window", CONTRACT)
+    correlation: float = _set(0.4, "", "of reward and length inside a step", CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthCollapse:
+    """Thresholds of ``length_collapse``."""
+
+    ratio: float = _set(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
+    tokens: int = _set(4, "tokens", "a response with fewer is a stub", SHORT_RESPONSES)
+    stubs: float = _set(0.1, "of responses", "are stubs in the last window", SHORT_RESPONSES)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEos:
+    """Thresholds of ``missing_eos``."""
+
+    rise: float = _set(0.2, "of responses", "rise of the share cut off since the first window", EOS)
+    share: float = _set(0.5, "of responses", "share cut off in the last window", EOS)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDivergence:
+    """Thresholds of ``value_divergence``."""
+
+    explained: float = _set(-0.5, "", "warning: explained variance of the last window", CRITIC)
+    weak: float = _set(0.0, "", "info: explained variance of the last window", CRITIC)
+    spread: float = _set(5.0, "times", "warning: std of values against std of returns", CRITIC)
+    floor: float = _set(
+        0.01, "of the run's", "least variance of returns that can be followed", CONTRACT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RatioDrift:
+    """Thresholds of ``ratio_drift``."""
+
+    low: float = _set(0.5, "", "mean exp(new - old) below this", RATIO)
+    high: float = _set(2.0, "", "mean exp(new - old) above this", RATIO)
+    outside: float = _set(0.3, "of tokens", "have a ratio outside 1 ± 0.2", RATIO)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMismatch:
+    """Thresholds of ``engine_mismatch``."""
+
+    ratio: float = _set(1.05, "", "mean exp|trainer - sampler| of a token", MISMATCH)
+    k3: float = _set(1e-3, "nats", "mean k3 of a token, trainer against sampler", MISMATCH)
+    prob: float = _set(0.01, "", "mean |trainer - sampler| probability of a token", MISMATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroVarianceGroups:
+    """Thresholds of ``zero_variance_groups``."""
+
+    share: float = _set(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
+    grouped: float = _set(
+        0.5, "of responses", "are in a group of two or more, else not checked", GROUPS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PersistentLosers:
+    """Thresholds of ``persistent_losers``."""
+
+    seen: int = _set(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
+    share: float = _set(0.05, "of prompts", "never beat the reference", RL_BOARD)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLog:
+    """Thresholds of ``broken_log``."""
+
+    unreadable: float = _set(0.001, "of lines", "warning: unreadable; below it, info", CONTRACT)
+    usual: float = _set(
+        0.8, "of steps", "alike in responses or distance, else neither is judged", CONTRACT
+    )
+    fewer: float = _set(0.9, "of the usual", "a step with fewer responses is incomplete", CONTRACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """All thresholds; one group a check, named by its id, and ``trend`` for the windows."""
+
+    trend: Trend = Trend()
+    kl_explosion: KlExplosion = KlExplosion()
+    negative_kl: NegativeKl = NegativeKl()
+    reward_collapse: RewardCollapse = RewardCollapse()
+    reward_stalled: RewardStalled = RewardStalled()
+    reward_hacking_token: RewardHackingToken = RewardHackingToken()
+    diversity_collapse: DiversityCollapse = DiversityCollapse()
+    entropy_collapse: EntropyCollapse = EntropyCollapse()
+    length_hacking: LengthHacking = LengthHacking()
+    length_collapse: LengthCollapse = LengthCollapse()
+    missing_eos: MissingEos = MissingEos()
+    value_divergence: ValueDivergence = ValueDivergence()
+    ratio_drift: RatioDrift = RatioDrift()
+    engine_mismatch: EngineMismatch = EngineMismatch()
+    zero_variance_groups: ZeroVarianceGroups = ZeroVarianceGroups()
+    persistent_losers: PersistentLosers = PersistentLosers()
+    broken_log: BrokenLog = BrokenLog()
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
+    """One threshold as documented: its group and key in TOML, value, unit, meaning, source."""
+
+    group: str
+    key: str
+    value: float
+    unit: str
+    meaning: str
+    source: str
+
+
+def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
+    """List every threshold in the order of the table, for the docs and ``rlreport checks``."""
+    table = thresholds or Thresholds()
+    rows = []
+    for group in dataclasses.fields(table):
+        settings = getattr(table, group.name)
+        for setting in dataclasses.fields(settings):
+            value = getattr(settings, setting.name)
+            rows.append(ThresholdRow(group.name, setting.name, value, **setting.metadata))
+    return rows
+
+
+def load_thresholds(path: str | Path) -> Thresholds:
+    """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); the rest keep their defaults.
+
+    Raises:
+        UsageError: the file cannot be read, is no TOML, or holds an unknown group, an
+            unknown key or a value that is not a finite number.
+    """
+    try:
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read thresholds: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    defaults = Thresholds()
+    groups = {group.name: getattr(defaults, group.name) for group in dataclasses.fields(defaults)}
+    changed = {}
+    for name, settings in given.items():
+        if name not in groups:
+            raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(groups)}")
+        if not isinstance(settings, dict):
+            raise UsageError(f"{path}: [{name}] must be a table, such as [{name}]")
+        changed[name] = _replace(groups[name], settings, f"{path}: [{name}]")
+    return dataclasses.replace(defaults, **changed)
+
+
+def _replace(group: Any, settings: dict[str, object], where: str) -> Any:
+    """Return the group with the given settings, checked against the types of its defaults."""
+    for key, value in settings.items():
+        if key not in {setting.name for setting in dataclasses.fields(group)}:
+            known = ", ".join(setting.name for setting in dataclasses.fields(group))
+            raise UsageError(f"{where} has no threshold {key!r}; known: {known}")
+        whole = isinstance(getattr(group, key), int)
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            kind = "a whole number" if whole else "a number"
+            raise UsageError(f"{where} {key} must be {kind}, not {value!r}")
+        if not math.isfinite(value):
+            raise UsageError(f"{where} {key} must be finite, not {value!r}")
+    return dataclasses.replace(group, **settings)

@@ -1,0 +1,75 @@
+"""Windows of steps: the first fifth and the last, and what is at the end of a short run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.thresholds import Trend
+from rlreport.tables import Tables
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive steps: their numbers (ascending), and their rows in the response table."""
+
+    steps: tuple[int, ...]
+    rows: slice
+
+
+def window(tables: Tables, start: int, stop: int) -> Window:
+    """Return the window of the steps at places ``start`` to ``stop`` (not included)."""
+    steps = step_numbers(tables)[start:stop]
+    if not len(steps):
+        return Window((), slice(0, 0))
+    of_rows = tables.responses["step"].to_numpy()
+    rows = slice(
+        int(np.searchsorted(of_rows, steps[0], "left")),
+        int(np.searchsorted(of_rows, steps[-1], "right")),
+    )
+    return Window(tuple(steps.tolist()), rows)
+
+
+def step_numbers(tables: Tables) -> Ints:
+    """Return the run's steps, int64, ascending."""
+    return tables.steps["step"].to_numpy(dtype=np.int64)
+
+
+def window_size(steps: int, trend: Trend) -> int:
+    """Return how many steps a window of a run holds: a fifth, at least three.
+
+    In a run of five steps both windows hold the middle one, which only makes a change
+    look smaller than it is.
+    """
+    return min(steps, max(trend.least_steps, int(steps * trend.share)))
+
+
+def first_and_last(tables: Tables, trend: Trend) -> tuple[Window, Window] | None:
+    """Return the first and the last window, or None if the run is too short to judge."""
+    steps = len(tables.steps)
+    if steps < trend.shortest_run:
+        return None
+    size = window_size(steps, trend)
+    return window(tables, 0, size), window(tables, steps - size, steps)
+
+
+def last(tables: Tables, trend: Trend) -> Window:
+    """Return the last window; a run too short for a trend is one window."""
+    steps = len(tables.steps)
+    size = steps if steps < trend.shortest_run else window_size(steps, trend)
+    return window(tables, steps - size, steps)
+
+
+def whole(tables: Tables) -> Window:
+    """Return the window of all steps."""
+    return window(tables, 0, len(tables.steps))
+
+
+def values(tables: Tables, column: str, window: Window) -> Floats:
+    """Return a column of the response table in a window, float64 (rows,)."""
+    return tables.responses[column].to_numpy(dtype=np.float64)[window.rows]
