@@ -1,0 +1,63 @@
+"""The extreme responses of a whole run, for the overview."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """One end of one metric: the row that holds it, and the token where one is to blame."""
+
+    label: str
+    metric: str
+    row: int
+    value: float
+    token: int | None = None
+
+
+# label, metric, which end, whether the token of the largest KL is the place to look
+_ENDS = (
+    ("Lowest reward", "reward", "min", False),
+    ("Highest reward", "reward", "max", False),
+    ("Furthest below the reference", "reward_gap", "min", False),
+    ("Furthest above the reference", "reward_gap", "max", False),
+    ("Largest KL (k1)", "kl_k1", "max", True),
+    ("Most negative KL (k1)", "kl_k1", "min", False),
+    ("Largest KL of one token (k3)", "kl_max", "max", True),
+    ("Longest", "response_tokens", "max", False),
+    ("Shortest", "response_tokens", "min", False),
+    ("Highest surprisal", "surprisal_mean", "max", False),
+    ("Lowest surprisal", "surprisal_mean", "min", False),
+)
+
+
+def extremes(responses: pd.DataFrame) -> list[Extreme]:
+    """Finds both ends of each metric over all responses; the latest step wins a tie.
+
+    Lengths fall back to characters where the log holds no tokens. Metrics that the log
+    cannot feed, or that are the same everywhere, are left out.
+    """
+    found = []
+    for label, metric, end, at_token in _ENDS:
+        column = metric
+        if metric == "response_tokens" and responses[metric].isna().all():
+            column = "response_chars"
+        values = responses[column].to_numpy(np.float64)
+        known = np.flatnonzero(np.isfinite(values))
+        if not len(known) or values[known].min() == values[known].max():
+            continue
+        extreme = values[known].min() if end == "min" else values[known].max()
+        if end == "min" and metric == "kl_k1" and extreme >= 0:
+            continue
+        row = int(known[values[known] == extreme][-1])
+        position = responses["kl_max_position"].iloc[row] if at_token else np.nan
+        found.append(
+            Extreme(
+                label, column, row, float(extreme), None if np.isnan(position) else int(position)
+            )
+        )
+    return found

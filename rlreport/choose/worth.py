@@ -1,0 +1,78 @@
+"""Orders the responses of a step by how much they are worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+METRICS = (
+    "reward",
+    "kl_k1",
+    "kl_k3",
+    "response_tokens",
+    "response_chars",
+    "reward_gap",
+    "kl_max",
+    "surprisal_mean",
+    "log_ratio_mean",
+    "valid_reward",
+    "value_error_mean",
+)
+"""Both ends of each of these count as extremes."""
+
+EXTREME_SHARE = 0.5
+"""Share of the places that extremes may take; the rest is a sample of all others."""
+
+
+def by_worth(
+    responses: pd.DataFrame, step: int, shown: int, *, evidence: Iterable[int] = (), seed: int = 0
+) -> NDArray[np.int64]:
+    """Chooses the responses of one step that are shown, most worth a look first.
+
+    First the responses that findings point at, then the extremes of every metric in turn,
+    then a seeded sample of the rest.
+
+    Args:
+        responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
+        step: the step, part of the seed.
+        shown: most responses shown.
+        evidence: n of the responses that findings point at.
+        seed: seed of the sample.
+
+    Returns:
+        int64 positions into ``responses``, at most ``shown``.
+    """
+    count = len(responses)
+    worth = _extremeness(responses)
+    positions = np.arange(count)
+    pointed = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
+    worth[pointed] = -1
+    order = np.lexsort((positions, worth))
+    if count <= shown:
+        return order
+    extremes = max(int(pointed.sum()), int(shown * EXTREME_SHARE))
+    first, rest = order[: min(extremes, shown)], order[min(extremes, shown) :]
+    random = np.random.default_rng([seed, step % (1 << 63)])
+    sampled = random.permutation(len(rest))[: shown - len(first)]
+    return np.concatenate([first, rest[sampled]])
+
+
+def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
+    """Smallest rank of each response over both ends of every metric: 0 is an extreme."""
+    count = len(responses)
+    worth = np.full(count, count, np.int64)
+    ranks = np.arange(count)
+    for metric in METRICS:
+        values = responses[metric].to_numpy(np.float64)
+        known = ~np.isnan(values)
+        if not known.any():
+            continue
+        for ends in (values, -values):
+            order = np.argsort(np.where(known, ends, np.inf), kind="stable")
+            place = np.empty(count, np.int64)
+            place[order] = ranks
+            worth = np.minimum(worth, np.where(known, place, count))
+    return worth
