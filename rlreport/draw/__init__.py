@@ -1,0 +1,1 @@
+"""Draws charts: Vega-Lite specifications and their baked SVG."""

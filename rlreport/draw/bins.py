@@ -1,0 +1,34 @@
+"""Bins with round edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlreport.draw.axis import Floats
+
+MOST_BINS = 24
+
+
+def bins(values: Floats) -> tuple[float, float, float]:
+    """Width, start and end of at most about MOST_BINS bins with round edges.
+
+    Args:
+        values: float64, finite, not empty.
+    """
+    low, high = float(values.min()), float(values.max())
+    raw = high / MOST_BINS - low / MOST_BINS
+    largest = max(abs(low), abs(high))
+    if raw <= largest * 1e-12:
+        half = max(0.5, largest * 1e-6)
+        return 2 * half, low - half, low + half
+    power = 10.0 ** np.floor(np.log10(raw))
+    step = float(next(power * nice for nice in (1, 2, 2.5, 5, 10) if power * nice >= raw))
+    start, stop = np.floor(low / step) * step, (np.floor(high / step) + 1) * step
+    return step, float(start), float(stop)
+
+
+def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
+    """Start, end and number of ``values`` of each bin that holds any."""
+    edges = low + step * np.arange(round((high - low) / step) + 1)
+    held = np.histogram(values, bins=edges)[0]
+    return [(float(edges[i]), float(edges[i + 1]), int(held[i])) for i in np.flatnonzero(held)]

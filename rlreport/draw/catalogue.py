@@ -1,0 +1,215 @@
+"""Which columns of the step table become which chart: names, titles and units in one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rlreport.draw.theme import LIGHT
+
+DASHED = (6, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve: its column, the column of its band, its label and its look."""
+
+    key: str
+    title: str
+    column: str
+    std: str = ""
+    colour: str = LIGHT["policy"]
+    dash: tuple[int, ...] = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Curves on one axis; used when one of the first ``needed`` has values."""
+
+    axis: str
+    curves: tuple[Curve, ...]
+    needed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CurveChart:
+    """A chart; the first alternative that the log can feed is drawn.
+
+    Attributes:
+        floor: smaller values are drawn there.
+        needs: a column that is not 0 throughout, or the chart says nothing.
+        note: ends the description.
+    """
+
+    name: str
+    title: str
+    alternatives: tuple[Alternative, ...]
+    wide: bool = False
+    percent: bool = False
+    shiftable: bool = False
+    floor: float = -math.inf
+    needs: str = ""
+    note: str = ""
+
+
+def _reference(title: str, column: str, std: str = "") -> Curve:
+    return Curve("reference", title, column, std, LIGHT["reference"], DASHED)
+
+
+def _single(
+    name: str,
+    title: str,
+    axis: str,
+    *curves: Curve,
+    percent: bool = False,
+    floor: float = -math.inf,
+    needs: str = "",
+    note: str = "",
+) -> CurveChart:
+    return CurveChart(
+        name,
+        title,
+        (Alternative(axis, curves, len(curves)),),
+        percent=percent,
+        floor=floor,
+        needs=needs,
+        note=note,
+    )
+
+
+CURVES: tuple[CurveChart, ...] = (
+    CurveChart(
+        "reward",
+        "Reward",
+        (
+            Alternative(
+                "mean reward",
+                (
+                    Curve("policy", "policy", "reward_mean", "reward_std"),
+                    _reference("reference", "ref_reward_mean", "ref_reward_std"),
+                    Curve(
+                        "valid",
+                        "valid, policy",
+                        "valid_reward_mean",
+                        colour=LIGHT["healthy"],
+                        dash=(2, 2),
+                    ),
+                    Curve(
+                        "ref_valid",
+                        "valid, ref.",
+                        "ref_valid_reward_mean",
+                        colour=LIGHT["muted"],
+                        dash=(2, 4),
+                    ),
+                ),
+            ),
+        ),
+        wide=True,
+        shiftable=True,
+    ),
+    _single(
+        "kl",
+        "KL to the reference (nats a response)",
+        "nats, mean over responses of the sum",
+        Curve("k1", "k1", "kl_k1_mean", "kl_k1_std"),
+        Curve("k3", "k3", "kl_k3_mean", colour=LIGHT["info"], dash=(2, 2)),
+        note="k1 is the sum of log-ratios, k3 the estimate that is never negative.",
+    ),
+    CurveChart(
+        "length",
+        "Response length",
+        (
+            Alternative(
+                "tokens, mean",
+                (Curve("policy", "policy", "response_tokens_mean", "response_tokens_std"),),
+            ),
+            Alternative(
+                "characters, mean",
+                (
+                    Curve("policy", "policy", "response_chars_mean", "response_chars_std"),
+                    _reference("reference", "ref_response_chars_mean"),
+                ),
+            ),
+        ),
+    ),
+    _single(
+        "surprisal",
+        "Surprisal (nats a token)",
+        "nats, mean of −log p",
+        Curve("policy", "policy", "surprisal_mean"),
+        note="A sample's estimate of the policy's entropy.",
+    ),
+    _single(
+        "win_rate",
+        "Against the reference",
+        "share of responses",
+        Curve("win", "better", "win_rate"),
+        Curve("lose", "worse", "lose_rate", colour=LIGHT["reference"], dash=DASHED),
+        percent=True,
+    ),
+    _single(
+        "eos",
+        "Finished responses",
+        "share that ended with EOS",
+        Curve("policy", "policy", "eos_rate"),
+        percent=True,
+    ),
+    _single(
+        "distinct_2",
+        "Variety of word pairs (distinct-2)",
+        "distinct bigrams / bigrams",
+        Curve("policy", "policy", "distinct_2"),
+    ),
+    _single(
+        "duplicates",
+        "Repeated responses",
+        "share equal to another of the step",
+        Curve("policy", "policy", "duplicate_rate"),
+        percent=True,
+    ),
+    _single(
+        "explained_variance",
+        "Explained variance of the critic",
+        "1 − Var(return − value) / Var(return); below −2 drawn at −2",
+        Curve("critic", "critic", "explained_variance"),
+        floor=-2.0,
+    ),
+    _single(
+        "value",
+        "Value and return",
+        "mean over tokens",
+        Curve("value", "value", "value_mean", "value_std"),
+        Curve("return", "return", "return_mean", colour=LIGHT["healthy"], dash=(2, 2)),
+    ),
+    _single(
+        "groups",
+        "Groups without variance",
+        "share of groups",
+        Curve("zero", "no variance", "zero_variance_groups"),
+        percent=True,
+        note="Every response of such a group has the same reward: it teaches nothing.",
+    ),
+    _single(
+        "rlhf_reward",
+        "Reward with and without the KL penalty",
+        "mean over responses",
+        Curve("rlhf", "with penalty", "rlhf_reward_mean", colour=LIGHT["info"]),
+        Curve("score", "score", "reward_mean", dash=(2, 2)),
+        needs="non_score_reward_mean",
+    ),
+    _single(
+        "kl_coefficient",
+        "KL coefficient, inferred",
+        "from token rewards against log-ratios",
+        Curve("coefficient", "coefficient", "kl_coefficient"),
+        needs="kl_coefficient",
+    ),
+    _single(
+        "mismatch",
+        "Sampler against trainer",
+        "mean exp|Δ log p|",
+        Curve("mismatch", "mismatch", "mismatch_ratio"),
+        note="1 means that both give the sampled tokens the same probability.",
+    ),
+)
+"""In the order of the page."""

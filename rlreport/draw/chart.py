@@ -1,0 +1,32 @@
+"""A chart: its Vega-Lite specification, its baked SVG and its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart as pages use it.
+
+    Attributes:
+        name: stable id, also the file name in ``data/charts/<name>.vl.json``.
+        title: heading above the chart, in words, with its unit.
+        description: one or two sentences with the figures, for screen readers.
+        spec: Vega-Lite with its data inline (``{"data": {"values": […]}}``), safe field names.
+        svg: the chart drawn, themed by CSS custom properties, no script, no style element.
+        wide: spans the page's width (True) or half of it.
+        interactive: the page may replace the SVG by Vega.
+        responses: the chart's data are the responses of a step: each datum has ``n``, and
+            the page feeds and filters the named dataset ``rows`` itself.
+    """
+
+    name: str
+    title: str
+    description: str
+    spec: dict[str, Any]
+    svg: str
+    wide: bool = False
+    interactive: bool = True
+    responses: bool = False

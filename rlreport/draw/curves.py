@@ -1,0 +1,261 @@
+"""Curves over the steps: values to a finished chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rlreport.draw.axis import Floats, tick_format, ticks, y_limits
+from rlreport.draw.chart import Chart
+from rlreport.draw.designs import template
+from rlreport.draw.frame import Frame
+from rlreport.draw.layout import VALUE_FORMAT, Spec, encoding, fill, plot_height
+from rlreport.draw.series import Series, in_words, thinned
+from rlreport.draw.svg import INTERACTION
+from rlreport.draw.words import finite_or_none, label
+
+LABEL_GAP = 13
+
+
+def curve_chart(
+    frame: Frame,
+    name: str,
+    title: str,
+    series: Sequence[Series],
+    *,
+    axis: str,
+    wide: bool = False,
+    percent: bool = False,
+    shiftable: bool = False,
+    note: str = "",
+    right: int = 92,
+    labelled: bool = True,
+    floor: float = -np.inf,
+    guide: tuple[float, float] | None = None,
+) -> Chart | None:
+    """Draws curves over the steps; None where no series has a value.
+
+    Args:
+        frame: steps and findings of the page.
+        name: name of the chart.
+        title: heading.
+        series: curves, the first is drawn last.
+        axis: title of the y axis with its unit.
+        wide: whether the chart spans the page.
+        percent: values are shares.
+        shiftable: offer to start every curve at 0.
+        note: ends the description.
+        right: pixels for direct labels.
+        labelled: whether curves carry their names.
+        floor: smaller values are drawn here; the axis title should say so.
+        guide: range shaded across the plot; the axis title and the note should say what it is.
+    """
+    shown = [one for one in series if one.present]
+    if not shown:
+        return None
+    size = "wide" if wide else "half"
+    parts = [in_words(one, frame.steps, percent) for one in shown if one.has_line]
+    shown = [replace(one, values=np.maximum(one.values, floor)) for one in shown]
+    steps, shown, every = thinned(frame.steps, shown)
+    arrays = [array for one in shown for array in one.arrays()]
+    limits = y_limits([*arrays, _nearest(guide, arrays)], percent)
+    rows = [row for one in reversed(shown) for row in _rows(steps, one, shiftable)]
+    marks = frame.marks(name)
+    height = plot_height(size)
+    spec = fill(
+        template("curves"),
+        {"values": rows},
+        size=size,
+        right=right,
+        layers={
+            "marked": marks,
+            "marked_bar": marks,
+            "guide": _shaded(guide, limits),
+            "zero": [{"zero": 0}] if limits[0] < 0 < limits[1] else [],
+            "point": _lonely(rows),
+            "label": _labels(steps, shown, limits, height, shiftable) if labelled else [],
+        },
+    )
+    _colour(spec, shown)
+    _pointer(spec, shown, percent)
+    line = encoding(spec, "line")
+    line["x"]["scale"]["domain"] = list(frame.extent)
+    # Vega takes ``tickMinStep`` for a wish only; steps are whole numbers.
+    line["x"]["axis"]["values"] = ticks(*frame.extent, min(12 if wide else 6, len(steps)), 1)
+    line["x"]["title"] = "step"
+    line["y"]["title"] = axis
+    line["y"]["scale"]["domain"] = list(limits)
+    line["y"]["axis"].update(tick_format(limits, percent))
+    if not any(one.has_band for one in shown):
+        spec["layer"] = [layer for layer in spec["layer"] if layer["name"] != "band"]
+    if shiftable and len(steps) > 1:
+        _offer_shift(spec, limits, rows)
+    if every > 1:
+        parts.append(f"Each point is the mean of up to {every} steps.")
+    if marks:
+        parts.append("Marked: " + "; ".join(dict.fromkeys(m["finding"] for m in marks)) + ".")
+    if note:
+        parts.append(note)
+    return Chart(name, title, " ".join(parts), spec, "", wide=wide)
+
+
+def _nearest(guide: tuple[float, float] | None, arrays: Sequence[Floats]) -> Floats:
+    """The edge of the guide that values beyond it leave out of sight; none if they meet it.
+
+    A curve well inside keeps its own extent, or a wide guide would flatten it.
+    """
+    if guide is None:
+        return np.array([])
+    values = np.concatenate(arrays)
+    low, high = np.nanmin(values), np.nanmax(values)
+    return np.array([edge for edge in guide if low > guide[1] == edge or high < guide[0] == edge])
+
+
+def _shaded(
+    guide: tuple[float, float] | None, limits: tuple[float, float]
+) -> list[dict[str, float]]:
+    """The part of the guide that lies in the plot."""
+    if guide is None:
+        return []
+    low, high = max(guide[0], limits[0]), min(guide[1], limits[1])
+    return [{"low": low, "high": high}] if low < high else []
+
+
+def _rows(steps: Floats, one: Series, shiftable: bool) -> list[dict[str, Any]]:
+    finite = one.values[np.isfinite(one.values)]
+    rows = []
+    for index, (step, value) in enumerate(zip(steps, one.values, strict=True)):
+        row: dict[str, Any] = {
+            "step": float(step) if step % 1 else int(step),
+            "series": one.key,
+            "value": finite_or_none(value),
+        }
+        if one.low is not None and one.high is not None:
+            row["low"] = finite_or_none(one.low[index])
+            row["high"] = finite_or_none(one.high[index])
+        if shiftable and finite.size:
+            row["start"] = finite_or_none(finite[0])
+        rows.append(row)
+    return rows
+
+
+def _lonely(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Values without a neighbour, which a line cannot show, and all where they are few."""
+    lonely = []
+    for index, row in enumerate(rows):
+        if row["value"] is None:
+            continue
+        beside = [rows[i] for i in (index - 1, index + 1) if 0 <= i < len(rows)]
+        if not any(x["series"] == row["series"] and x["value"] is not None for x in beside):
+            lonely.append(row)
+    return [row for row in rows if row["value"] is not None] if len(rows) <= 4 else lonely
+
+
+def _labels(
+    steps: Floats,
+    series: Sequence[Series],
+    limits: tuple[float, float],
+    height: int,
+    shiftable: bool,
+) -> list[dict[str, Any]]:
+    """Names at the ends of the curves, moved apart where they would overlap."""
+    scale = (limits[1] - limits[0]) / height
+    ends = []
+    for one in series:
+        if not one.has_line:
+            continue
+        finite = np.flatnonzero(np.isfinite(one.values))
+        ends.append((float(one.values[finite[-1]]), float(one.values[finite[0]]), one))
+    ends.sort(key=lambda end: end[0])
+    places = spread_out([(end[0] - limits[0]) / scale for end in ends], LABEL_GAP, height)
+    rows = []
+    for place, (_, start, one) in zip(places, ends, strict=True):
+        row = {
+            "step": float(steps[-1]),
+            "series": one.key,
+            "y": finite_or_none(limits[0] + place * scale),
+            "label": label(one.title, 22),
+        }
+        if shiftable:
+            row["start"] = finite_or_none(start)
+        rows.append(row)
+    return rows
+
+
+def spread_out(places: Sequence[float], gap: float, height: float) -> list[float]:
+    """Moves ascending places apart to at least ``gap``, within 0 and ``height`` if they fit."""
+    moved = list(places)
+    for index in range(1, len(moved)):
+        moved[index] = max(moved[index], moved[index - 1] + gap)
+    if moved and moved[-1] > height:
+        moved[-1] = height
+        for index in range(len(moved) - 2, -1, -1):
+            moved[index] = min(moved[index], moved[index + 1] - gap)
+    return moved
+
+
+def _colour(spec: Spec, series: Sequence[Series]) -> None:
+    keys = [one.key for one in series]
+    for layer in spec["layer"]:
+        encoding = layer["encoding"]
+        if encoding.get("color", {}).get("field") == "series":
+            encoding["color"]["scale"] = {"domain": keys, "range": [s.colour for s in series]}
+        if "strokeDash" in encoding:
+            encoding["strokeDash"]["scale"] = {
+                "domain": keys,
+                "range": [list(one.dash) for one in series],
+            }
+
+
+def _pointer(spec: Spec, series: Sequence[Series], percent: bool) -> None:
+    form = ".1%" if percent else VALUE_FORMAT
+    encoding(spec, INTERACTION)["tooltip"] = [
+        {"field": "step", "type": "quantitative", "format": ",~f"},
+        *(
+            {
+                "field": one.key,
+                "type": "quantitative",
+                "format": form,
+                "title": label(one.title),
+            }
+            for one in series
+            if one.has_line
+        ),
+    ]
+
+
+def _offer_shift(spec: Spec, limits: tuple[float, float], rows: list[dict[str, Any]]) -> None:
+    """Adds a check box that moves every curve to start at 0, to compare trends."""
+    moved = {
+        "band": ("low", "high"),
+        "line": ("value",),
+        "point": ("value",),
+        "label": ("y",),
+    }
+    for layer in spec["layer"]:
+        layer.setdefault("transform", []).extend(
+            {"calculate": f"datum.{name} - (zero_shift ? datum.start : 0)", "as": name}
+            for name in moved.get(layer["name"], ())
+        )
+    ends = np.array(
+        [
+            row[key] - row["start"]
+            for row in rows
+            for key in ("low", "high", "value")
+            if row.get(key) is not None
+        ]
+    )
+    shifted = y_limits([ends])
+    scale = encoding(spec, "line")["y"]["scale"]
+    for side, here, there in zip(("domainMin", "domainMax"), limits, shifted, strict=True):
+        scale[side] = {"expr": f"zero_shift ? {there!r} : {here!r}"}
+    spec["params"].append(
+        {
+            "name": "zero_shift",
+            "value": False,
+            "bind": {"input": "checkbox", "name": "start every curve at 0 "},
+        }
+    )

@@ -1,0 +1,88 @@
+"""The charts' designs: authored with Altair, compiled by vl-convert, and kept.
+
+Importing Altair and compiling cost more than drawing a small report. So both are done once
+a machine, kept in the user's cache under the versions and the source they come from, and
+a warm process reads JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rlreport.draw.kept import kept
+from rlreport.draw.layout import Spec, fill
+from rlreport.draw.stencil import Stencil, compiled
+
+STEP_RIGHT = 12
+"""Pixels right of a step chart's plot."""
+
+_STEP_DESIGNS: dict[str, tuple[str, ...]] = {
+    "histogram": ("ghost", "key"),
+    "ordered_bars": ("zero",),
+    "scatter": (),
+    "plane_heat": (),
+}
+"""Designs of a step's charts, with their layers that have data of their own."""
+
+
+def template(name: str) -> Spec:
+    """The design ``name`` as Vega-Lite without data; to be copied, not changed."""
+    spec: Spec = designs()["templates"][name]
+    return spec
+
+
+def page_spec(name: str) -> Spec:
+    """A step chart's design as Vega-Lite that takes the dataset ``rows`` from the page."""
+    layers: dict[str, Any] = {layer: [{}] for layer in _STEP_DESIGNS[name]}
+    return fill(template(name), {"name": "rows"}, size="step", right=STEP_RIGHT, layers=layers)
+
+
+def stencil(name: str) -> Stencil:
+    """A step chart's design, compiled."""
+    return Stencil(designs()["compiled"][name])
+
+
+@cache
+def designs() -> dict[str, Any]:
+    """All designs: ``templates`` and ``compiled`` by name, from the cache or made anew."""
+    found: dict[str, Any] = json.loads(kept("designs.json", made_of(), make))
+    return found
+
+
+def make() -> str:
+    """Makes the designs, as JSON."""
+    from rlreport.draw import run_templates, step_templates  # with Altair
+
+    over_run = (
+        run_templates.curves,
+        run_templates.steps_heat,
+        run_templates.path,
+        run_templates.columns,
+    )
+    of_step = (
+        step_templates.histogram,
+        step_templates.ordered_bars,
+        step_templates.scatter,
+        step_templates.plane_heat,
+    )
+    templates = {author.__name__: author() for author in (*over_run, *of_step)}
+    stencils = {}
+    for name, layers in _STEP_DESIGNS.items():
+        own: dict[str, Any] = {layer: [{}] for layer in layers}
+        stencils[name] = compiled(
+            fill(templates[name], {"name": "rows"}, size="step", right=STEP_RIGHT, layers=own)
+        )
+    return json.dumps({"templates": templates, "compiled": stencils})
+
+
+def made_of() -> str:
+    """What the designs depend on: the libraries' versions and this package's source."""
+    source = hashlib.sha256()
+    for module in sorted(Path(__file__).parent.glob("*.py")):
+        source.update(module.read_bytes())
+    return f"altair {version('altair')}, {version('vl-convert-python')}, {source.hexdigest()}"

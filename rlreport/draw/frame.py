@@ -1,0 +1,67 @@
+"""What the charts over the steps of one page share: the extent, and the marks of findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlreport.check.finding import SEVERITIES, Finding
+from rlreport.draw.axis import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the charts over the steps of one page share.
+
+    Attributes:
+        steps: float64 (S,), ascending.
+        findings: marked on the charts they name.
+        within: extent of the axis where it is not that of ``steps``.
+    """
+
+    steps: Floats
+    findings: Sequence[Finding] = ()
+    within: tuple[float, float] | None = None
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """First and last step; half a step to each side of a lone one."""
+        if self.within is not None:
+            return self.within
+        first, last = float(self.steps[0]), float(self.steps[-1])
+        half = max(0.5, abs(first) * 1e-9)  # far beyond 2**53, half a step would vanish
+        return (first, last) if last - first > half else (first - half, last + half)
+
+    @property
+    def edges(self) -> Floats:
+        """float64 (S + 1,): where each step's share of the axis begins and ends."""
+        middles = (self.steps[1:] + self.steps[:-1]) / 2
+        return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
+
+    def marks(self, name: str) -> list[dict[str, Any]]:
+        """Runs of steps that findings show on the chart ``name``; least severe first."""
+        rows = []
+        for severity in reversed(SEVERITIES):
+            for finding in self.findings:
+                if finding.severity != severity or name not in finding.charts:
+                    continue
+                for low, high in self._runs(finding.steps):
+                    rows.append(
+                        {"from": low, "to": high, "severity": severity, "finding": finding.title}
+                    )
+        return rows
+
+    def _runs(self, steps: Sequence[int]) -> list[tuple[float, float]]:
+        """Neighbouring steps as spans, reaching half way to the steps on both sides."""
+        named = np.isin(self.steps, np.asarray(steps, dtype=np.float64))
+        if not named.any():
+            return []
+        edges = self.edges
+        flips = np.flatnonzero(np.diff(np.concatenate([[False], named, [False]]).astype(np.int8)))
+        return [
+            (float(edges[start]), float(edges[stop]))
+            for start, stop in zip(flips[::2], flips[1::2], strict=True)
+        ]

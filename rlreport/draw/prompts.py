@@ -1,0 +1,119 @@
+"""Charts of the prompts page: what prompts gained, and what their groups taught."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from rlreport.draw.axis import Floats, tick_format, y_limits
+from rlreport.draw.bins import bins, counts
+from rlreport.draw.catalogue import DASHED
+from rlreport.draw.chart import Chart
+from rlreport.draw.curves import curve_chart
+from rlreport.draw.designs import template
+from rlreport.draw.distribution import FEW_VALUES
+from rlreport.draw.frame import Frame
+from rlreport.draw.layout import encoding, fill
+from rlreport.draw.series import Series
+from rlreport.draw.svg import baked
+from rlreport.draw.theme import LIGHT
+from rlreport.draw.words import figure
+from rlreport.tables import Tables
+
+LEAST_PROMPTS = 5
+"""Prompts seen in two steps or more, below which a distribution of gains says nothing."""
+
+
+def prompt_charts(tables: Tables) -> list[Chart]:
+    """Draws the charts of the prompts page that the tables can feed."""
+    if tables.steps.empty:
+        return []
+    return baked(chart for chart in _charts(tables) if chart is not None)
+
+
+def _charts(tables: Tables) -> Iterator[Chart | None]:
+    steps = tables.steps
+    frame = Frame(steps["step"].to_numpy(np.float64))
+    yield _gains(tables.prompts)
+    best_of_group = steps["group_best_mean"].to_numpy(np.float64)
+    mean = np.where(np.isnan(best_of_group), np.nan, steps["reward_mean"].to_numpy(np.float64))
+    yield curve_chart(
+        frame,
+        "group_best",
+        "Best of a group",
+        [
+            Series("best", "best", best_of_group),
+            Series("mean", "mean", mean, colour=LIGHT["muted"], dash=DASHED),
+        ],
+        axis="reward: mean over groups of the best, mean over responses",
+        note="The gap is what taking the best response of each group would earn.",
+    )
+    no_variance = steps["zero_variance_groups"].to_numpy(np.float64)
+    solved, grade = _solved(tables.responses, frame.steps)
+    yield curve_chart(
+        frame,
+        "group_shares",
+        "Groups solved, and groups without variance",
+        [
+            Series("solved", "solved", solved),
+            Series("zero", "no variance", no_variance, colour=LIGHT["reference"], dash=DASHED),
+        ],
+        axis="share of groups",
+        percent=True,
+        note=f"Solved: a response earns {figure(grade)}, the run's best."
+        if grade is not None
+        else "",
+    )
+
+
+def _gains(prompts: pd.DataFrame) -> Chart | None:
+    """How much the mean reward of each prompt rose from its first step to its last."""
+    gain = prompts.loc[prompts["steps"] > 1, "reward_gain"].to_numpy(np.float64)
+    gain = gain[np.isfinite(gain)]
+    if len(gain) < LEAST_PROMPTS:
+        return None
+    step, low, high = bins(gain)
+    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(gain, step, low, high)]
+    spec = fill(template("columns"), {"values": rows}, size="half")
+    channels = encoding(spec, "columns")
+    limits = (0.0, y_limits([np.array([float(row["y"]) for row in rows])])[1])
+    for channel, title, extent in (
+        ("x", "gain of mean reward, first to last step of the prompt", (low, high)),
+        ("y", "prompts", limits),
+    ):
+        channels[channel]["title"] = title
+        channels[channel]["scale"]["domain"] = list(extent)
+        channels[channel]["axis"].update(tick_format(extent, percent=False))
+    rose, fell = int((gain > 0).sum()), int((gain < 0).sum())
+    return Chart(
+        "prompt_gain",
+        "Reward gain of the prompts",
+        f"Of {len(gain):,} prompts seen in two steps or more, {rose:,} gained reward and "
+        f"{fell:,} lost; median gain {figure(float(np.median(gain)))}, from "
+        f"{figure(float(gain.min()))} to {figure(float(gain.max()))}.",
+        spec,
+        "",
+    )
+
+
+def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | None]:
+    """Share of each step's groups in which a response earns the run's best reward, and that.
+
+    All NaN where rewards are no grades (more than FEW_VALUES of them, or only one), or where
+    no group has two responses: a best reward that nothing else reaches is no solution.
+    """
+    reward = responses["reward"].to_numpy(np.float64)
+    values = np.unique(reward[np.isfinite(reward)])
+    nothing = np.full(len(steps), np.nan)
+    if not 1 < len(values) <= FEW_VALUES:
+        return nothing, None
+    by_group = responses[np.isfinite(reward)].groupby(["step", "group"])["reward"]
+    groups = by_group.agg(["max", "size"])
+    groups = groups[groups["size"] > 1]
+    if groups.empty:
+        return nothing, None
+    best = float(values[-1])
+    share = (groups["max"] == best).groupby(level="step").mean()
+    return share.reindex(steps.astype(np.int64)).to_numpy(np.float64), best

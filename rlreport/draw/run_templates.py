@@ -1,0 +1,185 @@
+"""Designs of the charts over a run, authored with Altair, without data.
+
+Layers with data of their own are named in each docstring; ``layout.fill`` leaves out those
+that get none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from rlreport.draw.layout import VALUE_FORMAT, Spec
+from rlreport.draw.svg import INTERACTION
+from rlreport.draw.template_parts import (
+    finish,
+    independent,
+    over_own,
+    over_rows,
+    share_colour,
+    x_axis,
+    y_axis,
+    zero,
+)
+from rlreport.draw.theme import LIGHT
+
+
+def _marks() -> list[alt.Chart]:
+    """The steps that findings name: a tint over the plot under a bar in the severity's colour."""
+    severity = alt.Color(
+        "severity:N",
+        scale=alt.Scale(
+            domain=["critical", "warning", "info"],
+            range=[LIGHT["critical"], LIGHT["warning"], LIGHT["info"]],
+        ),
+        legend=None,
+    )
+    base = over_own().encode(x="from:Q", x2="to:Q", color=severity)
+    return [
+        base.mark_rect(fillOpacity=0.07).properties(name="marked"),
+        base.mark_rect(fillOpacity=1)
+        .encode(y=alt.value(-5), y2=alt.value(-1), tooltip="finding:N")
+        .properties(name="marked_bar"),
+    ]
+
+
+def curves() -> Spec:
+    """Curves over the steps with bands, direct labels and the marks of findings.
+
+    Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with data of their own:
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide``
+    (``low``, ``high``: the range that guidance calls unremarkable), ``zero``,
+    ``point`` (as data), ``label`` (``step``, ``series``, ``y``, ``label``).
+    """
+    series = alt.Color("series:N", scale=alt.Scale(domain=[], range=[]), legend=None)
+    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[], range=[]), legend=None)
+    x = alt.X("step:Q", scale=alt.Scale(nice=False), axis=x_axis(tickMinStep=1, format=",d"))
+    y = alt.Y("value:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis())
+    band = (
+        over_rows()
+        .mark_area(fillOpacity=0.13)
+        .encode(x="step:Q", y="low:Q", y2="high:Q", color=series)
+        .properties(name="band")
+    )
+    guide = (
+        over_own()
+        .mark_rect(fillOpacity=0.1, color=LIGHT["healthy"])
+        .encode(y="low:Q", y2="high:Q")
+        .properties(name="guide")
+    )
+    line = over_rows().mark_line().encode(x=x, y=y, color=series, strokeDash=dash)
+    point = over_own().mark_circle(size=30, opacity=1).encode(x="step:Q", y="value:Q", color=series)
+    label = (
+        over_own()
+        .mark_text(align="left", dx=7, baseline="middle")
+        .encode(x="step:Q", y="y:Q", text="label:N", color=series)
+    )
+    hover = alt.selection_point(
+        name="hover",
+        on="pointerover",
+        clear="pointerout",
+        fields=["step"],
+        nearest=True,
+        empty=False,
+    )
+    pointer = (
+        over_rows()
+        .transform_pivot("series", value="value", groupby=["step"])
+        .mark_rule(strokeWidth=1, color=LIGHT["muted"])
+        .encode(x="step:Q", opacity=alt.condition(hover, alt.value(1), alt.value(0)))
+        .add_params(hover)
+    )
+    return finish(
+        independent(
+            *_marks(),
+            guide,
+            zero(),
+            band,
+            line.properties(name="line"),
+            point.properties(name="point"),
+            label.properties(name="label"),
+            pointer.properties(name=INTERACTION),
+        )
+    )
+
+
+def steps_heat() -> Spec:
+    """Shares in cells over the steps. Data: ``from``, ``to``, ``low``, ``high``, ``share``.
+
+    Layers with data of their own: ``marked``, ``marked_bar``.
+    """
+    cells = (
+        over_rows()
+        .mark_rect(strokeWidth=0)
+        .encode(
+            x=alt.X("from:Q", scale=alt.Scale(nice=False), axis=x_axis(tickMinStep=1, format=",d")),
+            x2="to:Q",
+            y=alt.Y("low:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis()),
+            y2="high:Q",
+            color=share_colour(),
+            tooltip=[
+                alt.Tooltip("from:Q", title="step from"),
+                alt.Tooltip("low:Q", title="from", format=VALUE_FORMAT),
+                alt.Tooltip("high:Q", title="to", format=VALUE_FORMAT),
+                alt.Tooltip("share:Q", title="share", format=".1%"),
+            ],
+        )
+        .properties(name="cells")
+    )
+    return finish(independent(cells, *_marks()))
+
+
+def path() -> Spec:
+    """A path through a plane, one point a step. Data: ``step``, ``x``, ``y``.
+
+    Layers with data of their own: ``label`` and the ``halo`` behind it.
+    """
+    x = alt.X("x:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis())
+    y = alt.Y("y:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis())
+    base = over_rows().encode(x=x, y=y, order="step:Q")
+    line = base.mark_line(color=LIGHT["policy"], strokeOpacity=0.45).properties(name="line")
+    point = (
+        over_rows()
+        .mark_circle(color=LIGHT["policy"], size=22, opacity=1)
+        .encode(
+            x="x:Q",
+            y="y:Q",
+            tooltip=[
+                alt.Tooltip("step:Q", format=",d"),
+                alt.Tooltip("x:Q", format=VALUE_FORMAT),
+                alt.Tooltip("y:Q", format=VALUE_FORMAT),
+            ],
+        )
+        .properties(name="point")
+    )
+    place: dict[str, Any] = {"align": "left", "dx": 4, "dy": -8}
+    label = over_own().mark_text(**place, color=LIGHT["text"])
+    page = LIGHT["page"]
+    halo = over_own().mark_text(**place, color=page, stroke=page, strokeWidth=4)
+    names = [
+        layer.encode(x="x:Q", y="y:Q", text="label:N").properties(name=name)
+        for name, layer in (("halo", halo), ("label", label))
+    ]
+    return finish(independent(line, point, *names))
+
+
+def columns() -> Spec:
+    """Columns over ranges of x. Data: ``from``, ``to``, ``y``."""
+    bars = (
+        over_rows()
+        .mark_bar(color=LIGHT["policy"], binSpacing=2)
+        .encode(
+            x=alt.X("from:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis()),
+            x2="to:Q",
+            y=alt.Y("y:Q", scale=alt.Scale(nice=False), axis=y_axis()),
+            y2=alt.datum(0),
+            tooltip=[
+                alt.Tooltip("from:Q", format=VALUE_FORMAT),
+                alt.Tooltip("to:Q", format=VALUE_FORMAT),
+                alt.Tooltip("y:Q", format=VALUE_FORMAT),
+            ],
+        )
+        .properties(name="columns")
+    )
+    return finish(independent(bars))

@@ -1,0 +1,111 @@
+"""A curve's values: thinned where they are too many, and told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rlreport.draw.axis import Floats
+from rlreport.draw.theme import LIGHT
+from rlreport.draw.words import figure
+
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve.
+
+    Attributes:
+        key: safe field name.
+        title: direct label and name in tooltips.
+        values: float64 (S,), one a step, NaN where missing.
+        low, high: float64 (S,), edges of the band, or None.
+        colour: a light colour of the theme.
+        dash: dashes and gaps in pixels.
+    """
+
+    key: str
+    title: str
+    values: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    colour: str = LIGHT["policy"]
+    dash: tuple[int, ...] = (1, 0)
+
+    @property
+    def present(self) -> bool:
+        """Whether any step has a value or a band."""
+        return self.has_line or self.has_band
+
+    @property
+    def has_line(self) -> bool:
+        """Whether any step has a value."""
+        return bool(np.isfinite(self.values).any())
+
+    @property
+    def has_band(self) -> bool:
+        """Whether any step has a band."""
+        return self.low is not None and bool(np.isfinite(self.low).any())
+
+    def arrays(self) -> list[Floats]:
+        """Everything that the axis must hold."""
+        return [array for array in (self.values, self.low, self.high) if array is not None]
+
+
+PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
+    (LIGHT["policy"], (1, 0)),
+    (LIGHT["reference"], (6, 3)),
+    (LIGHT["healthy"], (1, 0)),
+    (LIGHT["critical"], (2, 2)),
+    (LIGHT["info"], (8, 3)),
+    (LIGHT["text"], (1, 0)),
+    (LIGHT["muted"], (4, 4)),
+    (LIGHT["warning"], (8, 2, 2, 2)),
+)
+"""Colour and dashes of curves that are neither policy nor reference: told apart by both."""
+
+
+def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
+    """Means of neighbouring steps where there are too many to tell apart."""
+    every = -(-len(steps) // MOST_POINTS)
+    if every == 1:
+        return steps, list(series), 1
+    starts = np.arange(0, len(steps), every)
+
+    def mean(values: Floats) -> Floats:
+        finite = np.isfinite(values)
+        counts = np.add.reduceat(finite.astype(np.float64), starts)
+        sums = np.add.reduceat(np.where(finite, values, 0.0), starts)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+    thin = [
+        replace(
+            one,
+            values=mean(one.values),
+            low=None if one.low is None else mean(one.low),
+            high=None if one.high is None else mean(one.high),
+        )
+        for one in series
+    ]
+    centres = mean(steps)
+    centres[0], centres[-1] = steps[0], steps[-1]
+    return centres, thin, every
+
+
+def in_words(one: Series, steps: Floats, percent: bool) -> str:
+    """First, last, lowest and highest value of a curve as a sentence."""
+    finite = np.flatnonzero(np.isfinite(one.values))
+    values = one.values[finite]
+
+    def at(index: int) -> str:
+        return f"{figure(values[index], percent)} at step {steps[finite[index]]:,.0f}"
+
+    if len(values) == 1:
+        return f"{one.title}: {at(0)}."
+    return (
+        f"{one.title}: {at(0)}, {at(-1)}; lowest {at(int(values.argmin()))}, "
+        f"highest {at(int(values.argmax()))}."
+    )

@@ -1,0 +1,114 @@
+"""Design tokens: every colour of the report by name, for the light and the dark theme.
+
+The light colours do double duty. Specifications are written in them, so an exported chart
+opens anywhere in its true colours; and because no two tokens share a light colour, they are
+also the marks by which a baked chart's colours are turned into CSS custom properties.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Theme = Literal["light", "dark"]
+
+FONT = "sans-serif"
+SMALL = 11
+
+LIGHT: dict[str, str] = {
+    "page": "#ffffff",
+    "panel": "#f7f8fa",
+    "line": "#dfe3e8",
+    "text": "#1b1f24",
+    "muted": "#59636e",
+    "policy": "#1a63d2",
+    "reference": "#9a6700",
+    "critical": "#b42318",
+    "warning": "#9a5b00",
+    "info": "#3b5b7a",
+    "healthy": "#1a7f4b",
+}
+DARK: dict[str, str] = {
+    "page": "#14171a",
+    "panel": "#1b1f24",
+    "line": "#30363d",
+    "text": "#e6e9ed",
+    "muted": "#9aa4af",
+    "policy": "#6cb0ff",
+    "reference": "#e3a548",
+    "critical": "#ff8f84",
+    "warning": "#e0a83a",
+    "info": "#94b8da",
+    "healthy": "#5cc48a",
+}
+_SIGNED = {
+    "light": (
+        "#b35806 #c37948 #d29875 #dfb8a0 #ecd7cb #f7f7f7 #ccdae9 #a2bddb #79a0cc #5083bc #2166ac"
+    ),
+    "dark": (
+        "#f0a04b #c4853f #9a6a36 #70502e #463629 #1b1f24 #263c54 #335a85 #4178b2 #5595dc #6cb0ff"
+    ),
+}
+_UNSIGNED = {
+    "light": "#f3f7fc #d6e2f1 #b9cde5 #9db8da #82a3ce #668fc2 #4b7ab6 #2e66a9 #08519c",
+    "dark": "#1d2631 #203247 #24405f #284f78 #2d5f92 #3571ad #4285c8 #559ae3 #6cb0ff",
+}
+
+
+def tokens(theme: Theme) -> dict[str, str]:
+    """Name of each design token (without ``--``) → colour as ``#rrggbb``."""
+    named = dict(LIGHT if theme == "light" else DARK)
+    for prefix, scale in (("div", _SIGNED), ("seq", _UNSIGNED)):
+        for index, colour in enumerate(scale[theme].split(), start=1):
+            named[f"{prefix}-{index}"] = colour
+    return named
+
+
+def unsigned_scale() -> list[str]:
+    """The nine light colours of the unsigned scale, light to dark."""
+    return _UNSIGNED["light"].split()
+
+
+def sentinels() -> dict[str, str]:
+    """Light colour as written in specifications → CSS custom property (``--policy``).
+
+    A page's script replaces these in a specification by ``getComputedStyle`` values, so
+    that an interactive chart follows the theme as the baked one does.
+    """
+    return {colour: f"--{name}" for name, colour in tokens("light").items()}
+
+
+def vega_config() -> dict[str, Any]:
+    """The Vega-Lite ``config`` of every chart.
+
+    Nothing in it makes the layout depend on measured text, so that charts are the same on
+    machines with other fonts; only labels of the x axis give way in a page's narrow columns.
+    """
+    axis = {
+        "domain": False,
+        "ticks": False,
+        "grid": True,
+        "gridColor": LIGHT["line"],
+        "labelColor": LIGHT["muted"],
+        "labelFontSize": SMALL,
+        "labelPadding": 6,
+        "labelLimit": 0,
+        "labelOverlap": False,
+        "labelFlush": False,
+        "titleColor": LIGHT["muted"],
+        "titleFontSize": SMALL,
+        "titleFontWeight": "normal",
+        "titleLimit": 0,
+    }
+    return {
+        "aria": False,
+        "background": LIGHT["page"],
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": axis,
+        "axisX": {"grid": False, "domain": True, "domainColor": LIGHT["muted"]},
+        # The title lies flat above its axis: easier to read than on its side.
+        "axisY": {"titleAngle": 0, "titleAlign": "left", "titleBaseline": "bottom"},
+        "line": {"strokeWidth": 1.75, "strokeJoin": "round"},
+        "rule": {"color": LIGHT["muted"]},
+        "text": {"fontSize": SMALL, "color": LIGHT["muted"]},
+    }

@@ -1,0 +1,72 @@
+"""Names and numbers as charts write them: safe field names, clean labels, short figures."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+# What XML 1.0 cannot hold, and what would turn a label's direction for the text after it.
+_UNPRINTABLE = re.compile(
+    "[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
+)
+MINUS = "−"
+LONGEST_NAME = 80
+"""Names become names of files."""
+
+
+def safe_name(name: str) -> str:
+    """Makes a field or chart name of letters, digits and ``_``.
+
+    Vega reads ``.``, ``[]`` and quotes in a field name as a path and draws nothing.
+    """
+    return _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Safe names, one for each of ``names``, with a number where they would collide.
+
+    Upper and lower case collide, as they do in the file systems of Windows and macOS.
+    """
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        base = candidate = safe_name(name)
+        number = 2
+        while candidate.lower() in taken:
+            candidate = f"{base}_{number}"
+            number += 1
+        taken.add(candidate.lower())
+        result.append(candidate)
+    return result
+
+
+def printable(text: str) -> str:
+    """Text without what XML cannot hold, and without marks that turn the direction of reading."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def label(text: str, longest: int = 40) -> str:
+    """Text from a log as a chart may show it: one line, printable, cut with an ellipsis."""
+    clean = printable(" ".join(text.split()))
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def figure(value: float, percent: bool = False) -> str:
+    """Three significant digits, whole parts kept, thousands separated, a true minus sign."""
+    if not math.isfinite(value):
+        return "–"
+    if percent:
+        return f"{100 * value:.3g} %".replace("-", MINUS)
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if exponent < -4:
+        return f"{value:.2e}".replace("-", MINUS)
+    return f"{value:,.{max(0, 2 - exponent)}f}".replace("-", MINUS)
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value with six significant digits, None for NaN and infinities (JSON has neither)."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
