@@ -1,0 +1,1 @@
+"""Bakes pages: view models, templates, and the data they carry."""

@@ -1,0 +1,152 @@
+"""The data page: what was read, what could not be, and with which settings."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+
+from rlreport import __version__
+from rlreport.bake.addresses import Addresses
+from rlreport.bake.context import PageContext
+from rlreport.bake.numbers import size
+from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
+from rlreport.tables import Note, Tables
+
+FIELDS = (
+    ("step", "training step", True),
+    ("prompt", "prompt text", True),
+    ("response", "response text", True),
+    ("reward", "sequence reward", True),
+    ("response_tokens", "token strings: token views, token tables", False),
+    ("logprobs", "log-probabilities under the policy: surprisal, KL", False),
+    ("ref_logprobs", "log-probabilities under the reference: KL", False),
+    ("values", "critic's values: advantages, returns, explained variance", False),
+    ("token_rewards", "rewards a token: advantages, KL coefficient", False),
+    ("ref_response", "a response of the reference to the same prompt", False),
+    ("ref_reward", "its reward: win rate, gap", False),
+    ("valid_reward", "a second, watched reward", False),
+    ("ref_valid_reward", "the same for the reference", False),
+    ("ground_truth", "the label", False),
+    ("group_id", "marks the responses of one group", False),
+)
+"""Fields of docs/log-format.md, what they feed, and whether a row needs them."""
+
+_PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
+
+
+def data_view(tables: Tables, context: PageContext, addresses: Addresses) -> DataView:
+    """Builds the view of the data page."""
+    return DataView(
+        files=_files(tables),
+        fields=_fields(tables),
+        bad_lines=_bad_lines(tables),
+        notes=[note_in_words(note) for note in tables.notes],
+        left_out=context.left_out,
+        settings=settings(context),
+        versions=versions(),
+        exports=[
+            Link(path, href)
+            for path in ("data/report.json", "data/steps.csv", "data/prompts.csv")
+            + (("data/tokens.csv",) if len(tables.tokens) else ())
+            + ("data/findings.json",)
+            if (href := addresses.file(path))
+        ],
+    )
+
+
+def note_in_words(note: Note) -> str:
+    """A note with its count and first place."""
+    place = "" if note.file is None else f", first in {note.file}"
+    place += "" if note.file is None or note.line is None else f", line {note.line:,}"
+    count = "" if note.count <= 1 else f" ({note.count:,} times{place})"
+    return note.text + (count or (f" ({place[2:]})" if place else ""))
+
+
+def settings(context: PageContext) -> list[tuple[str, str]]:
+    """Options that shape the figures and the choice, as name and value."""
+    return [
+        ("γ (--gamma)", f"{context.figures.gamma:g}"),
+        ("λ (--lam)", f"{context.figures.lam:g}"),
+        ("Band (--band)", f"± {context.report.band:g} std"),
+        ("Responses a step (--max-responses)", f"{context.report.max_responses:,}"),
+        ("Seed (--seed)", str(context.report.seed)),
+        ("Padding (--pad-token)", " ".join(context.read.pad_tokens)),
+        ("End of system prompt (--system-end-token)", context.read.system_end_token or "none"),
+        ("Restarted steps (--restarts)", context.read.restarts),
+    ]
+
+
+def versions() -> list[tuple[str, str]]:
+    """Versions of Python and of the packages that figures and drawings depend on."""
+    return [
+        ("rlreport", __version__),
+        ("Python", platform.python_version()),
+        *((name, version(name)) for name in _PACKAGES),
+    ]
+
+
+def _files(tables: Tables) -> TableView:
+    columns = [
+        ColumnView("name", "File", kind="text"),
+        ColumnView("format", "Format", kind="text"),
+        ColumnView("size", "Size"),
+        ColumnView("lines", "Lines"),
+        ColumnView("rows", "Responses"),
+        ColumnView("bad", "Left out"),
+    ]
+    rows = [
+        RowView(
+            str(i),
+            [
+                Cell(file.name, file.name),
+                Cell(file.format, file.format),
+                Cell(size(file.size), float(file.size), f"{file.size:,} bytes"),
+                *(_count(n) for n in (file.lines, file.rows, file.bad)),
+            ],
+        )
+        for i, file in enumerate(tables.files)
+    ]
+    return TableView("files", "Files read", columns, rows)
+
+
+def _fields(tables: Tables) -> TableView:
+    columns = [
+        ColumnView("field", "Field", kind="text"),
+        ColumnView("meaning", "What it feeds", kind="text"),
+        ColumnView("rows", "Rows with it"),
+    ]
+    known = [(name, meaning) for name, meaning, _ in FIELDS]
+    others = [(str(name), "as logged") for name in tables.extras.columns]
+    rows = []
+    for name, meaning in (*known, *others):
+        count = tables.fields.get(name, 0)
+        cells = [Cell(name, name), Cell(meaning, meaning)]
+        cells.append(_count(count) if count else Cell("missing", 0.0, "no row has it"))
+        rows.append(RowView(name, cells))
+    return TableView("fields", "Fields found and missing", columns, rows)
+
+
+def _bad_lines(tables: Tables) -> TableView:
+    columns = [
+        ColumnView("file", "File", kind="text"),
+        ColumnView("line", "Line"),
+        ColumnView("reason", "Reason", kind="text"),
+    ]
+    rows = [
+        RowView(
+            str(i),
+            [
+                Cell(bad.file, bad.file),
+                Cell(f"{bad.line:,}" if bad.line else "whole file", float(bad.line)),
+                Cell(bad.reason, bad.reason),
+            ],
+        )
+        for i, bad in enumerate(tables.bad_lines)
+    ]
+    listed = len(tables.bad_lines)
+    note = f"{listed:,} of {tables.bad_count:,} listed." if listed < tables.bad_count else ""
+    return TableView("bad-lines", "Lines that could not be read", columns, rows, note)
+
+
+def _count(value: int) -> Cell:
+    return Cell(f"{value:,}", float(value), str(value))

@@ -1,0 +1,98 @@
+"""The files beside the pages, for scripts and notebooks: ``data/*``."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from rlreport import __version__
+from rlreport.bake.context import PageContext
+from rlreport.bake.data_page import note_in_words, versions
+from rlreport.bake.script_json import canonical_json
+from rlreport.check import findings_json
+from rlreport.choose import Plan
+from rlreport.draw.chart import Chart
+from rlreport.tables import Tables
+
+TOKENS_LISTED = 10_000
+
+
+def exports(
+    tables: Tables, context: PageContext, plan: Plan, charts: Sequence[Chart]
+) -> Iterator[tuple[str, bytes]]:
+    """Yields (path below the root, bytes) of every exported file."""
+    yield "data/report.json", canonical_json(report_json(tables, context, plan), indent=True)
+    yield "data/findings.json", canonical_json(findings_json(context.verdict), indent=True)
+    yield "data/steps.csv", csv(tables.steps)
+    yield "data/prompts.csv", csv(tables.prompts)
+    if len(tables.tokens):
+        yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
+    for chart in charts:
+        yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
+
+
+def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, Any]:
+    """``report.json``: run, settings, versions, per-step table, findings, files, bad lines."""
+    return {
+        "generator": {"name": "rlreport", "version": __version__},
+        "built": context.stamp or None,
+        "run": context.run,
+        "responses": len(tables.responses),
+        "settings": {
+            "gamma": context.figures.gamma,
+            "lam": context.figures.lam,
+            "band": context.report.band,
+            "max_responses": context.report.max_responses,
+            "seed": context.report.seed,
+            "redact": context.report.redact,
+            "pad_tokens": list(context.read.pad_tokens),
+            "system_end_token": context.read.system_end_token,
+            "restarts": context.read.restarts,
+        },
+        "versions": dict(versions()),
+        "steps": records(tables.steps),
+        **{k: v for k, v in findings_json(context.verdict).items() if k in ("verdict", "findings")},
+        "passed": list(context.verdict.passed),
+        "not_run": [{"id": c.id, "needs": c.needs} for c in context.verdict.not_run],
+        "files": [
+            {
+                "name": file.name,
+                "format": file.format,
+                "bytes": file.size,
+                "lines": file.lines,
+                "responses": file.rows,
+                "left_out": file.bad,
+            }
+            for file in tables.files
+        ],
+        "bad_lines": [
+            {"file": b.file, "line": b.line, "reason": b.reason, "torn": b.torn}
+            for b in tables.bad_lines
+        ],
+        "bad_lines_in_all": tables.bad_count,
+        "notes": [note_in_words(note) for note in tables.notes],
+        "fields": tables.fields,
+        "shown": {
+            "steps": [step.step for step in plan.steps],
+            "responses": plan.responses,
+            "left_out": context.left_out,
+        },
+    }
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as objects; NaN becomes null in JSON."""
+    return [
+        {str(k): value.item() if hasattr(value, "item") else value for k, value in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
+def csv(table: pd.DataFrame) -> bytes:
+    """CSV with Unix line ends; numbers as short as they are exact; missing is empty."""
+    text = io.StringIO()
+    table.to_csv(text, index=False, lineterminator="\n")
+    return text.getvalue().encode("utf-8", "replace")

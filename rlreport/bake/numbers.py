@@ -1,0 +1,104 @@
+"""How numbers are written: three significant digits, a true minus, thousands separated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rlreport.bake.views import Change, Num
+
+MISSING = "–"
+MINUS = "−"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Writes ``value`` with ``digits`` significant digits; whole parts are never rounded away.
+
+    Below 1e-4 in magnitude the form is scientific ("1.23e−5"). NaN is "–", infinity "∞".
+    """
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    magnitude = abs(value)
+    if magnitude == 0:
+        return "0"
+    if magnitude < 1e-4:
+        text = f"{value:.{digits - 1}e}"
+        mantissa, exponent = text.split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
+    if magnitude >= 1e9:
+        return f"{value:.{digits - 1}e}".replace("e+", "e").replace("-", MINUS)
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
+
+
+def whole(value: float) -> str:
+    """Writes a count: no decimals, thousands separated."""
+    return MISSING if math.isnan(value) else f"{value:,.0f}".replace("-", MINUS)
+
+
+def percent(value: float) -> str:
+    """Writes a share as a percentage with at most one decimal."""
+    if math.isnan(value):
+        return MISSING
+    shown = 100 * value
+    decimals = 0 if shown in (0.0, 100.0) or abs(shown) >= 99.95 else 1
+    return f"{shown:.{decimals}f} %".replace("-", MINUS)
+
+
+def exact(value: float) -> str:
+    """The value itself, as short as repr() makes it."""
+    if math.isnan(value):
+        return "not a number or not logged"
+    return repr(int(value)) if value == int_or_nan(value) else repr(float(value))
+
+
+def int_or_nan(value: float) -> float:
+    """``value`` where it is a whole number that a float holds exactly, else NaN."""
+    return (
+        value if math.isfinite(value) and value == round(value) and abs(value) < 2**53 else math.nan
+    )
+
+
+def number(value: float | None, kind: str = "", why_missing: str = "not in the log") -> Num:
+    """Makes a shown number; ``kind`` is "", "count" or "share"."""
+    if value is None or math.isnan(value):
+        return Num(MISSING, why_missing, None)
+    write = {"": significant, "count": whole, "share": percent}[kind]
+    return Num(write(float(value)), exact(float(value)), float(value))
+
+
+def change(now: float, then: float, since: str, kind: str = "") -> Change | None:
+    """The change from ``then`` to ``now``, or None when either is missing."""
+    if math.isnan(now) or math.isnan(then):
+        return None
+    delta = now - then
+    write = {"": significant, "count": whole, "share": percent}[kind]
+    text = write(delta)
+    flat = not any(c in "123456789∞" for c in text.split("e")[0])
+    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    words = {"flat": "unchanged", "up": "up", "down": "down"}[direction]
+    shown = "±0" if flat else (f"+{text}" if delta > 0 else text)
+    size = "" if flat else f" by {text.lstrip(MINUS)}"
+    return Change(since, Num(shown, exact(delta), delta), direction, f"{words}{size} since {since}")
+
+
+def size(count: float) -> str:
+    """Bytes in words: "1.4 MB" (decimal units, as ``--max-size`` counts)."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def steps_in_words(steps: Iterable[int]) -> str:
+    """Steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
+    listed = sorted(steps)
+    if len(listed) > 4:
+        return f"{listed[0]}–{listed[-1]} ({len(listed)} steps)"
+    if len(listed) < 2:
+        return ", ".join(map(str, listed))
+    return ", ".join(map(str, listed[:-1])) + f" and {listed[-1]}"

@@ -1,0 +1,153 @@
+"""The overview: verdict, key figures, charts, extreme responses and the table of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rlreport.bake.addresses import Addresses
+from rlreport.bake.context import PageContext
+from rlreport.bake.findings import verdict_view
+from rlreport.bake.key_figures import run_figures
+from rlreport.bake.numbers import number
+from rlreport.bake.views import Cell, ColumnView, OverviewView, RowView, TableView
+from rlreport.choose import Extreme
+from rlreport.draw.chart import Chart
+from rlreport.rollout import Rollout
+
+SNIPPET_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _StepColumn:
+    column: str
+    label: str
+    unit: str = ""
+    kind: str = ""
+
+
+_STEP_COLUMNS = (
+    _StepColumn("responses", "Responses", kind="count"),
+    _StepColumn("reward_mean", "Reward"),
+    _StepColumn("reward_std", "± std"),
+    _StepColumn("ref_reward_mean", "Reference reward"),
+    _StepColumn("win_rate", "Win rate", kind="share"),
+    _StepColumn("lose_rate", "Lose rate", kind="share"),
+    _StepColumn("valid_reward_mean", "Valid reward"),
+    _StepColumn("kl_k1_mean", "KL, k1", "nats"),
+    _StepColumn("kl_k3_mean", "KL, k3", "nats"),
+    _StepColumn("log_ratio_mean", "Mean log-ratio", "nats"),
+    _StepColumn("response_tokens_mean", "Length", "tokens"),
+    _StepColumn("response_chars_mean", "Length", "characters"),
+    _StepColumn("surprisal_mean", "Surprisal", "nats"),
+    _StepColumn("eos_rate", "Finished", kind="share"),
+    _StepColumn("distinct_2", "Distinct-2"),
+    _StepColumn("explained_variance", "Explained variance"),
+    _StepColumn("zero_variance_groups", "Zero-variance groups", kind="share"),
+)
+
+
+def overview_view(
+    context: PageContext,
+    addresses: Addresses,
+    charts: Sequence[Chart],
+    extremes: Sequence[tuple[Extreme, Rollout]],
+    responses_in_all: int,
+) -> OverviewView:
+    """Builds the view of the overview.
+
+    Args:
+        context: what every page shares.
+        addresses: addresses as seen from the overview.
+        charts: charts of the run, in order.
+        extremes: extreme responses with their text.
+        responses_in_all: responses logged.
+    """
+    return OverviewView(
+        verdict=verdict_view(context.verdict, addresses),
+        figures=run_figures(context.steps),
+        charts=list(charts),
+        extremes=_extremes(extremes, addresses),
+        steps=_steps(context, addresses),
+        summary=_summary(context, responses_in_all),
+        left_out=context.left_out,
+    )
+
+
+def _summary(context: PageContext, responses_in_all: int) -> str:
+    steps = context.steps["step"]
+    ranks = len(context.file_names)
+    files = "1 file" if ranks == 1 else f"{ranks:,} files"
+    if len(steps) == 1:
+        return f"{responses_in_all:,} responses at step {steps.iloc[0]}, from {files}."
+    return (
+        f"{responses_in_all:,} responses over {len(steps):,} steps "
+        f"({steps.iloc[0]}–{steps.iloc[-1]}), from {files}."
+    )
+
+
+def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
+    columns = [
+        ColumnView("which", "Which", kind="link"),
+        ColumnView("value", "Value"),
+        ColumnView("step", "Step"),
+        ColumnView("prompt", "Prompt", kind="text"),
+        ColumnView("response", "Response", kind="text"),
+    ]
+    rows = []
+    for extreme, rollout in extremes:
+        href = addresses.response(rollout.step, rollout.n, extreme.token)
+        value = number(extreme.value)
+        rows.append(
+            RowView(
+                f"{rollout.step}-{rollout.n}-{extreme.metric}",
+                [
+                    Cell(extreme.label, extreme.label, href=href),
+                    Cell(value.text, value.value, value.exact),
+                    Cell(str(rollout.step), float(rollout.step)),
+                    Cell(snippet(rollout.prompt)),
+                    Cell(snippet(rollout.response)),
+                ],
+                href=href,
+            )
+        )
+    return TableView("extremes", "Extreme responses of the run", columns, rows)
+
+
+def _steps(context: PageContext, addresses: Addresses) -> TableView:
+    fed = [c for c in _STEP_COLUMNS if context.steps[c.column].notna().any()]
+    if any(c.column == "response_tokens_mean" for c in fed):
+        fed = [c for c in fed if c.column != "response_chars_mean"]
+    columns = [ColumnView("step", "Step", kind="link")] + [
+        ColumnView(c.column, c.label, c.unit) for c in fed
+    ]
+    values = {c.column: context.steps[c.column].to_numpy(np.float64) for c in fed}
+    rows = []
+    for i, step in enumerate(context.steps["step"].tolist()):
+        href = addresses.step(step)
+        cells = [Cell(str(step), float(step), href=href)]
+        for column in fed:
+            shown = number(float(values[column.column][i]), column.kind)
+            cells.append(Cell(shown.text, shown.value, shown.exact))
+        rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
+    return TableView("steps", "Steps", columns, rows)
+
+
+def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
+    badges = [f.id for f in context.verdict.findings if step in f.steps]
+    return (["incomplete"] if context.steps["incomplete"].iloc[position] else []) + badges
+
+
+def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
+    """The beginning of a text; what is cut shows as an ellipsis."""
+    if text is None:
+        return ""
+    return text if len(text) <= chars else text[: chars - 1] + "…"
+
+
+def token_responses(responses: pd.DataFrame) -> int:
+    """Responses that have tokens."""
+    return int((responses["response_tokens"].fillna(0) > 0).sum())

@@ -1,0 +1,179 @@
+"""Pages as they come out of the oven: those of the run, then one a step, baked by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, ViewAddresses, step_file
+from rlreport.bake.context import PageContext
+from rlreport.bake.data_page import data_view
+from rlreport.bake.environment import environment
+from rlreport.bake.overview_page import overview_view
+from rlreport.bake.prompts_page import prompts_view
+from rlreport.bake.redact import redacted
+from rlreport.bake.shell import NAMES, shell
+from rlreport.bake.step_page import StepRows, step_view
+from rlreport.bake.tokens_page import tokens_view
+from rlreport.choose import StepPlan
+from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.tokens import token_charts
+from rlreport.read import Places, fetch
+from rlreport.rollout import Rollout
+
+if TYPE_CHECKING:
+    from rlreport.bake.report import Bakery
+
+T = TypeVar("T")
+
+FOLDER_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Content policy of the folder form, which has no inline script: only our own files run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One baked page.
+
+    Attributes:
+        path: file below the root in the folder form, e.g. ``steps/100.html``.
+        view: address of the view in the one-file form, e.g. ``steps/100``.
+        title: text of its title.
+        html: a whole document, or in the one-file form the content of ``<main>``.
+    """
+
+    path: str
+    view: str
+    title: str
+    html: str
+
+
+def run_pages(bakery: Bakery) -> Iterator[Page]:
+    """Yields the pages of the run: overview, prompts, tokens, data."""
+    context, tables, texts = bakery.context, bakery.tables, bakery.texts
+    addresses = addresses_from(context, root="")
+    views: dict[str, object] = {
+        "overview": overview_view(
+            context, addresses, bakery.charts, texts.extremes, len(tables.responses)
+        ),
+        "prompts": prompts_view(tables, texts, prompt_charts(tables), addresses),
+        "tokens": tokens_view(
+            tables,
+            bakery.spreading.table,
+            token_charts(bakery.spreading.by_step),
+            addresses,
+        ),
+        "data": data_view(tables, context, addresses),
+    }
+    for kind in NAMES:
+        yield _render(kind, views[kind], context, addresses)
+
+
+def step_pages(bakery: Bakery, finish: Callable[[Page], T]) -> Iterator[T]:
+    """Begins to bake the steps' pages, and returns ``finish(page)`` of each, ascending.
+
+    A page is finished where it was baked.
+    """
+    shared = (bakery.context, bakery.scan.places(), finish)
+    count = len(bakery.plan.steps)
+    batch: Iterable[T] = bakery.oven.start(_finished, _jobs(bakery), shared, count=count)
+
+    def pages() -> Iterator[T]:
+        with bakery.progress.phase("pages", count, "pages") as phase:
+            for page in batch:
+                phase.advance(1)
+                yield page
+
+    return pages()
+
+
+def _finished(job: StepJob, shared: tuple[PageContext, Places, Callable[[Page], T]]) -> T:
+    context, places, finish = shared
+    return finish(bake_step(job, context, places))
+
+
+@dataclass(frozen=True, slots=True)
+class StepJob:
+    """One step page's work: picklable, and no larger than the step's rows."""
+
+    plan: StepPlan
+    responses: pd.DataFrame
+    extras: pd.DataFrame
+
+
+def _jobs(bakery: Bakery) -> Iterable[StepJob]:
+    responses, extras = bakery.tables.responses, bakery.tables.extras
+    step = responses["step"].to_numpy()
+    for plan in bakery.plan.steps:
+        start, stop = np.searchsorted(step, [plan.step, plan.step + 1])
+        yield StepJob(plan, responses.iloc[start:stop], extras.iloc[start:stop])
+
+
+def bake_step(job: StepJob, context: PageContext, places: Places) -> Page:
+    """Reads the chosen rows of a step back and bakes its page."""
+    plan = job.plan
+    rollouts = list(fetch(places, plan.rows.tolist(), context.read, context.figures))
+    if context.report.redact:
+        rollouts = [redacted(rollout) for rollout in rollouts]
+    with_tokens = places.n[plan.rows[: plan.with_tokens]]
+    rows = StepRows(
+        plan.step,
+        job.responses,
+        job.extras,
+        _best_first(rollouts, job.responses),
+        frozenset(with_tokens.tolist()),
+        plan.digits,
+    )
+    addresses = addresses_from(context, root="../")
+    view = step_view(rows, context, addresses)
+    return _render("step", view, context, addresses, root="../", step=plan.step)
+
+
+def addresses_from(context: PageContext, root: str) -> Addresses:
+    """Addresses as seen from a page whose root is ``root``."""
+    steps = frozenset(context.shown_steps)
+    return ViewAddresses(steps) if context.one_file else FolderAddresses(steps, root)
+
+
+def _best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
+    """Highest reward first, NaN last, then in log order."""
+    reward = dict(zip(responses["n"].tolist(), responses["reward"].tolist(), strict=True))
+
+    def key(rollout: Rollout) -> tuple[bool, float, int]:
+        value = reward[rollout.n]
+        return (value != value, -value if value == value else 0.0, rollout.n)
+
+    return sorted(rollouts, key=key)
+
+
+def _render(
+    kind: str,
+    view: object,
+    context: PageContext,
+    addresses: Addresses,
+    *,
+    root: str = "",
+    step: int | None = None,
+) -> Page:
+    frame = shell(
+        kind,
+        context,
+        addresses,
+        root=root,
+        step=step,
+        assets=context.asset_files,
+        csp=FOLDER_POLICY,
+    )
+    template = f"main/{kind}.html" if context.one_file else f"{kind}.html"
+    html = environment().get_template(template).render(view=view, shell=frame)
+    if kind == "step":
+        assert step is not None
+        return Page(step_file(step), f"steps/{step}", frame.title, html)
+    name = "" if kind == "overview" else kind
+    return Page(PAGE_FILES[kind], name, frame.title, html)

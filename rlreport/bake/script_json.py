@@ -1,0 +1,68 @@
+"""The one way data reaches a script: JSON that cannot end its node or hold a NaN."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import orjson
+from markupsafe import Markup
+
+# `<` and `&` cannot start markup, U+2028/9 end a line in old JavaScript parsers.
+_UNSAFE = {
+    b"<": b"\\u003c",
+    b">": b"\\u003e",
+    b"&": b"\\u0026",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+def script_json(value: Any) -> Markup:
+    """Serialises ``value`` for an inert ``<script type="application/json">`` node.
+
+    NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
+    are escaped, lone surrogates become U+FFFD.
+
+    Raises:
+        TypeError: a value is of a type JSON does not know.
+    """
+    text = canonical_json(value)
+    for unsafe, escape in _UNSAFE.items():
+        text = text.replace(unsafe, escape)
+    return Markup(text.decode())  # every character that could be markup is escaped above
+
+
+def canonical_json(value: Any, *, indent: bool = False) -> bytes:
+    """Serialises ``value`` as UTF-8 JSON: same value, same bytes; NaN and infinities are null."""
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+    if indent:
+        options |= orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(value, option=options)
+    except TypeError:
+        # orjson refuses lone surrogates and numpy's object arrays.
+        return orjson.dumps(_plain(value), option=options)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode() if _has_surrogate(value) else value
+        case dict():
+            return {_plain(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case np.ndarray():
+            return _plain(value.tolist())
+        case np.generic():
+            return _plain(value.item())
+        case float():
+            return value if math.isfinite(value) else None
+        case _:
+            return value
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= c <= "\udfff" for c in text)

@@ -1,0 +1,273 @@
+"""The page of one step: key figures, charts, the response list and its data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.bake.addresses import Addresses, link
+from rlreport.bake.columns import WHOLE, extra_key, is_numeric
+from rlreport.bake.context import PageContext
+from rlreport.bake.findings import finding_view
+from rlreport.bake.key_figures import step_figures
+from rlreport.bake.numbers import number
+from rlreport.bake.token_codec import pack_tokens
+from rlreport.bake.token_metrics import token_metrics
+from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView
+from rlreport.check.finding import Finding
+from rlreport.draw.step import step_charts
+from rlreport.rollout import Rollout
+
+STATIC_ROWS = 200
+"""Rows written as HTML; a longer list carries the others as data."""
+
+PICKER_STEPS = 200
+"""Steps that a page offers to go to; of a longer run an even selection."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The rows of one step as its page needs them.
+
+    Attributes:
+        step: the step.
+        responses: RESPONSE_COLUMNS of all its responses.
+        extras: their further columns, same index.
+        rollouts: the shown responses, in the order of the list.
+        with_tokens: n of the responses whose token data is carried.
+        digits: significant digits of token values.
+    """
+
+    step: int
+    responses: pd.DataFrame
+    extras: pd.DataFrame
+    rollouts: Sequence[Rollout]
+    with_tokens: frozenset[int]
+    digits: int
+
+
+def step_view(rows: StepRows, context: PageContext, addresses: Addresses) -> StepView:
+    """Builds the view of a step's page."""
+    steps = context.steps["step"].to_numpy()
+    position = int(np.searchsorted(steps, rows.step))
+    findings = context.findings_at(rows.step)
+    shown = _Shown(rows, context, addresses)
+    before, after = _neighbours(rows.step, context.shown_steps)
+    with_tokens = [r for r in rows.rollouts if r.n in rows.with_tokens]
+    return StepView(
+        step=str(rows.step),
+        previous=_step_link(before, addresses),
+        next=_step_link(after, addresses),
+        first=_step_link(context.shown_steps[0], addresses),
+        last=_step_link(context.shown_steps[-1], addresses),
+        figures=step_figures(context.steps, position),
+        charts=step_charts(rows.responses, context.first_rows, context.designs, step=rows.step),
+        findings=[finding_view(finding, addresses) for finding in findings],
+        responses=shown.table(),
+        data=shown.data(findings),
+        tokens=pack_tokens(
+            with_tokens,
+            rows.digits,
+            context.figures,
+            advantages_logged=context.advantages_logged,
+        ),
+        picker=_picker(context, addresses, rows.step),
+        incomplete=_incomplete(context, position),
+    )
+
+
+class _Shown:
+    """The shown responses with their figures, in the order of the list."""
+
+    def __init__(self, rows: StepRows, context: PageContext, addresses: Addresses) -> None:
+        self.rows = rows
+        self.context = context
+        self.addresses = addresses
+        by_n = pd.Index(rows.responses["n"])
+        self.places: NDArray[np.intp] = by_n.get_indexer([r.n for r in rows.rollouts])
+        self.values = {c.key: self._whole(c.key)[self.places] for c in context.columns}
+
+    def _whole(self, key: str) -> NDArray[np.float64]:
+        """A column over all responses of the step."""
+        if key in self.rows.responses.columns:
+            return self.rows.responses[key].to_numpy(np.float64)
+        extras = self.rows.extras
+        name = next(c for c in extras.columns if extra_key(c) == key)
+        return extras[name].to_numpy(np.float64)
+
+    def table(self) -> TableView:
+        rollouts = self.rows.rollouts[:STATIC_ROWS]
+        columns = self._in_reading_order()
+        blamed = self._blamed()
+        scale = {c.key: _scale(self.values[c.key]) for c in columns if c.key in self.values}
+        rows = [
+            RowView(
+                str(rollout.n),
+                [Cell(str(rollout.n), float(rollout.n))]
+                + [
+                    _number_cell(c, self.values[c.key][i], scale[c.key])
+                    if c.key in scale
+                    else _text_cell(getattr(rollout, c.key))
+                    for c in columns
+                ],
+                href=self._address(rollout.n),
+                badges=blamed.get(rollout.n, []),
+            )
+            for i, rollout in enumerate(rollouts)
+        ]
+        numbered = ColumnView("n", "#", help="position in the step, in log order")
+        return TableView(
+            "responses",
+            f"Responses of step {self.rows.step}",
+            [numbered, *columns],
+            rows,
+            self._note(),
+        )
+
+    def _address(self, n: int) -> str | None:
+        """Address of a response on its own page."""
+        if self.context.one_file:
+            return self.addresses.response(self.rows.step, n)
+        return f"#r={n}"
+
+    def _in_reading_order(self) -> list[ColumnView]:
+        """The reward, prompt and response first, so that they show without scrolling."""
+        texts = self.context.text_columns
+        numbers = [c for c in self.context.columns if not c.hidden]
+        main = {"prompt", "response"}
+        return [
+            *(c for c in numbers if c.key == "reward"),
+            *(c for c in texts if c.key in main),
+            *(c for c in numbers if c.key != "reward"),
+            *(c for c in texts if c.key not in main),
+        ]
+
+    def _note(self) -> str:
+        in_all, shown = len(self.rows.responses), len(self.rows.rollouts)
+        if shown == in_all:
+            return ""
+        return (
+            f"{shown:,} of {in_all:,} shown, chosen by findings, by the extremes of every metric, "
+            "and a seeded sample of the rest."
+        )
+
+    def data(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        """The rows-data node; see docs/page-data.md."""
+        rollouts, context = self.rows.rollouts, self.context
+        extras = self.rows.extras
+        texts = {
+            column.key: [
+                None if i < STATIC_ROWS else getattr(rollout, column.key)
+                for i, rollout in enumerate(rollouts)
+            ]
+            for column in context.text_columns
+        }
+        strings = {
+            extra_key(name): [_string(v) for v in extras[name].to_numpy()[self.places]]
+            for name in extras.columns
+            if not is_numeric(extras[name])
+        }
+        return {
+            "run": context.run,
+            "step": str(self.rows.step),
+            "total": len(self.rows.responses),
+            "n": [rollout.n for rollout in rollouts],
+            "columns": [asdict(c) for c in (*context.columns, *context.string_columns)],
+            "values": dict(self.values),
+            "strings": strings,
+            "texts": texts,
+            "turns": {str(r.n): r.turns for r in rollouts if r.turns},
+            "ranks": {c.key: self._ranks(c.key) for c in context.columns},
+            "where": [f"{r.file}:{r.line}" for r in rollouts],
+            "badges": self._badges(findings),
+            "highlights": sorted({text for f in findings for text in f.ngrams}),
+            "metrics": token_metrics(rollouts),
+        }
+
+    def _ranks(self, key: str) -> list[int | None]:
+        """Ranks of the shown responses among all of the step, 1 is the largest value."""
+        values = self._whole(key)
+        known = np.sort(values[~np.isnan(values)])
+        mine = self.values[key]
+        ranks = len(known) - np.searchsorted(known, mine, side="right") + 1
+        return [None if np.isnan(v) else int(r) for v, r in zip(mine, ranks, strict=True)]
+
+    def _blamed(self) -> dict[int, list[str]]:
+        """Findings that point at a response: n -> their ids."""
+        blamed: dict[int, list[str]] = {}
+        for finding in self.context.verdict.findings:
+            for n in sorted({ref.n for ref in finding.responses if ref.step == self.rows.step}):
+                blamed.setdefault(n, []).append(finding.id)
+        return blamed
+
+    def _badges(self, findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
+        badges: dict[str, list[dict[str, Any]]] = {}
+        for finding in findings:
+            for ref in finding.responses:
+                if ref.step == self.rows.step:
+                    badges.setdefault(str(ref.n), []).append(
+                        {
+                            "id": finding.id,
+                            "severity": finding.severity,
+                            "title": finding.title,
+                            "token": ref.token,
+                        }
+                    )
+        return badges
+
+
+def _number_cell(column: ColumnView, value: float, scale: float) -> Cell:
+    shown = number(float(value), "count" if column.key in WHOLE else "")
+    finite = shown.value is not None and math.isfinite(shown.value) and scale > 0
+    bar = math.ceil(20 * abs(value) / scale) if finite else 0
+    return Cell(shown.text, shown.value, shown.exact, bar)
+
+
+def _text_cell(text: str | None) -> Cell:
+    return Cell("–", None, "not logged") if text is None else Cell(text)
+
+
+def _scale(values: NDArray[np.float64]) -> float:
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if len(finite) else 0.0
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _neighbours(step: int, shown: Sequence[int]) -> tuple[int | None, int | None]:
+    place = shown.index(step)
+    before = shown[place - 1] if place > 0 else None
+    return before, shown[place + 1] if place + 1 < len(shown) else None
+
+
+def _step_link(step: int | None, addresses: Addresses) -> Link | None:
+    return None if step is None else link(f"Step {step}", addresses.step(step))
+
+
+def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, Any]:
+    """Steps to pick from: all, or an even selection with ``here`` and its neighbours."""
+    place, last = context.shown_steps.index(here), len(context.shown_steps) - 1
+    offered = set(np.linspace(0, last, PICKER_STEPS).round().astype(int).tolist())
+    offered |= {max(0, place - 1), place, min(last, place + 1)}
+    steps = [context.shown_steps[i] for i in sorted(offered)]
+    in_table = np.searchsorted(context.steps["step"].to_numpy(), steps)
+    return {
+        "steps": steps,
+        "rewards": context.steps["reward_mean"].to_numpy()[in_table].round(6),
+        "hrefs": [addresses.step(step) for step in steps],
+    }
+
+
+def _incomplete(context: PageContext, position: int) -> str:
+    row = context.steps.iloc[position]
+    if not row["incomplete"]:
+        return ""
+    return f"Incomplete: {row['responses']:,} of the usual {context.usual_responses:,} responses."

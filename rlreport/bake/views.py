@@ -1,0 +1,255 @@
+"""View models: exactly what the templates print, already formatted; templates compute nothing.
+
+Text is plain text: the Jinja environment escapes it. Every number carries the text that is
+shown and the exact value for ``title`` and ``data-v``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlreport.draw.chart import Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """A number as shown, with its exact value ("−0.31", "-0.3141592"), or why it is missing."""
+
+    text: str
+    exact: str = ""
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link: its text and an address relative to the page."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnView:
+    """A column of a table.
+
+    Attributes:
+        key: machine name, also the key in the page's data.
+        label: header text; ``unit`` goes under or behind it.
+        kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
+            (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
+        help: one sentence shown on hover of the header.
+        signed: values are coloured by sign where bars are drawn.
+        hidden: not shown until the reader asks for it.
+    """
+
+    key: str
+    label: str
+    unit: str = ""
+    kind: str = "number"
+    help: str = ""
+    signed: bool = False
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table cell.
+
+    Attributes:
+        text: what is shown.
+        value: sort value, None sorts last.
+        exact: shown on hover: the exact value, or why it is missing.
+        bar: length of a bar behind the number, in twentieths of the cell.
+        href: address the text leads to.
+    """
+
+    text: str
+    value: float | str | None = None
+    exact: str = ""
+    bar: int = 0
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """A table row; ``id`` is the response's n, the step, or the prompt id."""
+
+    id: str
+    cells: list[Cell]
+    href: str | None = None
+    badges: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table. ``note`` says what was left out ("128 of 1,024 shown, chosen by …")."""
+
+    id: str
+    caption: str
+    columns: list[ColumnView]
+    rows: list[RowView]
+    note: str = ""
+
+    def others(self, row: RowView) -> Iterator[tuple[ColumnView, Cell]]:
+        """Columns and cells of a row but for the first, which names the row."""
+        return zip(self.columns[1:], row.cells[1:], strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A key figure: now, and its changes (each: label, Num, direction up/down/flat, words).
+
+    ``sparkline`` is path data (``d``) in a box 100 wide and 24 high.
+    """
+
+    key: str
+    label: str
+    unit: str
+    now: Num
+    first: Num | None = None
+    changes: list[Change] = field(default_factory=list)
+    sparkline: str = ""
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change against another step: "+0.31 since step 99"."""
+
+    since: str
+    delta: Num
+    direction: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding with links to its steps and responses."""
+
+    id: str
+    severity: str
+    title: str
+    why: str
+    suggestion: str
+    source: str
+    steps: list[Link]
+    responses: list[Link]
+    ngrams: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The verdict and everything that led to it."""
+
+    level: str
+    sentence: str
+    findings: list[FindingView]
+    passed: list[str]
+    not_run: list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What every page shares.
+
+    Attributes:
+        title: text of <title>: page · run.
+        run: name of the run.
+        kind: ``overview``, ``step``, ``prompts``, ``tokens`` or ``data``.
+        root: address of the report's root relative to this page ("" or "../").
+        nav: main navigation; ``here`` is the key of the current entry.
+        crumbs: breadcrumbs, the last without a link.
+        assets: logical name ("style", "vega", "report") -> address relative to the page.
+        csp: value of the Content-Security-Policy meta element.
+        generator: "rlreport 0.1.0"; ``stamp`` the time of building, or "".
+    """
+
+    title: str
+    run: str
+    kind: str
+    root: str
+    nav: list[tuple[str, Link]]
+    crumbs: list[Link]
+    assets: dict[str, str]
+    csp: str
+    generator: str
+    stamp: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewView:
+    """``index.html``."""
+
+    verdict: VerdictView
+    figures: list[KeyFigure]
+    charts: list[Chart]
+    extremes: TableView
+    steps: TableView
+    summary: str
+    left_out: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """``steps/<step>.html``. ``data`` is the page's row data, ``tokens`` the packed token data."""
+
+    step: str
+    previous: Link | None
+    next: Link | None
+    first: Link | None
+    last: Link | None
+    figures: list[KeyFigure]
+    charts: list[Chart]
+    findings: list[FindingView]
+    responses: TableView
+    data: dict[str, Any]
+    tokens: str
+    picker: dict[str, Any]
+    incomplete: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsView:
+    """``prompts.html``."""
+
+    table: TableView
+    groups: TableView | None
+    charts: list[Chart]
+    details: list[PromptDetail]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDetail:
+    """A prompt opened: its whole text and one response per step, side by side."""
+
+    prompt_id: str
+    prompt: str
+    responses: list[tuple[Link, str, Num, str]]
+    """link, which ("best", "worst", "latest"), reward, text"""
+
+
+@dataclass(frozen=True, slots=True)
+class TokensView:
+    """``tokens.html``."""
+
+    tables: list[TableView]
+    ngrams: TableView | None
+    charts: list[Chart]
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DataView:
+    """``data.html``."""
+
+    files: TableView
+    fields: TableView
+    bad_lines: TableView
+    notes: list[str]
+    left_out: list[str]
+    settings: list[tuple[str, str]]
+    versions: list[tuple[str, str]]
+    exports: list[Link]
