@@ -1,0 +1,37 @@
+/** Puts text on the clipboard, also where the clipboard API is refused (`file://` in places). */
+
+/** @param {string} text @returns {Promise<boolean>} */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copyBySelection(text);
+  }
+}
+
+/** @param {string} text */
+function copyBySelection(text) {
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "sr-only";
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  return done;
+}
+
+/**
+ * Makes a button copy: it says so for a moment, to screen readers too.
+ * @param {HTMLButtonElement} button
+ * @param {() => string} text
+ */
+export function copies(button, text) {
+  const label = button.textContent;
+  button.setAttribute("aria-live", "polite");
+  button.addEventListener("click", async () => {
+    button.textContent = (await copyText(text())) ? "Copied" : "Copying was refused";
+    setTimeout(() => (button.textContent = label), 1500);
+  });
+}

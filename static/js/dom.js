@@ -1,0 +1,65 @@
+/** The only place nodes are made: strings become text nodes, never markup. */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * Creates an element. `on…` properties are listeners, the others attributes;
+ * null, undefined and false leave an attribute out, true writes it empty.
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...Child} children
+ * @returns {any}
+ */
+export function el(tag, props = {}, ...children) {
+  return fill(document.createElement(tag), props, children);
+}
+
+/**
+ * Creates an SVG element, see `el`.
+ * @param {string} tag
+ * @param {Record<string, any>} [props]
+ * @param {...Child} children
+ * @returns {any}
+ */
+export function svg(tag, props = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+}
+
+/** @param {Element} node @param {Record<string, any>} props @param {Child[]} children */
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : String(child));
+  }
+  return node;
+}
+
+let ids = 0;
+
+/** An id no other element of the document has; views come and go in the one-file form. */
+export function uid(prefix = "id") {
+  ids += 1;
+  return `${prefix}-${ids}`;
+}
+
+/**
+ * The value of an inert JSON node, or null where there is none.
+ * @param {ParentNode} root
+ * @param {string} selector
+ * @returns {any}
+ */
+export function readJson(root, selector) {
+  const text = root.querySelector(selector)?.textContent?.trim();
+  return text ? JSON.parse(text) : null;
+}
+
+/** Whether keys typed now belong to a control rather than to the page. @param {Event} event */
+export function isTyping(event) {
+  const target = /** @type {Element} */ (event.target);
+  return Boolean(target.closest?.("input:not([type=checkbox]), select, textarea, dialog"));
+}

@@ -1,0 +1,36 @@
+/** Keys of the page and the panel that lists them. */
+
+import { el, isTyping } from "./dom.js";
+
+/** @typedef {{keys: string[], what: string, run: (key: string) => void, shown?: string}} Binding */
+
+/**
+ * @param {HTMLElement} place where the button that lists the keys goes
+ * @param {() => Binding[]} bindings those of the page at this moment
+ */
+export function mountKeys(place, bindings) {
+  const button = el("button", { type: "button", onclick: open }, "Keys ", el("kbd", {}, "?"));
+  place.append(button);
+  /** @type {Binding[]} */
+  const always = [{ keys: ["?"], what: "this list", run: open }];
+
+  function open() {
+    const items = [...always, ...bindings()].flatMap(({ keys, what, shown }) => [
+      el("dt", {}, el("kbd", {}, shown ?? keys.join(" "))),
+      el("dd", {}, what),
+    ]);
+    const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
+    const dialog = el("dialog", { class: "keys", "aria-label": "Keys" }, el("h2", {}, "Keys"), el("dl", {}, ...items), close);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event)) return;
+    const found = [...always, ...bindings()].find(({ keys }) => keys.includes(event.key));
+    if (!found) return;
+    event.preventDefault();
+    found.run(event.key);
+  });
+}

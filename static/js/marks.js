@@ -1,0 +1,42 @@
+/** Marks texts inside the page through the CSS Custom Highlight API: no node is changed. */
+
+/** @type {Map<string, Map<Node, Range[]>>} name of the highlight → where → ranges */
+const marked = new Map();
+
+/**
+ * Marks every occurrence of `needles` below `root`, in place of what was marked there before.
+ * @param {"found" | "finding"} name
+ * @param {Node} root
+ * @param {string[]} needles lower case
+ */
+export function mark(name, root, needles) {
+  if (!globalThis.CSS?.highlights) return;
+  const places = marked.get(name) ?? new Map();
+  marked.set(name, places);
+  for (const place of places.keys()) if (!place.isConnected) places.delete(place);
+  places.delete(root);
+  const wanted = needles.filter(Boolean);
+  if (wanted.length) places.set(root, ranges(root, wanted));
+  CSS.highlights.set(name, new Highlight(...[...places.values()].flat()));
+}
+
+/** @param {Node} root @param {string[]} needles */
+function ranges(root, needles) {
+  const found = [];
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.nodeValue ?? "";
+    const lower = text.toLowerCase();
+    // Lower-casing may change the length ("İ"): then places would be wrong, so none are given.
+    if (lower.length !== text.length) continue;
+    for (const needle of needles) {
+      for (let at = lower.indexOf(needle); at >= 0; at = lower.indexOf(needle, at + needle.length)) {
+        const range = document.createRange();
+        range.setStart(walker.currentNode, at);
+        range.setEnd(walker.currentNode, at + needle.length);
+        found.push(range);
+      }
+    }
+  }
+  return found;
+}

@@ -1,0 +1,184 @@
+/** Brings one page, or one view of the one-file form, to life, and puts it to rest again. */
+
+import { mountCharts } from "./charts.js";
+import { readJson } from "./dom.js";
+import { Panel } from "./panel.js";
+import { readTable } from "./read-table.js";
+import { mountScrubber } from "./scrubber.js";
+import { TableView } from "./table.js";
+import { Tip } from "./tip.js";
+import { mountTools } from "./tools.js";
+import { loadVega } from "./vega.js";
+
+/** A table shorter than this needs no tools, only sorting. */
+const TOOLS_FROM = 8;
+
+/**
+ * @param {HTMLElement} root the page's element, `.page`
+ * @param {import("./address.js").Address} address
+ * @returns {{unmount: () => void, bindings: () => import("./keys.js").Binding[]}}
+ */
+export function mount(root, address) {
+  const data = readJson(root, "script.rows-data");
+  const tables = [...root.querySelectorAll("section.list")].map((node) => {
+    const section = /** @type {HTMLElement} */ (node);
+    const response = section.classList.contains("responses");
+    return response ? responseList(root, section, data, address) : plainTable(section);
+  });
+  const list = tables.find((table) => "panel" in table);
+  const picker = readJson(root, "script.picker-data");
+  const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
+  if (picker && scrubber) mountScrubber(scrubber, picker, root.querySelector("h1")?.textContent?.replace(/\D+/, "") ?? "");
+  const tip = new Tip(document.body);
+  const charts = mountCharts(root, {
+    loadVega,
+    tip,
+    openStep: (step) => /** @type {any} */ (root.querySelector(`.steps tr[data-n="${step}"] a`))?.click(),
+    openResponse: (n) => list?.open(data.n.indexOf(n)),
+    rows: list?.chartRows ?? null,
+    brushed: (ranges) => list?.brushed(ranges),
+  });
+  list?.rows.listeners.add(charts.follow);
+  const stop = address.onChange(() => follow(root, list, address));
+  follow(root, list, address);
+  return {
+    bindings: () => bindings(root, list),
+    unmount() {
+      stop();
+      charts.unmount();
+      for (const table of tables) table.unmount();
+      tip.node.remove();
+    },
+  };
+}
+
+/** @param {HTMLElement} section */
+function plainTable(section) {
+  const read = readTable(section, null);
+  const view = new TableView(section, read);
+  if (read.rows.size >= TOOLS_FROM) mountTools(section, view);
+  view.render(true);
+  return { unmount: () => view.unmount() };
+}
+
+/**
+ * @param {HTMLElement} root
+ * @param {HTMLElement} section
+ * @param {any} data
+ * @param {import("./address.js").Address} address
+ */
+function responseList(root, section, data, address) {
+  const read = readTable(section, data);
+  const { rows } = read;
+  const open = (i) => {
+    // From one response to the next the address is replaced, else "back" would step through all.
+    const replace = address.get("r") !== null && i !== null;
+    address.set({ r: i === null ? null : data.n[i], token: null }, { push: !replace });
+  };
+  const view = new TableView(section, read, { open, sorted: (sort) => address.set({ sort: sort || null }) });
+  const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
+  const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
+    data, rows, packed, address, go: open,
+  });
+  mountTools(section, view, { searched: (query) => address.set({ q: query || null }) });
+  rows.query = (address.get("q") ?? "").toLowerCase();
+  for (const [end, at] of /** @type {[string, 0 | 1][]} */ ([["min.", 0], ["max.", 1]])) {
+    for (const [key, value] of address.starting(end)) {
+      const range = rows.ranges.get(key) ?? [-Infinity, Infinity];
+      range[at] = Number(value);
+      if (rows.column(key)?.numbers) rows.ranges.set(key, range);
+    }
+  }
+  rows.sortBy([]);
+  rows.listeners.add(() => writeRanges(rows, address));
+  const keys = Object.keys(data.values);
+  return {
+    rows,
+    view,
+    panel,
+    open,
+    chartRows: (without) =>
+      rows.passing(without).map((i) => Object.fromEntries([["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]])])),
+    brushed(ranges) {
+      for (const [key, range] of ranges) {
+        if (range) rows.ranges.set(key, range);
+        else rows.ranges.delete(key);
+      }
+      rows.update();
+    },
+    unmount() {
+      view.unmount();
+      panel.unmount();
+    },
+  };
+}
+
+/** Ranges stand in the address as `min.reward=0.2&max.reward=0.9`. */
+function writeRanges(rows, address) {
+  const changes = {};
+  for (const prefix of ["min.", "max."]) {
+    for (const key of address.starting(prefix).keys()) changes[prefix + key] = null;
+  }
+  for (const [key, [low, high]] of rows.ranges) {
+    if (Number.isFinite(low)) changes[`min.${key}`] = Number(low.toPrecision(6));
+    if (Number.isFinite(high)) changes[`max.${key}`] = Number(high.toPrecision(6));
+  }
+  address.set(changes);
+}
+
+/** Makes the page show what the address says. */
+function follow(root, list, address) {
+  const base = root.dataset.title ?? "";
+  if (!list) {
+    openDetail(root, address);
+    document.title = base;
+    return;
+  }
+  list.view.setSort(address.get("sort"));
+  const wanted = address.get("r");
+  const i = wanted === null ? -1 : list.view.names.indexOf(wanted);
+  if (i !== list.panel.open) {
+    const fresh = list.panel.open < 0 && i >= 0;
+    if (i < 0) list.panel.close();
+    else list.panel.show(i);
+    list.view.select(i);
+    if (fresh) list.panel.node.scrollIntoView({ block: "nearest" });
+  } else if (i >= 0) {
+    list.panel.show(i);
+  }
+  document.title = i < 0 ? base : `Response ${wanted} · ${base}`;
+}
+
+/** Opens the folded prompt that `p` names. */
+function openDetail(root, address) {
+  const wanted = address.get("p");
+  const inside = wanted === null ? null : root.querySelector(`[id="p=${CSS.escape(wanted)}"]`);
+  const details = inside?.closest("details");
+  if (!details) return;
+  details.open = true;
+  details.scrollIntoView({ block: "start" });
+}
+
+/** @returns {import("./keys.js").Binding[]} */
+function bindings(root, list) {
+  const link = (selector) => () => /** @type {any} */ (root.querySelector(selector))?.click();
+  const found = [];
+  if (root.querySelector(".step-nav")) {
+    found.push({ keys: ["["], what: "previous step", run: link("a[rel=prev]") });
+    found.push({ keys: ["]"], what: "next step", run: link("a[rel=next]") });
+  }
+  if (root.querySelector("input[type=search]")) {
+    found.push({ keys: ["/"], what: "search", run: () => root.querySelector("input[type=search]").focus() });
+  }
+  if (!list) return found;
+  return [
+    ...found,
+    { keys: ["j"], what: "next response", run: () => list.panel.step(1) },
+    { keys: ["k"], what: "previous response", run: () => list.panel.step(-1) },
+    { keys: ["n"], what: "next most extreme token", run: () => list.panel.tokens?.jump(1) },
+    { keys: ["N"], what: "the one before", run: () => list.panel.tokens?.jump(-1) },
+    { keys: ["Escape"], what: "close the response", run: () => list.panel.open >= 0 && list.open(null) },
+    { keys: [], shown: "← → ↑ ↓", what: "from token to token, once one has the focus", run: () => {} },
+    { keys: [], shown: "Shift", what: "with a press on a header: sort by several columns", run: () => {} },
+  ];
+}

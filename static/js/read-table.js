@@ -1,0 +1,88 @@
+/** Reads a baked table, and the page's row data where there is some, into `Rows`. */
+
+import { Rows } from "./rows.js";
+
+/** @typedef {import("./rows.js").Column} Column */
+
+/**
+ * @param {HTMLElement} section
+ * @param {any} data the page's row data, or null for a table that stands alone
+ * @returns {{rows: Rows, nodes: (HTMLTableRowElement | null)[], names: string[]}} `nodes` are the
+ *   baked rows, null for those carried as data only; `names` the rows' ids
+ */
+export function readTable(section, data) {
+  const table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
+  const nodes = /** @type {(HTMLTableRowElement | null)[]} */ (
+    [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined)
+  );
+  const headers = [.../** @type {HTMLTableSectionElement} */ (table.tHead).rows[0].cells];
+  const names = data ? data.n.map(String) : nodes.map((row) => row?.dataset.n ?? "");
+  while (nodes.length < names.length) nodes.push(null);
+  const columns = headers.map((header, at) =>
+    data ? fromData(header, at, nodes, data) : fromCells(header, at, nodes),
+  );
+  for (const meta of data?.columns ?? []) {
+    if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
+  }
+  return { rows: new Rows(columns, names.length), nodes, names };
+}
+
+/** @param {HTMLTableCellElement} header @returns {Omit<Column, "numbers" | "strings">} */
+function describe(header) {
+  const unit = header.querySelector(".unit")?.textContent ?? "";
+  const text = header.textContent ?? "";
+  return {
+    key: header.dataset.key ?? "",
+    label: (unit ? text.slice(0, text.lastIndexOf(unit)) : text).trim(),
+    unit,
+    kind: header.classList[0],
+    help: header.title,
+    shown: !header.hidden,
+  };
+}
+
+/** @returns {Column} */
+function fromData(header, at, nodes, data) {
+  const about = describe(header);
+  const { key } = about;
+  if (key === "n") return { ...about, numbers: Float64Array.from(data.n), strings: null };
+  if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
+  const logged = data.texts[key] ?? data.strings[key] ?? [];
+  const strings = nodes.map((row, i) => logged[i] ?? (row ? cellText(row.cells[at]) : null));
+  return { ...about, numbers: null, strings };
+}
+
+/** A column that the baked table leaves out. @returns {Column} */
+function unseen(meta, data) {
+  const values = data.values[meta.key];
+  const about = { ...meta, shown: false };
+  if (values) return { ...about, numbers: toNumbers(values), strings: null };
+  return { ...about, numbers: null, strings: data.strings[meta.key] ?? [] };
+}
+
+/** @returns {Column} */
+function fromCells(header, at, nodes) {
+  const about = describe(header);
+  const cells = nodes.map((row) => row.cells[at]);
+  const isText = about.kind === "text" || about.kind === "token";
+  const numbers = isText ? null : Float64Array.from(cells, cellNumber);
+  const readable = numbers?.some((value) => !Number.isNaN(value));
+  return { ...about, numbers: readable ? numbers : null, strings: readable ? null : cells.map(cellText) };
+}
+
+/** A cell's `title` is its exact value; `data-v` stands where nothing is shown on hover. */
+function cellNumber(cell) {
+  const text = cell.dataset.v ?? cell.title;
+  return text === "" ? NaN : Number(text);
+}
+
+/** @param {HTMLTableCellElement} cell */
+function cellText(cell) {
+  if (cell.classList.contains("missing")) return null;
+  return (cell.querySelector(".clamp") ?? cell).textContent ?? "";
+}
+
+/** @param {(number | null)[]} values */
+function toNumbers(values) {
+  return Float64Array.from(values, (value) => value ?? NaN);
+}

@@ -1,0 +1,45 @@
+/** The step picker: the reward curve with a slider under it. */
+
+import { el, svg } from "./dom.js";
+import { significant } from "./format.js";
+
+/**
+ * @param {HTMLElement} place
+ * @param {{steps: number[], rewards: (number | null)[], hrefs: string[]}} picker
+ * @param {string} present the step shown now
+ */
+export function mountScrubber(place, { steps, rewards, hrefs }, present) {
+  if (steps.length < 2) return;
+  const finite = rewards.filter((reward) => reward !== null);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  const x = (k) => (100 * k) / (steps.length - 1);
+  const y = (reward) => 26 - (24 * (reward - low)) / (high - low || 1);
+  let d = "";
+  rewards.forEach((reward, k) => {
+    if (reward !== null) d += `${d && rewards[k - 1] !== null ? "L" : "M"}${x(k).toFixed(2)} ${y(reward).toFixed(2)}`;
+  });
+  const start = Math.max(0, steps.map(String).indexOf(present));
+  const line = svg("path", { class: "at", d: `M${x(start)} 0V28` });
+  const box = { viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" };
+  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, "aria-label": "Step" });
+  slider.value = String(start);
+  const words = el("output", { "aria-hidden": "true" });
+  const describe = () => {
+    const k = Number(slider.value);
+    const reward = rewards[k] === null ? "" : `, reward ${significant(rewards[k])}`;
+    line.setAttribute("d", `M${x(k)} 0V28`);
+    words.textContent = `Step ${steps[k]}${reward}${k === start ? "" : " · release or Enter opens it"}`;
+    slider.setAttribute("aria-valuetext", `step ${steps[k]}${reward}; Enter opens it`);
+  };
+  // A slider moved by keys passes many steps; only letting go of the pointer or Enter goes there.
+  const go = () => {
+    if (Number(slider.value) !== start) location.href = hrefs[Number(slider.value)];
+  };
+  slider.addEventListener("input", describe);
+  slider.addEventListener("pointerup", go);
+  slider.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") go();
+  });
+  describe();
+  place.append(svg("svg", box, svg("path", { d }), line), slider, words);
+}

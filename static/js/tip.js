@@ -1,0 +1,41 @@
+/** One small box of figures beside the pointer or the focused thing. */
+
+import { el, uid } from "./dom.js";
+
+/** @typedef {{label: string, value: string, picked?: boolean}} Line */
+
+export class Tip {
+  /** @param {HTMLElement} root */
+  constructor(root) {
+    this.node = el("div", { class: "tip", role: "tooltip", id: uid("tip"), hidden: true });
+    root.append(this.node);
+  }
+
+  get id() {
+    return this.node.id;
+  }
+
+  /**
+   * @param {string} title shown in monospace above the lines, may be ""
+   * @param {Line[]} lines
+   * @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside
+   */
+  show(title, lines, beside) {
+    const rows = lines.map(({ label, value, picked }) =>
+      el("tr", { class: picked && "picked" }, el("th", { scope: "row" }, label), el("td", {}, value)),
+    );
+    const head = title && el("p", { class: "raw" }, title);
+    this.node.replaceChildren(...(head ? [head] : []), el("table", {}, el("tbody", {}, ...rows)));
+    this.node.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.node;
+    const left = Math.max(4, Math.min(beside.left, innerWidth - width - 4));
+    const below = beside.bottom + 8;
+    const top = below + height < innerHeight ? below : Math.max(4, beside.top - height - 8);
+    this.node.style.left = `${left}px`;
+    this.node.style.top = `${top}px`;
+  }
+
+  hide() {
+    this.node.hidden = true;
+  }
+}

@@ -1,0 +1,158 @@
+/** A response's text, each token on the colour of one metric. */
+
+import { el } from "./dom.js";
+
+/**
+ * Tokens go into blocks that the browser may skip while they are out of view. A block ends
+ * at a line break of the text, so that blocks do not show; only a text of this many tokens
+ * without one is cut where it has none.
+ */
+const BLOCK_FROM = 250;
+const BLOCK_TO = 2000;
+
+/** Special tokens of the usual tokenizers: set apart, they are not text. */
+const SPECIAL = /^(<\|.*\|>|<｜.*｜>|<\/?[a-zA-Z_]+>|\[[A-Z]+\]|<0x[0-9A-F]{2}>)$/;
+
+/** White space as one sees it; breaks and tabs keep their effect. @param {string} text */
+export function visible(text) {
+  if (!/\s/.test(text)) return text;
+  const spaced = /^\s+$/.test(text) ? text.replace(/[ \u00a0\u3000]/g, "␣") : text;
+  return spaced.replace(/\r/g, "␍").replace(/\n/g, "↵\n").replace(/\t/g, "⇥\t");
+}
+
+export class TokenText {
+  /**
+   * @param {string[]} texts readable text of each token, "" where a later one completes it
+   * @param {{pick: (i: number) => void, hover: (i: number, node: Element) => void, leave: () => void}} on
+   */
+  constructor(texts, on) {
+    this.size = texts.length;
+    /** @type {HTMLElement[]} */
+    this.blocks = [];
+    /** @type {number[]} index of each block's first token */
+    this.starts = [];
+    /** @type {string[]} classes that say what a token is, kept while its colour changes */
+    this.kinds = [];
+    this.at = -1;
+    this.node = el("div", { class: "token-text", role: "group", dir: "auto" });
+    this.build(texts);
+    this.node.append(...this.blocks);
+    this.node.classList.toggle("long", this.blocks.length > 1);
+    this.node.addEventListener("click", (event) => {
+      const i = this.indexOf(event.target);
+      if (i >= 0) on.pick(i);
+    });
+    this.node.addEventListener("pointerover", (event) => {
+      const i = this.indexOf(event.target);
+      if (i >= 0) on.hover(i, /** @type {Element} */ (event.target));
+      else on.leave();
+    });
+    this.node.addEventListener("pointerleave", () => on.leave());
+  }
+
+  /** @param {string[]} texts */
+  build(texts) {
+    let block = this.open(0);
+    let broke = false;
+    /** @type {Map<string, {kind: string, shown: string}>} the same few tokens come again and again */
+    const known = new Map();
+    texts.forEach((text, i) => {
+      const length = i - this.starts[this.starts.length - 1];
+      if ((broke && length >= BLOCK_FROM) || length >= BLOCK_TO) block = this.open(i);
+      const look = known.get(text) ?? { kind: kindOf(text), shown: visible(text) };
+      known.set(text, look);
+      const span = document.createElement("span");
+      span.textContent = look.shown;
+      this.kinds.push(look.kind);
+      block.append(span);
+      broke = text.endsWith("\n");
+    });
+  }
+
+  /** @param {number} start */
+  open(start) {
+    const block = el("div", { class: "block" });
+    this.blocks.push(block);
+    this.starts.push(start);
+    return block;
+  }
+
+  /** @param {(i: number) => string} className of the bin of token i */
+  colour(className) {
+    this.blocks.forEach((block, b) => {
+      let i = this.starts[b];
+      for (let span = block.firstElementChild; span; span = span.nextElementSibling, i += 1) {
+        span.className = `${this.kinds[i]} ${className(i)}`;
+      }
+    });
+    if (this.at >= 0) this.span(this.at).classList.add("at");
+  }
+
+  /** @param {EventTarget | null} target @returns {number} −1 when it is no token */
+  indexOf(target) {
+    const span = target instanceof Element ? target.closest(".t") : null;
+    const block = span?.parentElement;
+    const b = this.blocks.indexOf(/** @type {HTMLElement} */ (block));
+    return b < 0 ? -1 : this.starts[b] + Array.prototype.indexOf.call(block?.children, span);
+  }
+
+  /** @param {number} i @returns {HTMLElement} */
+  span(i) {
+    let b = this.starts.length - 1;
+    while (this.starts[b] > i) b -= 1;
+    return /** @type {HTMLElement} */ (this.blocks[b].children[i - this.starts[b]]);
+  }
+
+  /**
+   * Marks token i as the present one; only it can be reached with Tab, arrows do the rest.
+   * @param {number} i
+   * @param {{focus?: boolean, describedBy?: string}} [how]
+   */
+  select(i, { focus = false, describedBy = "" } = {}) {
+    if (this.at >= 0) {
+      const before = this.span(this.at);
+      before.classList.remove("at");
+      before.removeAttribute("tabindex");
+      before.removeAttribute("aria-describedby");
+    }
+    this.at = i;
+    const span = this.span(i);
+    span.classList.add("at");
+    span.tabIndex = 0;
+    if (describedBy) span.setAttribute("aria-describedby", describedBy);
+    if (focus) span.focus({ preventScroll: true });
+    this.reveal(span);
+  }
+
+  /** Scrolls the text's own box only. @param {HTMLElement} span */
+  reveal(span) {
+    const [box, rect] = [this.node.getBoundingClientRect(), span.getBoundingClientRect()];
+    if (rect.top < box.top || rect.bottom > box.bottom) {
+      this.node.scrollTop += rect.top - box.top - box.height / 3;
+    }
+  }
+
+  /** The token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
+  vertical(i, way) {
+    const from = this.span(i).getBoundingClientRect();
+    let best = i;
+    let gap = Infinity;
+    let line = NaN;
+    for (let k = i + way; k >= 0 && k < this.size; k += way) {
+      const rect = this.span(k).getBoundingClientRect();
+      if (Math.abs(rect.top - from.top) < 4) continue;
+      if (Number.isNaN(line)) line = rect.top;
+      if (Math.abs(rect.top - line) >= 4) break;
+      const distance = Math.abs(rect.left - from.left);
+      if (distance < gap) [best, gap] = [k, distance];
+    }
+    return best;
+  }
+}
+
+/** @param {string} text */
+function kindOf(text) {
+  if (text === "") return "t part";
+  if (SPECIAL.test(text)) return "t special";
+  return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";
+}
