@@ -1,0 +1,173 @@
+"""The mail form: a message with the summary in its body and the one-file report attached."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from calendar import timegm
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.headerregistry import Address
+from email.message import EmailMessage, MIMEPart
+from email.policy import SMTP
+from email.utils import format_datetime, getaddresses
+from pathlib import Path
+
+import css_inline
+
+from rlreport import __version__
+from rlreport.bake.environment import environment
+from rlreport.bake.report import STAMP_FORMAT, Bakery
+from rlreport.bake.views import OverviewView
+from rlreport.choose import CostModel
+from rlreport.deliver.one_file import document
+from rlreport.deliver.summary import Picture, overview, pictures
+from rlreport.errors import UsageError
+from rlreport.options import MailOptions
+
+DOMAIN = "rlreport.invalid"
+"""Right-hand side of ids and of the sender when none is given: reserved, never a real host."""
+
+MOST_PICTURES = 3
+PICTURE_WIDTH = 600
+LONGEST_TITLE = 160
+
+
+class Email:
+    """A message ready for ``sendmail`` or a mail program."""
+
+    id = "email"
+    suffix = ".eml"
+    folder = False
+    pictures = False
+    one_file = True
+    default_size = 10_000_000
+    cost = CostModel(fixed=1_500_000, step=15_700, row=165, char=1.01, token=7.4, digit=0.58)
+
+    def write(self, bakery: Bakery, place: Path) -> None:
+        """See Form."""
+        place.write_bytes(message(bakery).as_bytes())
+
+
+def message(bakery: Bakery) -> EmailMessage:
+    """The message: the same report gives the same bytes.
+
+    Raises:
+        UsageError: an address cannot be understood.
+    """
+    context = bakery.context
+    mail = context.report.mail
+    view = overview(bakery)
+    drawn = pictures(bakery, MOST_PICTURES, width=PICTURE_WIDTH)
+    attachment = b"".join(document(bakery))
+    digest = hashlib.sha256(attachment).hexdigest()[:24]
+    name = f"{file_name(context.run)}.html"
+
+    made = EmailMessage(policy=SMTP)
+    made["X-Mailer"] = f"rlreport {__version__}"
+    made["From"] = addresses("--from", mail.sender or f"rlreport <rlreport@{DOMAIN}>")
+    if mail.to:
+        made["To"] = addresses("--to", *mail.to)
+    # The counts of checks at the verdict's end are in the body.
+    verdict = view.verdict.sentence.partition(" (")[0]
+    made["Subject"] = one_line(mail.subject or f"{context.run}: {verdict}")
+    if context.stamp:
+        seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
+        made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
+    made["Message-ID"] = f"<{digest}@{DOMAIN}>"
+    made.set_content(_render("email.txt", bakery, view, drawn, name), cte="quoted-printable")
+    html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(
+        _render("email.html", bakery, view, drawn, name)
+    )
+    made.add_alternative(html, subtype="html", cte="quoted-printable")
+    body = made.get_body(("html",))
+    assert isinstance(body, EmailMessage)
+    for picture in drawn:
+        body.add_related(
+            picture.png,
+            "image",
+            "png",
+            cid=f"<{picture.name}@{DOMAIN}>",
+            filename=f"{picture.name}.png",
+            disposition="inline",
+        )
+    made.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
+    # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
+    for place, part in enumerate(_multiparts(made)):
+        part.set_boundary(f"=_rlreport_{place}_{digest}")
+    return made
+
+
+def check_mail(mail: MailOptions, form: str) -> None:
+    """Raises UsageError when mail's options are given to another form or hold no address."""
+    if form != Email.id and mail != MailOptions():
+        raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
+    addresses("--to", *mail.to)
+    addresses("--from", *([mail.sender] if mail.sender else []))
+
+
+def addresses(option: str, *given: str) -> list[Address]:
+    """Addresses as written in options: ``a@b.c``, ``Name <a@b.c>``, several with commas.
+
+    Raises:
+        UsageError: one of them is no address.
+    """
+    found = []
+    for text in given:
+        refusal = UsageError(f"{option} {one_line(text)}: is not a mail address")
+        pairs = getaddresses([text])
+        if not pairs or not text.isprintable():
+            raise refusal
+        for name, spec in pairs:
+            try:
+                address = Address(name, addr_spec=spec)
+            except (ValueError, IndexError) as error:
+                raise refusal from error
+            if not (address.username and address.domain and spec.isascii()):
+                raise refusal
+            found.append(address)
+    return found
+
+
+def file_name(run: str) -> str:
+    """A name for the attachment that every system takes."""
+    safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
+    return safe or "rlreport"
+
+
+def one_line(text: str) -> str:
+    """Text as a header holds it: one printable line."""
+    line = " ".join(text.encode("utf-8", "replace").decode().split())
+    line = "".join(c for c in line if c.isprintable())
+    return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
+
+
+def _render(
+    template: str, bakery: Bakery, view: OverviewView, drawn: list[Picture], attached: str
+) -> str:
+    # Plain text has no markup that could be escaped.
+    text: str = (
+        environment()
+        .overlay(autoescape=template.endswith(".html"))
+        .get_template(template)
+        .render(
+            view=view,
+            run=bakery.context.run[:LONGEST_TITLE],
+            pictures=[(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
+            width=PICTURE_WIDTH,
+            attached=attached,
+            generator=f"rlreport {__version__}",
+            stamp=bakery.context.stamp,
+        )
+    )
+    return text
+
+
+def _multiparts(part: MIMEPart) -> Iterator[MIMEPart]:
+    for inner in part.walk():
+        if inner.is_multipart():
+            yield inner
+
+
+FORM = Email()

@@ -1,0 +1,30 @@
+"""The folder form: pages, shared assets and exported files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlreport.bake.report import Bakery
+from rlreport.choose import CostModel
+
+
+class Folder:
+    """A folder of pages that open from ``file://`` and from any static host."""
+
+    id = "folder"
+    suffix = ""
+    folder = True
+    pictures = False
+    one_file = False
+    default_size = 100_000_000
+    cost = CostModel(fixed=2_000_000, step=43_000, row=690, char=1.26, token=9.4, digit=0.55)
+
+    def write(self, bakery: Bakery, place: Path) -> None:
+        """See Form."""
+        for path, content in bakery.files():
+            target = place / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+
+FORM = Folder()

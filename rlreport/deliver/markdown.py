@@ -1,0 +1,171 @@
+"""The Markdown form: a summary for a pull request, a wiki page or a job's summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import jinja2
+import numpy as np
+
+from rlreport import __version__
+from rlreport.bake.environment import environment
+from rlreport.bake.numbers import number
+from rlreport.bake.report import Bakery
+from rlreport.bake.views import OverviewView, TableView
+from rlreport.choose import CostModel
+from rlreport.deliver import markdown_text
+from rlreport.deliver.place import pictures_of
+from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
+
+MOST_CHARACTERS = 60_000
+"""Below what GitHub takes as a comment (65,536 characters), with room for words around it."""
+
+MOST_PICTURES = 6
+PICTURE_WIDTH = 720
+
+_STEP_COLUMNS = (
+    *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
+    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate", "distinct_2"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """How much is said: rows of steps, extreme responses and their characters, reasons."""
+
+    steps: int
+    extremes: int
+    chars: int
+    reasons: bool
+
+
+_DETAILS = (
+    _Detail(40, 12, 2_000, True),
+    _Detail(30, 12, 1_000, True),
+    _Detail(20, 12, 400, True),
+    _Detail(20, 8, 200, True),
+    _Detail(12, 4, 120, True),
+    _Detail(12, 0, 0, False),
+    _Detail(0, 0, 0, False),
+)
+
+
+class Markdown:
+    """A Markdown file, and its charts in a folder beside it."""
+
+    id = "markdown"
+    suffix = ".md"
+    folder = False
+    pictures = True
+    one_file = False
+    default_size = 10_000_000
+    cost = CostModel(fixed=500_000, step=0, row=0, char=0, token=0, digit=0)
+
+    def write(self, bakery: Bakery, place: Path) -> None:
+        """See Form."""
+        limit = bakery.context.report.max_size or self.default_size
+        folder = pictures_of(place)
+        drawn = pictures(bakery, MOST_PICTURES, width=PICTURE_WIDTH)
+        while True:
+            room = limit - sum(len(picture.png) for picture in drawn)
+            text = summary_text(bakery, drawn, folder.name, most_bytes=room)
+            if not drawn or len(text.encode()) <= room:
+                break
+            drawn = drawn[:-1]
+        place.write_bytes(text.encode())
+        if drawn:
+            folder.mkdir()
+        for picture in drawn:
+            (folder / f"{picture.name}.png").write_bytes(picture.png)
+
+
+def summary_text(
+    bakery: Bakery,
+    drawn: Sequence[Picture] = (),
+    folder: str = "",
+    *,
+    most_bytes: int = 4 * MOST_CHARACTERS,
+) -> str:
+    """The report as Markdown: as much detail as fits.
+
+    Args:
+        bakery: the report.
+        drawn: pictures it shows.
+        folder: name of the folder that holds them.
+        most_bytes: bytes of UTF-8 it may have; the least detail has the last word.
+
+    Returns:
+        Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
+    """
+    view = overview(bakery)
+    for detail in _DETAILS:
+        text = _render(bakery, view, detail, drawn, folder)
+        units = len(text.encode("utf-16-le")) // 2
+        if units < MOST_CHARACTERS and len(text.encode()) <= most_bytes:
+            break
+    return text
+
+
+def _render(
+    bakery: Bakery,
+    view: OverviewView,
+    detail: _Detail,
+    drawn: Sequence[Picture],
+    folder: str,
+) -> str:
+    context = bakery.context
+    extremes = [
+        (extreme, number(extreme.value).text, rollout)
+        for extreme, rollout in bakery.texts.extremes[: detail.extremes]
+    ]
+    text: str = (
+        _environment()
+        .get_template("markdown.md")
+        .render(
+            version=__version__,
+            generator=f"rlreport {__version__}",
+            stamp=context.stamp,
+            run=context.run,
+            view=view,
+            trends={
+                figure.key: trend(context.steps[figure.key].to_numpy(np.float64))
+                for figure in view.figures
+            },
+            steps=_steps(view.steps, detail.steps),
+            extremes=extremes,
+            pictures=drawn,
+            folder=folder,
+            detail=detail,
+        )
+    )
+    return text
+
+
+def _steps(table: TableView, room: int) -> TableView:
+    """The table of steps, thinned: few columns, an even selection of rows."""
+    places = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
+    rows = [table.rows[k] for k in thinned(len(table.rows), room)]
+    return replace(
+        table,
+        columns=[table.columns[i] for i in places],
+        rows=[replace(row, cells=[row.cells[i] for i in places]) for row in rows],
+    )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    """The report's environment with the filters that make text Markdown."""
+    made = environment().overlay()
+    made.filters = {
+        **made.filters,
+        "text": markdown_text.text,
+        "code": markdown_text.code,
+        "fenced": markdown_text.fenced,
+    }
+    return made
+
+
+FORM = Markdown()

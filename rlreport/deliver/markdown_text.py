@@ -1,0 +1,67 @@
+"""Text as Markdown that stays text: model output cannot become markup, a link or a mention.
+
+Written for GitHub's and GitLab's dialects: besides markup they turn ``@name``, ``#12``, ``!12``
+and the like into references, and bare addresses into links.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from markupsafe import Markup
+
+_ZERO_WIDTH_SPACE = "\u200b"
+_LEAST_FENCE = 3
+_REFERENCE = re.compile(r'([@#!$%&~^]|\bGH-)(?=[\w"])', re.IGNORECASE)
+_ADDRESS = re.compile(r"(:)(?=//)|(\bwww)(?=\.)", re.IGNORECASE)
+_MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
+# Controls, and what turns the direction of the text that follows it.
+_UNPRINTABLE = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
+)
+_BACKTICKS = re.compile("`+")
+
+
+def text(value: str, longest: int = 400) -> Markup:
+    """One line of plain text, cut with an ellipsis; everything in it shows as it is."""
+    line = _cut(_printable(" ".join(value.split())), longest)
+    line = _unreferenced(line)
+    return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
+
+
+def code(value: str, longest: int = 80) -> Markup:
+    """Text of the model within a line: a code span, with white space made visible."""
+    line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
+    line = _unreferenced(_cut(line, longest))
+    fence = "`" * (_longest_run(line) + 1)
+    # A code span drops one space at each end, and one of blanks alone keeps them.
+    return Markup(f"{fence} {line} {fence}") if line.strip() else Markup("` ␣ `")
+
+
+def fenced(value: str, longest: int) -> Markup:
+    """Text of the model in a block of its own, fenced by more backticks than it holds."""
+    shown = _printable(value)
+    left = len(shown) - longest
+    if left > 0:
+        shown = f"{shown[:longest]}… ({left:,} characters more)"
+    fence = "`" * max(_LEAST_FENCE, _longest_run(shown) + 1)
+    return Markup(f"{fence}text\n{shown}\n{fence}")
+
+
+def _printable(value: str) -> str:
+    lines = value.replace("\r\n", "\n").replace("\r", "\n")
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", lines)
+
+
+def _unreferenced(line: str) -> str:
+    line = _REFERENCE.sub(rf"\1{_ZERO_WIDTH_SPACE}", line)
+    return _ADDRESS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, line)
+
+
+def _cut(line: str, longest: int) -> str:
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _longest_run(line: str) -> int:
+    return max(map(len, _BACKTICKS.findall(line)), default=0)

@@ -1,0 +1,108 @@
+"""The one-file form: the whole report in one HTML file that opens from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from rlreport.bake.addresses import ViewAddresses
+from rlreport.bake.assets import assets
+from rlreport.bake.environment import environment
+from rlreport.bake.exports import report_json
+from rlreport.bake.report import Bakery
+from rlreport.bake.script_json import script_json
+from rlreport.bake.shell import shell
+from rlreport.bake.views import Shell
+from rlreport.choose import CostModel
+from rlreport.deliver.views import pack, view_node
+
+_LOOSE_END = ("</script", "<!--", "</style", "\r")
+"""What would end an inline element early, or change its text and so its hash."""
+
+
+class OneFile:
+    """One HTML file: the overview inline, every other page and Vega packed."""
+
+    id = "html"
+    suffix = ".html"
+    folder = False
+    pictures = False
+    one_file = True
+    default_size = 10_000_000
+    cost = CostModel(fixed=850_000, step=11_500, row=120, char=0.74, token=5.4, digit=0.42)
+
+    def write(self, bakery: Bakery, place: Path) -> None:
+        """See Form."""
+        with place.open("wb") as file:
+            for part in document(bakery):
+                file.write(part)
+
+
+def document(bakery: Bakery) -> Iterator[bytes]:
+    """Yields the file in parts; pages are baked as they are reached."""
+    context = bakery.context
+    frame = shell("overview", context, ViewAddresses(frozenset(context.shown_steps)))
+    report = report_json(bakery.tables, context, bakery.plan)
+    return assemble(frame, bakery.pages(view_node), report)
+
+
+def assemble(frame: Shell, views: Iterator[Markup], report: dict[str, Any]) -> Iterator[bytes]:
+    """Yields the file in parts.
+
+    Args:
+        frame: the frame of the overview, its policy still empty.
+        views: nodes as ``view_node`` makes them, the overview first.
+        report: what ``data/report.json`` holds in the folder form.
+    """
+    shared = assets()
+    parts = (
+        environment()
+        .get_template("one_file.html")
+        .generate(
+            shell=replace(
+                frame, csp=policy(scripts=(shared.one_file, shared.vega), style=shared.style)
+            ),
+            style=_inline(shared.style),
+            script=_inline(shared.one_file),
+            overview=next(views),
+            vega=pack(shared.vega),
+            report=script_json(report),
+            views=views,
+        )
+    )
+    for part in parts:
+        yield part.encode("utf-8", "replace")
+
+
+def policy(scripts: tuple[str, ...], style: str) -> str:
+    """The Content-Security-Policy: nothing but these texts runs, and nothing is requested."""
+    allowed = " ".join(_hash(script) for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _inline(text: str) -> Markup:
+    """Our own style sheet or script, as it stands inside its element.
+
+    Raises:
+        ValueError: it could end its element early; the build is broken.
+    """
+    for loose_end in _LOOSE_END:
+        if loose_end in text.lower():
+            raise ValueError(f"an inline asset holds {loose_end!r}")
+    return Markup(text)
+
+
+FORM = OneFile()

@@ -1,0 +1,119 @@
+"""What the short forms say, mail and Markdown: the overview without addresses, and its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.bake.overview_page import overview_view
+from rlreport.bake.report import Bakery
+from rlreport.bake.views import OverviewView
+from rlreport.draw.chart import Chart
+from rlreport.draw.svg import png
+
+_ALWAYS_FIRST = "reward"
+_USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
+_BARS = "▁▂▃▄▅▆▇█"
+_TREND_COLUMNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class NoAddresses:
+    """Addresses of a form whose pages are not there to be linked."""
+
+    def page(self, kind: str) -> str:
+        """See Addresses."""
+        return ""
+
+    def step(self, step: int) -> str | None:
+        """See Addresses."""
+        return None
+
+    def response(self, step: int, n: int, token: int | None = None) -> str | None:
+        """See Addresses."""
+        return None
+
+    def prompt(self, prompt_id: int) -> str | None:
+        """See Addresses."""
+        return None
+
+    def file(self, path: str) -> str | None:
+        """See Addresses."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart as a PNG file: its name without suffix, its title, its words, its bytes."""
+
+    name: str
+    title: str
+    description: str
+    png: bytes
+
+
+def overview(bakery: Bakery) -> OverviewView:
+    """The view of the overview, nothing in it linked."""
+    return overview_view(
+        bakery.context,
+        NoAddresses(),
+        bakery.charts,
+        bakery.texts.extremes,
+        len(bakery.tables.responses),
+    )
+
+
+def pictures(bakery: Bakery, most: int, *, width: int, density: int = 2) -> list[Picture]:
+    """Draws the charts that say most: the reward, those that findings speak of, the usual ones.
+
+    Args:
+        bakery: the report.
+        most: how many.
+        width: pixels they are shown at.
+        density: pixels drawn for each of those, for sharp screens.
+    """
+    return [
+        Picture(
+            chart.name,
+            chart.title,
+            chart.description,
+            png(_sized(chart.spec, width), width * density),
+        )
+        for chart in _telling(bakery)[:most]
+    ]
+
+
+def trend(values: NDArray[np.float64]) -> str:
+    """A row of block characters, one for each of up to 20 runs of steps; missing is a dot."""
+    parts = np.array_split(values, min(_TREND_COLUMNS, len(values)))
+    known = [part[np.isfinite(part)] for part in parts]
+    means = [float(part.mean()) if len(part) else None for part in known]
+    finite = [mean for mean in means if mean is not None]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join("·" if mean is None else _BARS[round((mean - low) * scale)] for mean in means)
+
+
+def _telling(bakery: Bakery) -> list[Chart]:
+    by_name = {chart.name: chart for chart in bakery.charts}
+    blamed = [name for finding in bakery.context.verdict.findings for name in finding.charts]
+    order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])
+    return [by_name[name] for name in order if name in by_name]
+
+
+def _sized(spec: dict[str, Any], width: int) -> dict[str, Any]:
+    """The specification at another width, padding included."""
+    padding = spec["padding"]
+    return {**spec, "width": width - padding["left"] - padding["right"]}
+
+
+def thinned(count: int, room: int) -> list[int]:
+    """Positions of an even selection of ``room`` out of ``count``, both ends kept."""
+    if count <= room:
+        return list(range(count))
+    return [int(place) for place in np.linspace(0, count - 1, room).round()]
