@@ -1,0 +1,137 @@
+"""Builds a report from Python: the same options as ``rlreport build``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from rlreport.bake.oven import Oven
+from rlreport.options import (
+    DEFAULT_PAD_TOKENS,
+    FigureOptions,
+    MailOptions,
+    ReadOptions,
+    ReportOptions,
+)
+from rlreport.pipeline import Report, build_report
+from rlreport.progress import Silent, Spoken
+
+
+def build(
+    logs: str | Path | Sequence[str | Path],
+    out: str | Path = "report",
+    *,
+    form: Literal["folder", "html", "email", "markdown", "zip"] | None = None,
+    title: str | None = None,
+    band: float = 1.0,
+    max_responses: int = 128,
+    max_size: int | None = None,
+    seed: int = 0,
+    thresholds: str | Path | None = None,
+    redact: bool = False,
+    stamp: bool = False,
+    to: Sequence[str] = (),
+    sender: str | None = None,
+    subject: str | None = None,
+    github_summary: bool = False,
+    pad_tokens: Sequence[str] = (),
+    system_end_token: str | None = None,
+    log_format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    step_from_path: str | None = None,
+    split: str | None = None,
+    tokenizer: str | Path | None = None,
+    metrics: Sequence[str | Path] = (),
+    restarts: Literal["all", "last"] = "all",
+    strict: bool = False,
+    max_line: int = 256_000_000,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    workers: int = 0,
+    quiet: bool = True,
+) -> Report:
+    """Builds the report of one run.
+
+    Made to be the last line of a training script::
+
+        report = rlreport.build("logs/", "report.html", title="ppo, kl 0.08")
+        print(report.verdict.sentence)
+
+    Args:
+        logs: files, folders or globs of rollout logs.
+        out: where the report goes; its suffix chooses the form (none, ``.html``, ``.eml``,
+            ``.md``, ``.zip``). Replaced whole, or left as it was.
+        form: id of the form, whatever the suffix.
+        title: name of the run; the log folder's name unless given.
+        band: factor of the ± std band on charts.
+        max_responses: responses shown a step; figures always come from all.
+        max_size: bytes the report may have; 10,000,000 for one file unless given, 100,000,000
+            for a folder.
+        seed: seed of the sample of responses.
+        thresholds: TOML file with thresholds of the checks.
+        redact: leave all text of prompts, responses and tokens out.
+        stamp: show the time of building (else the same logs give the same bytes).
+        to: recipients of the mail form.
+        sender: sender of the mail form.
+        subject: subject of the mail form.
+        github_summary: also append a summary to the job's page on GitHub Actions.
+        pad_tokens: further padding tokens to drop; the usual ones are known.
+        system_end_token: drop everything of a prompt up to and including its last occurrence.
+        log_format: id of the log format; detected unless given.
+        mapping: field -> dotted path in the logged objects.
+        step_from_path: regular expression that takes the step from the file's path.
+        split: which split to read, e.g. ``train`` or ``val``.
+        tokenizer: ``tokenizer.json`` that turns logged token ids into strings.
+        metrics: files of trainer metrics; those beside the logs unless given.
+        restarts: rows of a step that a restarted run logged twice: keep all, or the last.
+        strict: raise where anything would be left out.
+        max_line: bytes of the longest line that is read.
+        gamma: discount of GAE.
+        lam: λ of GAE.
+        workers: processes that read and draw, 0 is one a core.
+        quiet: say nothing; else progress goes to standard error.
+
+    Returns:
+        Where the report is, its size, the verdict and all tables.
+
+    Raises:
+        RlreportError: an option, the logs or the place cannot be used; the message says what
+            to do.
+    """
+    given = [logs] if isinstance(logs, str | Path) else list(logs)
+    with Oven(workers) as oven:
+        return build_report(
+            given,
+            Path(out),
+            read=ReadOptions(
+                pad_tokens=tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *pad_tokens))),
+                system_end_token=system_end_token,
+                log_format=log_format,
+                mapping=dict(mapping or {}),
+                step_from_path=step_from_path,
+                split=split,
+                tokenizer=None if tokenizer is None else str(tokenizer),
+                restarts=restarts,
+                metrics=tuple(map(str, metrics)),
+                strict=strict,
+                max_line=max_line,
+                workers=workers,
+            ),
+            figures=FigureOptions(gamma, lam),
+            report=ReportOptions(
+                title=title,
+                band=band,
+                max_responses=max_responses,
+                max_size=max_size,
+                seed=seed,
+                redact=redact,
+                stamp=stamp,
+                mail=MailOptions(tuple(to), sender, subject),
+                github_summary=github_summary,
+            ),
+            thresholds=None if thresholds is None else Path(thresholds),
+            form=form,
+            progress=Silent() if quiet else Spoken(),
+            oven=oven,
+        )

@@ -1,0 +1,33 @@
+"""The command line: one module per command, imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from rlreport import __version__
+from rlreport.cli.group import LazyGroup
+
+COMMANDS = {
+    "build": "rlreport.cli.build:build",
+    "check": "rlreport.cli.check:check",
+    "checks": "rlreport.cli.checks:checks",
+    "formats": "rlreport.cli.formats:formats",
+    "inspect": "rlreport.cli.inspect:inspect",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="rlreport")
+def main() -> None:
+    """Static HTML reports of RL runs on language models, from their rollout logs.
+
+    \b
+    Examples:
+      rlreport build logs/ -o report            a folder of pages
+      rlreport build 'logs/*.jsonl.gz' -o run.html   one file
+      rlreport inspect logs/                    what is in the logs
+    """

@@ -1,0 +1,106 @@
+"""``rlreport build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rlreport.cli.shared import SIZE, judging_options, read_options, reading_options
+
+FAILED = 1
+"""Exit status when ``--fail-on`` met such a finding."""
+
+
+@click.command()
+@reading_options
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("report"),
+    show_default=True,
+    help="Where the report goes; its suffix chooses the form: none is a folder, .html one file, "
+    ".eml a mail, .md Markdown with pictures beside it, .zip the folder zipped.",
+)
+@click.option(
+    "--format",
+    "form",
+    metavar="FORM",
+    help="Form of the report, whatever the suffix: folder, html, email, markdown or zip.",
+)
+@click.option(
+    "--title", metavar="TEXT", help="Name of the run; the log folder's name unless given."
+)
+@click.option(
+    "--band",
+    type=click.FloatRange(0, 10),
+    default=1.0,
+    show_default=True,
+    help="Factor of the ± std band on charts.",
+)
+@click.option(
+    "--max-responses",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Responses shown a step; figures always come from all.",
+)
+@click.option("--max-size", type=SIZE, metavar="SIZE", help="Size the report may have, e.g. 10MB.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample."
+)
+@judging_options
+@click.option("--redact", is_flag=True, help="Leave all text of prompts and responses out.")
+@click.option("--stamp", is_flag=True, help="Show the time of building (else same bytes).")
+@click.option("--to", multiple=True, metavar="ADDRESS", help="Recipient of the mail (repeatable).")
+@click.option("--from", "sender", metavar="ADDRESS", help="Sender of the mail.")
+@click.option(
+    "--subject", metavar="TEXT", help="Subject of the mail; run and verdict unless given."
+)
+@click.option(
+    "--github-summary",
+    is_flag=True,
+    help="Also append a summary to the job's page, in GitHub Actions.",
+)
+def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
+    """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst.
+
+    \b
+    Examples:
+      rlreport build logs/ -o report
+      rlreport build 'logs/rank_*.jsonl' -o report --title "ppo, kl 0.08"
+      rlreport build logs/ -o report --fail-on critical --quiet
+      rlreport build logs/ -o run.html --max-size 10MB
+      rlreport build logs/ -o run.eml --to team@example.org
+    """
+    from rlreport.bake.oven import Oven
+    from rlreport.options import MailOptions, ReportOptions
+
+    read, figures = read_options(given)
+    quiet, fail_on, form, thresholds = (
+        given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
+    )
+    mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
+    # The oven first: drawing warms up while the rest is still imported.
+    with Oven(read.workers) as oven:
+        from rlreport.cli.terminal import Terminal
+        from rlreport.pipeline import build_report
+
+        terminal = Terminal(quiet=quiet)
+        report = build_report(
+            logs,
+            out,
+            read=read,
+            figures=figures,
+            report=ReportOptions(**given, mail=mail),
+            thresholds=thresholds,
+            form=form,
+            progress=terminal.progress,
+            oven=oven,
+        )
+    terminal.finished(report)
+    if fail_on and report.verdict.reaches(fail_on):
+        sys.exit(FAILED)

@@ -1,0 +1,46 @@
+"""``rlreport check``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from rlreport.cli.shared import judging_options, read_options, reading_options
+
+
+@click.command()
+@reading_options
+@click.option("--json", "as_json", is_flag=True, help="Findings as JSON, as in findings.json.")
+@judging_options
+def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Run the health checks on the rollout LOGS and say what they find, without a report.
+
+    \b
+    Examples:
+      rlreport check logs/
+      rlreport check logs/ --json --fail-on warning
+    """
+    from rlreport.bake.script_json import canonical_json
+    from rlreport.check import Thresholds, findings_json, load_thresholds, run_checks
+    from rlreport.cli.terminal import Terminal, verdict_lines
+    from rlreport.metrics import metrics_beside
+    from rlreport.read import prompt_texts, read_logs
+    from rlreport.summarise import summarise
+
+    read, figures = read_options(given)
+    terminal = Terminal(quiet=given.pop("quiet") or as_json)
+    path = given.pop("thresholds")
+    limits = load_thresholds(path) if path else Thresholds()
+    scan = read_logs(logs, read, figures, terminal.progress)
+    tables = summarise(scan, prompt_texts(scan, read), *metrics_beside(logs, read.metrics))
+    verdict = run_checks(tables, limits)
+    if as_json:
+        click.echo(canonical_json(findings_json(verdict), indent=True).decode(), nl=False)
+    elif not terminal.quiet:
+        for line in verdict_lines(verdict):
+            click.echo(line)
+    fail_on = given.pop("fail_on")
+    if fail_on and verdict.reaches(fail_on):
+        sys.exit(1)

@@ -1,0 +1,28 @@
+"""``rlreport checks``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+def checks() -> None:
+    """List the health checks with their needs, thresholds and sources.
+
+    \b
+    Examples:
+      rlreport checks
+      rlreport build logs/ --thresholds mine.toml
+    """
+    from rlreport.check.registry import CHECKS
+    from rlreport.check.thresholds import describe
+
+    rows = describe()
+    for check in CHECKS:
+        click.echo(f"{check.id}: {check.looks_for}")
+        click.echo(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
+        for row in rows:
+            if row.group == check.id:
+                unit = f" {row.unit}" if row.unit else ""
+                click.echo(f"  {row.key} = {row.value:g}{unit}: {row.meaning}")
+        click.echo(f"  source: {check.source}\n")

@@ -1,0 +1,64 @@
+"""``rlreport inspect``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rlreport.cli.shared import read_options, reading_options
+
+
+@click.command()
+@reading_options
+def inspect(logs: tuple[str, ...], **given: Any) -> None:
+    """Say what is in the rollout LOGS: files, steps, fields, and what could not be read.
+
+    \b
+    Examples:
+      rlreport inspect logs/
+      rlreport inspect run.jsonl --map reward=score
+    """
+    from rlreport.bake.data_page import FIELDS, note_in_words
+    from rlreport.bake.numbers import size, steps_in_words
+    from rlreport.check.words import count
+    from rlreport.cli.terminal import Terminal, place
+    from rlreport.read import read_logs
+    from rlreport.summarise import usual_responses
+
+    read, figures = read_options(given)
+    terminal = Terminal(quiet=given.pop("quiet"))
+    scan = read_logs(logs, read, figures, terminal.progress)
+    counts = scan.responses["step"].value_counts()
+    usual = usual_responses(counts.to_numpy())
+    click.echo(
+        f"{count(len(scan.responses), 'response')} over {count(len(counts), 'step')} "
+        f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
+        + ("" if usual is None else f", usually {usual:,} a step")
+    )
+    short = counts[counts < (usual or 0)]
+    if len(short):
+        click.echo(f"incomplete: {steps_in_words(short.index)}")
+    click.echo("\nfiles")
+    for file in scan.files:
+        left_out = f", {file.bad:,} left out" if file.bad else ""
+        click.echo(
+            f"  {file.name}  {file.format}, {size(file.size)}, {file.rows:,} responses{left_out}"
+            + (f" ({file.why})" if file.why else "")
+        )
+    click.echo("\nfields")
+    rows = len(scan.responses)
+    for name, meaning, needed in FIELDS:
+        found = scan.fields.get(name, 0)
+        state = "all rows" if found == rows else (f"{found:,} rows" if found else "missing")
+        click.echo(f"  {name:18} {state:12} {meaning}{'' if needed else ' (optional)'}")
+    for name in scan.extras.columns:
+        click.echo(f"  {str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged")
+    if scan.notes:
+        click.echo("\nnotes")
+        for note in scan.notes:
+            click.echo(f"  {note_in_words(note)}")
+    if scan.bad_lines:
+        click.echo(f"\nleft out: {scan.bad_count:,}")
+        for bad in scan.bad_lines:
+            click.echo(f"  {place(bad)}: {bad.reason}")

@@ -1,0 +1,178 @@
+"""Options that several commands take, and what they become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rlreport.errors import UsageError
+from rlreport.options import DEFAULT_PAD_TOKENS, FigureOptions, ReadOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)b?\s*", re.IGNORECASE)
+
+
+class Size(click.ParamType[int]):
+    """Bytes: ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes of a written size."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value))
+        if not match or float(match[1]) <= 0:
+            self.fail(f"{value!r} is not a size such as 10MB, 500kB or 1GB", param, ctx)
+        return int(float(match[1]) * 1000 ** ["", "k", "m", "g"].index(match[2].lower()))
+
+
+SIZE = Size()
+
+
+def reading_options(command: Command) -> Command:
+    """Adds LOGS and the options of reading and of the formulas."""
+    options = (
+        click.argument("logs", nargs=-1, required=True),
+        click.option(
+            "--pad-token",
+            multiple=True,
+            metavar="TEXT",
+            help="A further padding token to drop (repeatable). Usual ones are known.",
+        ),
+        click.option(
+            "--system-end-token",
+            metavar="TEXT",
+            help="Drop everything of a prompt up to and including the last TEXT.",
+        ),
+        click.option("--log-format", metavar="ID", help="Log format; detected unless given."),
+        click.option(
+            "--map",
+            "mapping",
+            multiple=True,
+            metavar="FIELD=PATH",
+            help="Take FIELD from the dotted PATH of each object, e.g. reward=score (repeatable).",
+        ),
+        click.option(
+            "--step-from-path",
+            metavar="REGEX",
+            help="Take the step from the file's path: first group, or the one named 'step'.",
+        ),
+        click.option("--split", metavar="NAME", help="Which split to read, e.g. train or val."),
+        click.option(
+            "--tokenizer",
+            type=click.Path(),
+            metavar="FILE",
+            help="tokenizer.json that turns logged token ids into strings.",
+        ),
+        click.option(
+            "--restarts",
+            type=click.Choice(["all", "last"]),
+            default="all",
+            show_default=True,
+            help="Rows of a step that a restarted run logged twice: keep all, or the last.",
+        ),
+        click.option(
+            "--metrics",
+            multiple=True,
+            type=click.Path(),
+            metavar="FILE",
+            help="Trainer metrics to plot beside (repeatable); found beside the logs unless given.",
+        ),
+        click.option("--strict", is_flag=True, help="Fail where anything would be left out."),
+        click.option(
+            "--max-line",
+            type=SIZE,
+            default="256MB",
+            show_default=True,
+            help="Longest line that is read.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(0, 256),
+            default=0,
+            show_default="one a core",
+            help="Processes that read and draw.",
+        ),
+        click.option(
+            "--gamma",
+            type=click.FloatRange(0, 1),
+            default=1.0,
+            show_default=True,
+            help="Discount of GAE.",
+        ),
+        click.option(
+            "--lam",
+            type=click.FloatRange(0, 1),
+            default=0.95,
+            show_default=True,
+            help="λ of GAE.",
+        ),
+        click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def judging_options(command: Command) -> Command:
+    """Adds the options of the health checks: their thresholds, and when to fail."""
+    options = (
+        click.option(
+            "--thresholds",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="TOML file with thresholds of the checks; see 'rlreport checks'.",
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice(["warning", "critical"]),
+            help="Exit with status 1 when there is such a finding or a worse one.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:
+    """Takes the reading options out of a command's parameters.
+
+    Raises:
+        UsageError: ``--map`` or ``--step-from-path`` cannot be understood.
+    """
+    mapping = {}
+    for pair in given.pop("mapping"):
+        field, equals, path = pair.partition("=")
+        if not (equals and field and path):
+            raise UsageError(f"--map {pair}: write FIELD=PATH, for example reward=score")
+        mapping[field] = path
+    step_from_path = given.pop("step_from_path")
+    if step_from_path is not None:
+        try:
+            groups = re.compile(step_from_path).groups
+        except re.error as error:
+            raise UsageError(f"--step-from-path {step_from_path}: {error}") from error
+        if groups == 0:
+            raise UsageError(f"--step-from-path {step_from_path}: has no group for the step")
+    figures = FigureOptions(given.pop("gamma"), given.pop("lam"))
+    pad_tokens = (*DEFAULT_PAD_TOKENS, *given.pop("pad_token"))
+    keys = (
+        *("system_end_token", "log_format", "split", "tokenizer", "restarts", "strict"),
+        *("max_line", "workers"),
+    )
+    return (
+        ReadOptions(
+            pad_tokens=tuple(dict.fromkeys(pad_tokens)),
+            mapping=mapping,
+            metrics=given.pop("metrics"),
+            step_from_path=step_from_path,
+            **{key: given.pop(key) for key in keys},
+        ),
+        figures,
+    )

@@ -1,0 +1,69 @@
+"""What a command says on the terminal: progress, then where the report is and what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rlreport.bake.numbers import size, steps_in_words
+from rlreport.check.finding import Verdict
+from rlreport.pipeline import Report
+from rlreport.progress import Progress, Silent, Spoken
+from rlreport.tables import BadLine, Tables
+
+LISTED = 10
+"""Unreadable lines named on the terminal; the data page has the others."""
+
+
+class Terminal:
+    """Speaks on standard output and error, or not at all when quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.progress: Progress = Silent() if quiet else Spoken()
+
+    def finished(self, report: Report) -> None:
+        """Says what was left out, the verdict, and where the report is."""
+        if self.quiet:
+            return
+        for line in left_out_lines(report.tables):
+            click.echo(line, err=True)
+        for sentence in report.left_out:
+            click.echo(sentence)
+        steps, responses = len(report.tables.steps), len(report.tables.responses)
+        for line in verdict_lines(report.verdict)[: 1 + len(report.verdict.findings)]:
+            click.echo(line)
+        click.echo(
+            f"{entry(report)}  {size(report.size)}, {responses:,} responses, "
+            f"{steps:,} {'step' if steps == 1 else 'steps'}"
+        )
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """The verdict, then each finding with its severity and steps."""
+    lines = [verdict.sentence]
+    for finding in verdict.findings:
+        at = f" (steps {steps_in_words(finding.steps)})" if finding.steps else ""
+        lines.append(f"  {finding.severity:8} {finding.id}: {finding.title}{at}")
+    lines += [f"  not run  {check.id}: needs {check.needs}" for check in verdict.not_run]
+    return lines
+
+
+def entry(report: Report) -> Path:
+    """The file to open."""
+    return report.out / "index.html" if report.form == "folder" else report.out
+
+
+def left_out_lines(tables: Tables) -> list[str]:
+    """One line for each of the first unreadable lines, and one for the others."""
+    lines = [f"left out: {place(bad)}: {bad.reason}" for bad in tables.bad_lines[:LISTED]]
+    more = tables.bad_count - len(lines)
+    if more > 0:
+        lines.append(f"left out: {more:,} more, see the report's data page")
+    return lines
+
+
+def place(bad: BadLine) -> str:
+    """File and line number."""
+    return f"{bad.file}:{bad.line}" if bad.line else bad.file

@@ -1,0 +1,106 @@
+"""The program on one screen: logs → read → summarise → check → choose → draw → bake → deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlreport.bake.oven import Oven
+from rlreport.bake.redact import redacted_ngrams, redacted_tables, redacted_verdict
+from rlreport.bake.report import prepare
+from rlreport.check import Thresholds, load_thresholds, run_checks
+from rlreport.check.finding import Verdict
+from rlreport.check.ngrams import spreading_ngrams
+from rlreport.choose import Plan, choose
+from rlreport.deliver import deliver, form_of
+from rlreport.deliver.email import check_mail
+from rlreport.deliver.github import append_summary, summary_file
+from rlreport.deliver.place import refuse_foreign
+from rlreport.metrics import metrics_beside
+from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.progress import Progress
+from rlreport.read import prompt_texts, read_logs
+from rlreport.summarise import summarise
+from rlreport.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was built.
+
+    Attributes:
+        out: where it is.
+        form: id of its form.
+        size: bytes.
+        shown: responses shown with their text.
+        tables: all tables.
+        verdict: outcome of the checks.
+        left_out: sentences about what the report does not show.
+    """
+
+    out: Path
+    form: str
+    size: int
+    shown: int
+    tables: Tables
+    verdict: Verdict
+    left_out: list[str]
+
+
+def build_report(
+    logs: Sequence[str | Path],
+    out: Path,
+    *,
+    read: ReadOptions,
+    figures: FigureOptions,
+    report: ReportOptions,
+    thresholds: Path | None = None,
+    form: str | None = None,
+    progress: Progress,
+    oven: Oven,
+) -> Report:
+    """Builds one report; ``out`` is replaced whole or left as it was.
+
+    Raises:
+        RlreportError: an option, the logs or the place cannot be used.
+    """
+    chosen_form = form_of(out, form)
+    limits = load_thresholds(thresholds) if thresholds else Thresholds()
+    check_mail(report.mail, chosen_form.id)
+    refuse_foreign(out, folder=chosen_form.folder, pictures=chosen_form.pictures)
+
+    summary = summary_file() if report.github_summary else None
+
+    scan = read_logs(logs, read, figures, progress)
+    tables = summarise(scan, prompt_texts(scan, read), *metrics_beside(logs, read.metrics))
+    verdict = run_checks(tables, limits)
+    spreading = spreading_ngrams(tables, limits)
+
+    if report.redact:
+        tables, verdict = redacted_tables(tables), redacted_verdict(verdict, tables)
+        spreading = redacted_ngrams(spreading)
+
+    def plan_for(budget: float) -> Plan:
+        return choose(tables, verdict, report, chosen_form.cost, budget)
+
+    prepared = prepare(
+        scan,
+        tables,
+        verdict,
+        spreading,
+        plan_for(float("inf")),
+        read=read,
+        figures=figures,
+        report=report,
+        one_file=chosen_form.one_file,
+        progress=progress,
+        oven=oven,
+    )
+    limit = report.max_size or chosen_form.default_size
+    bakery, size = deliver(out, chosen_form, limit, prepared, plan_for)
+    if summary:
+        append_summary(bakery, summary)
+    return Report(
+        out, chosen_form.id, size, bakery.plan.responses, tables, verdict, bakery.context.left_out
+    )

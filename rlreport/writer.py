@@ -1,0 +1,230 @@
+"""A writer of rollout logs for training code that has none of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import weakref
+import zlib
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import orjson
+import zstandard
+
+from rlreport.errors import OutputError, UsageError
+from rlreport.text.clean import safe_text
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+_SUFFIXES = {None: ".jsonl", "gz": ".jsonl.gz", "zst": ".jsonl.zst"}
+_GZIP_WINDOW = 31
+_LEVELS = {"gz": 1, "zst": 1}
+
+
+class RolloutWriter:
+    """Writes one response a line, as ``docs/log-format.md`` describes.
+
+    Safe to share between threads, and to carry over a fork. Each line leaves the process in
+    one append, so that a crash tears the last line at most. NaN and infinity are written as
+    null, which is read as NaN.
+
+    Args:
+        directory: where ``rank_<rank>.jsonl`` goes; made if absent. An existing plain file is
+            continued, a compressed one gets a sibling, ``rank_<rank>.1.jsonl.gz``.
+        rank: this process's data-parallel rank; processes that share one share its file.
+        compression: None, ``"gz"`` or ``"zst"``. Each line is flushed through the
+            compressor, which costs some of the ratio.
+
+    Raises:
+        UsageError: unknown compression.
+        OutputError: the file cannot be opened or written.
+    """
+
+    def __init__(
+        self, directory: str | Path, rank: int = 0, compression: str | None = None
+    ) -> None:
+        if compression not in _SUFFIXES:
+            raise UsageError(f"compression is None, 'gz' or 'zst', not {compression!r}")
+        self._folder = Path(directory)
+        self._rank = rank
+        self._compression = compression
+        self._packer: _Packer | None = None
+        self._file: int | None = None
+        self._open()
+        after_fork = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: _call(after_fork))
+
+    def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
+        """Append one response.
+
+        Args:
+            step: training step.
+            prompt: text the policy was given.
+            response: text it wrote.
+            reward: sequence reward; a number, or an array or tensor of one.
+            fields: any further field of ``docs/log-format.md`` (``response_tokens``,
+                ``logprobs``, ``ref_logprobs``, ``values``, ``token_rewards``, …) as list, array
+                or tensor of shape (T,), and any number, boolean or short string of your own.
+
+        Raises:
+            UsageError: a field holds what JSON cannot.
+            OutputError: the line cannot be written, or the writer is closed.
+        """
+        row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
+        line = _encode(row)
+        with self._lock:
+            if self._file is None:
+                raise OutputError(f"{self.path} is closed")
+            try:
+                _append(self._file, line if self._packer is None else self._packer.pack(line))
+            except OSError as error:
+                raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def close(self) -> None:
+        """End the file; closing twice is harmless."""
+        with self._lock:
+            if self._file is None:
+                return
+            try:
+                if self._packer is not None:
+                    _append(self._file, self._packer.end())
+            finally:
+                os.close(self._file)
+                self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if self._compression is None:
+                self.path = self._folder / f"rank_{self._rank}.jsonl"
+                self._file = os.open(self.path, flags, 0o666)
+                _end_torn_line(self._file)
+            else:
+                self.path, self._file = self._open_new(flags | os.O_EXCL)
+                self._packer = _Gzip() if self._compression == "gz" else _Zstandard()
+        except OSError as error:
+            raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
+
+    def _open_new(self, flags: int) -> tuple[Path, int]:
+        # A compressed stream that a crash cut off cannot be continued.
+        suffix = _SUFFIXES[self._compression]
+        number = 0
+        while True:
+            path = self._folder / f"rank_{self._rank}{f'.{number}' if number else ''}{suffix}"
+            try:
+                return path, os.open(path, flags, 0o666)
+            except FileExistsError:
+                number += 1
+
+    def _after_fork(self) -> None:
+        """Give the child a lock and a stream of its own; plain appends may share the file."""
+        file = self._file
+        if file is None or self._compression is None:
+            self._lock = threading.Lock()
+            return
+        self._open()
+        os.close(file)
+
+
+class _Packer(Protocol):
+    def pack(self, line: bytes) -> bytes:
+        """Return bytes after which a reader has the whole line."""
+        ...
+
+    def end(self) -> bytes:
+        """Return the end of the stream."""
+        ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._stream = zlib.compressobj(_LEVELS["gz"], zlib.DEFLATED, _GZIP_WINDOW)
+
+    def pack(self, line: bytes) -> bytes:
+        return self._stream.compress(line) + self._stream.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return self._stream.flush()
+
+
+class _Zstandard:
+    def __init__(self) -> None:
+        self._stream = zstandard.ZstdCompressor(level=_LEVELS["zst"]).compressobj()
+
+    def pack(self, line: bytes) -> bytes:
+        packed = self._stream.compress(line)
+        return packed + self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+
+    def end(self) -> bytes:
+        return self._stream.flush()
+
+
+def _call(method: weakref.WeakMethod[Any]) -> None:
+    bound = method()
+    if bound is not None:
+        bound()
+
+
+def _append(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _end_torn_line(file: int) -> None:
+    """Close the line that a crash left open, so that it alone is lost."""
+    size = os.fstat(file).st_size
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        _append(file, b"\n")
+
+
+def _encode(row: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(row, default=_plain, option=_OPTIONS)
+    except TypeError:
+        # A lone surrogate or an integer beyond 64 bits; json takes the rest.
+        try:
+            text = json.dumps(_mended(row), allow_nan=False, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"a field cannot be logged: {error}") from error
+        return text.encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return what orjson cannot take as an array or number: tensors, views, half precision."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if value.is_floating_point():
+            value = value.float()
+        value = value.numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        if array.dtype.name == "bfloat16":
+            return np.ascontiguousarray(array.astype(np.float32))
+        raise TypeError(f"{type(value).__name__} is no text, number, list, array or tensor")
+    return array.item() if array.ndim == 0 else np.ascontiguousarray(array)
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return safe_text(value)
+    if isinstance(value, dict):
+        return {safe_text(str(key)): _mended(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(item) for item in value]
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    plain = _plain(value)
+    return _mended(plain.tolist() if isinstance(plain, np.ndarray) else plain)
