@@ -1,0 +1,77 @@
+"""A browser for the tests: pages opened from ``file://`` that must stay silent and offline."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests of a process."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    assert program, "the tests need Chromium: run tests/install-browser"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@contextmanager
+def visiting(browser: Browser, page: Path, address: str = "", **options: Any) -> Iterator[Page]:
+    """Opens a page; leaving fails if it wrote to the console or asked for anything off disk."""
+    size = {"width": 1400, "height": 900}
+    context = browser.new_context(**{"viewport": size, **options})
+    opened = context.new_page()
+    said, asked = watch(context, opened)
+    opened.goto(page.as_uri() + address)
+    if options.get("java_script_enabled", True):
+        opened.wait_for_selector("html[data-ready]", state="attached")
+    try:
+        yield opened
+        assert not said, said
+        assert not asked, asked
+    finally:
+        context.close()
+
+
+def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
+    """Lists that fill with what a page says on the console, and with requests off disk."""
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    context.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith(("file:", "data:")) else asked.append(request.url)
+        ),
+    )
+    return said, asked
+
+
+def numbers(page: Page, key: str, table: str = ".responses") -> list[float]:
+    """Exact values of the rows now listed, in order."""
+    column = page.eval_on_selector(f'{table} th[data-key="{key}"]', "th => th.cellIndex")
+    values: list[float] = page.eval_on_selector_all(
+        f"{table} tbody tr[data-n]",
+        "(rows, at) => rows.map(row => Number(row.cells[at].title || row.cells[at].dataset.v))",
+        column,
+    )
+    return values
+
+
+def listed(page: Page, table: str = ".responses") -> list[str]:
+    """The n of the rows now listed, in order."""
+    names: list[str] = page.eval_on_selector_all(
+        f"{table} tbody tr[data-n]", "rows => rows.map(row => row.dataset.n)"
+    )
+    return names

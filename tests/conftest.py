@@ -1,0 +1,47 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.browser import browser
+
+__all__ = ["browser", "shared_data"]
+
+# A busy machine is slow, not wrong.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+
+# A job in the background inherits that Ctrl-C is ignored, and would hand it on to the programs
+# whose answer to Ctrl-C is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ROOT = Path(__file__).resolve().parents[1]
+REAL_RUNS = {
+    "ppo_healthy": ROOT / "sample_logs" / "healthy",
+    "ppo_reward_hacking": ROOT / "sample_logs" / "reward_hacking",
+    "eval_poem_task": ROOT / "tests" / "data" / "eval_poem_task",
+    "grpo_math": ROOT / "tests" / "data" / "grpo_math",
+}
+
+
+@pytest.fixture(scope="session")
+def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of real runs as plain ``.jsonl``: ``ppo_healthy``, ``grpo_math``, …"""
+    folder = tmp_path_factory.mktemp("real_runs")
+    for name, source in REAL_RUNS.items():
+        run = folder / name
+        run.mkdir()
+        for log in sorted(source.glob("*.jsonl*")):
+            if log.suffix == ".gz":
+                (run / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
+            else:
+                shutil.copyfile(log, run / log.name)
+    return folder

@@ -1,0 +1,199 @@
+"""Builds pages from made-up views: hostile texts, many rows, long responses."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlreport.bake.assets import assets
+from rlreport.bake.environment import environment
+from rlreport.bake.numbers import exact, significant
+from rlreport.bake.token_codec import pack_tokens
+from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
+from rlreport.rollout import Rollout, TokenFigures
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+HOSTILE = (
+    "</script><script>document.title='owned'</script>",
+    "</SCRIPT><img src=x onerror=alert(1)>",
+    "<!-- <b>not bold</b> &lt;",
+    "line\u2028separator\u2029 and \x00 NUL",
+    "\u202eright to left\u202c مرحبا بالعالم",
+    "春风又绿江南岸，明月何时照我还。",
+    "🎉👩‍👩‍👧‍👦 emoji",
+)
+TOKEN_METRICS = [
+    {"key": key, "label": label, "unit": unit, "signed": signed, "help": label}
+    for key, label, unit, signed in (
+        ("log_ratio", "Log-ratio", "nats", True),
+        ("kl", "KL", "nats", False),
+        ("token_reward", "Token reward", "", True),
+        ("value", "Value", "", True),
+        ("advantage", "Advantage", "", True),
+        ("return", "Return", "", True),
+        ("value_error", "Value error", "", True),
+        ("logp", "Logp", "nats", False),
+        ("ref_logp", "Reference logp", "nats", False),
+        ("prob", "Probability", "", False),
+        ("ref_prob", "Reference probability", "", False),
+        ("surprisal", "Surprisal", "nats", False),
+    )
+]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A step page made up: how many responses, columns and tokens it has."""
+
+    responses: int = 16
+    columns: int = 6
+    tokens: int = 40
+    with_tokens: int = 16
+    static_rows: int = 200
+    words: Sequence[str] = (
+        " the",
+        " cat",
+        " sat",
+        ".",
+        "\n",
+        "\t",
+        "  ",
+        " 猫",
+        "",
+        "🎉",
+        "<|im_end|>",
+    )
+
+
+def write_step(folder: Path, made: Made) -> Path:
+    """Writes ``steps/100.html`` and the assets it needs; returns the page's path."""
+    files = assets().files()
+    for name, content in files.values():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    shell = Shell(
+        title="Step 100 · made up",
+        run="made up",
+        kind="step",
+        root="../",
+        nav=[("overview", Link("Overview", "../index.html"))],
+        crumbs=[Link("made up", "../index.html"), Link("Step 100", "")],
+        assets={key: f"../{path}" for key, (path, _) in files.items()},
+        csp=CSP,
+        generator="rlreport",
+    )
+    page = folder / "steps" / "100.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    template = environment().get_template("step.html")
+    page.write_text(template.render(shell=shell, view=step_view(made)), "utf-8")
+    return page
+
+
+def fresh(folder: Path) -> Path:
+    """An empty folder at this place."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def step_view(made: Made) -> StepView:
+    """A step's view with ``made.responses`` responses in descending order of reward."""
+    random = np.random.default_rng(0)
+    keys = ["reward", "kl_k1", *(f"extra:m{k}" for k in range(made.columns - 2))]
+    values = {key: random.normal(size=made.responses).round(6) for key in keys}
+    values["reward"] = np.sort(values["reward"])[::-1]
+    columns = [
+        ColumnView(key, key.removeprefix("extra:"), "nats" if key == "kl_k1" else "")
+        for key in keys
+    ]
+    texts = {
+        "prompt": [HOSTILE[n % len(HOSTILE)] for n in range(made.responses)],
+        "response": [
+            f"answer {n} {HOSTILE[(n + 3) % len(HOSTILE)]}\nand more" for n in range(made.responses)
+        ],
+        "ref_response": [f"answer {n} of the reference" for n in range(made.responses)],
+    }
+    text_columns = [ColumnView(key, key.capitalize(), kind="text") for key in texts]
+    rows = [
+        RowView(
+            str(n),
+            [Cell(str(n), float(n))]
+            + [Cell(texts[column.key][n]) for column in text_columns]
+            + [_cell(float(values[key][n])) for key in keys],
+            href=f"#r={n}",
+        )
+        for n in range(min(made.responses, made.static_rows))
+    ]
+    carried = {
+        key: [None if n < made.static_rows else text for n, text in enumerate(listed)]
+        for key, listed in texts.items()
+    }
+    data: dict[str, Any] = {
+        "run": "made up",
+        "step": "100",
+        "total": made.responses,
+        "n": list(range(made.responses)),
+        "columns": [_plain(column) for column in columns],
+        "values": values,
+        "strings": {},
+        "texts": carried,
+        "turns": {"0": [["system", "Be brief."], ["user", "Hello?"]]},
+        "ranks": {key: (np.argsort(np.argsort(-v)) + 1).tolist() for key, v in values.items()},
+        "where": [f"rank_0.jsonl:{n + 1}" for n in range(made.responses)],
+        "badges": {"1": [{"id": "kl", "severity": "critical", "title": "KL", "token": 3}]},
+        "highlights": ["more"],
+        "metrics": TOKEN_METRICS,
+    }
+    table = TableView(
+        "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows
+    )
+    return StepView(
+        step="100",
+        previous=None,
+        next=None,
+        first=None,
+        last=None,
+        figures=[],
+        charts=[],
+        findings=[],
+        responses=table,
+        data=data,
+        tokens=pack_tokens([_rollout(n, made, random) for n in range(made.with_tokens)], 4),
+        picker={"steps": [99, 100], "rewards": [0.0, 1.0], "hrefs": ["99.html", "100.html"]},
+    )
+
+
+def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
+    tokens = [made.words[i] for i in random.integers(0, len(made.words), made.tokens)]
+    logp = -random.exponential(1.0, made.tokens)
+    log_ratio = random.normal(0, 0.3, made.tokens)
+    log_ratio[0] = 50.0
+    figures = TokenFigures(
+        logp=logp,
+        log_ratio=log_ratio,
+        token_reward=random.normal(size=made.tokens),
+        value=random.normal(size=made.tokens),
+        advantage=random.normal(size=made.tokens),
+    )
+    raw = [token or "Ģ" for token in tokens]
+    return Rollout(
+        100, n, "rank_0.jsonl", n + 1, "", "", raw_tokens=raw, tokens=tokens, figures=figures
+    )
+
+
+def _cell(value: float) -> Cell:
+    return Cell(significant(value), value, exact(value), bar=min(20, round(6 * abs(value))))
+
+
+def _plain(column: ColumnView) -> dict[str, Any]:
+    keys = ("key", "label", "unit", "kind", "help", "signed", "hidden")
+    return {key: getattr(column, key) for key in keys}

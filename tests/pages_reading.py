@@ -1,0 +1,69 @@
+"""Reads baked pages the way an independent reader of docs/page-data.md would."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+
+
+def node(page: str, name: str) -> str:
+    """Text of the first inert node of a class."""
+    found = re.search(rf'<script type="[^"]+" class="{name}">(.*?)</script>', page, re.DOTALL)
+    assert found, name
+    return found[1]
+
+
+def rows_data(page: Path) -> dict:
+    """The rows-data node of a step's page."""
+    return json.loads(node(page.read_text("utf-8"), "rows-data"))
+
+
+def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
+    """Header, ids and columns of packed token data."""
+    raw = gzip.decompress(base64.b64decode(packed))
+    (length,) = struct.unpack_from("<I", raw)
+    header = json.loads(raw[4 : 4 + length])
+    count, at = sum(header["lengths"]), 4 + length
+
+    def planes() -> np.ndarray:
+        nonlocal at
+        parts = [np.frombuffer(raw, np.uint8, count, at + k * count) for k in range(4)]
+        at += 4 * count
+        return sum(part.astype(np.uint64) << np.uint64(8 * k) for k, part in enumerate(parts))
+
+    ids = planes()
+    columns = {}
+    for name in header["columns"]:
+        zigzag = planes().astype(np.int64)
+        exponent = np.frombuffer(raw, np.int8, count, at).astype(np.float64)
+        at += count
+        mantissa = (zigzag >> 1) ^ -(zigzag & 1)
+        values = np.where(
+            exponent < 0, mantissa / 10.0 ** np.abs(exponent), mantissa * 10.0 ** np.abs(exponent)
+        )
+        values[exponent == -128] = np.nan
+        infinite = exponent == 127
+        values[infinite] = mantissa[infinite] * np.inf
+        columns[name] = values
+    assert at == len(raw)
+    return header, ids.astype(int), columns
+
+
+def page_tokens(page: Path) -> dict[int, tuple[list[str], dict[str, np.ndarray]]]:
+    """n -> (raw tokens, column -> values) of a step's page."""
+    header, ids, columns = unpack(node(page.read_text("utf-8"), "tokens-data"))
+    found, at = {}, 0
+    for n, length in zip(header["n"], header["lengths"], strict=True):
+        part = slice(at, at + length)
+        raw = [
+            header["text"][i] if header["raw"][i] is None else header["raw"][i] for i in ids[part]
+        ]
+        found[n] = (raw, {name: values[part] for name, values in columns.items()})
+        at += length
+    return found

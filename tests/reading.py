@@ -1,0 +1,53 @@
+"""Small logs made by hand, and shorthand to read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read import Scan, read_logs
+
+
+def row(step: object = 0, **fields: object) -> dict[str, Any]:
+    """A minimal row with further fields."""
+    return {"step": step, "prompt": "Say hi.", "response": "Hi there.", "reward": 1.0, **fields}
+
+
+def tokens(*strings: str, **fields: object) -> dict[str, Any]:
+    """A row with token arrays of plausible numbers, one per string."""
+    size = len(strings)
+    arrays = {
+        "response_tokens": list(strings),
+        "logprobs": [-0.5 - 0.1 * i for i in range(size)],
+        "ref_logprobs": [-0.6 - 0.05 * i for i in range(size)],
+        "values": [0.1 * i for i in range(size)],
+        "token_rewards": [0.01] * size,
+    }
+    return row(**{**arrays, **fields})
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
+    """Write rows as lines; bytes and text go in as they are, without a line end of ours."""
+    parts = []
+    for item in rows:
+        if isinstance(item, bytes):
+            parts.append(item)
+        elif isinstance(item, str):
+            parts.append(item.encode())
+        else:
+            parts.append(json.dumps(item).encode() + b"\n")
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def read(*paths: Path | str, **options: Any) -> Scan:
+    """Read logs in this process."""
+    return read_logs(list(paths), ReadOptions(workers=1, **options), FigureOptions())
+
+
+def kinds(scan: Scan) -> set[str]:
+    """Kinds of the notes of a scan."""
+    return {note.kind for note in scan.notes}

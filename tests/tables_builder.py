@@ -1,0 +1,222 @@
+"""Tables made by hand: from arrays of a made-up run, or from logged rows, without the reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlreport.tables import RESPONSE_COLUMNS, STEP_COLUMNS, LogFile, NgramSample, Tables
+from rlreport.text.special import EOS_TOKENS
+from rlreport.text.units import units
+
+EMPTY = pd.DataFrame()
+
+
+def make_tables(
+    columns: dict[str, Any],
+    *,
+    prompts: Sequence[str] | None = None,
+    texts: Sequence[Sequence[str]] | None = None,
+    ref_texts: Sequence[Sequence[str]] | None = None,
+    unit: str = "token",
+    **changes: Any,
+) -> Tables:
+    """Make tables from columns of the response table, arrays of equal length.
+
+    Columns that are left out are absent fields, but for names and places, which get
+    plain values. ``texts`` and ``ref_texts`` are the units of each response.
+
+    Args:
+        columns: response columns; ``step`` is needed.
+        prompts: text of each prompt_id.
+        texts: units of each response, which feed n-grams.
+        ref_texts: units of each reference response.
+        unit: what the units are.
+        changes: further fields of ``Tables``.
+    """
+    order = np.argsort(np.asarray(columns["step"]), kind="stable")
+    given = {name: np.asarray(values)[order] for name, values in columns.items()}
+    responses = _response_table(given, len(order))
+    rows = len(responses)
+    known = range(int(responses["prompt_id"].max()) + 1) if rows else range(0)
+    prompt_texts = list(prompts) if prompts is not None else [f"prompt {i}" for i in known]
+    values: dict[str, Any] = {
+        "responses": responses,
+        "extras": pd.DataFrame(index=responses.index),
+        "steps": steps_of(responses),
+        "prompts": pd.DataFrame({"prompt_id": range(len(prompt_texts)), "prompt": prompt_texts}),
+        "tokens": EMPTY,
+        "positions": EMPTY,
+        "extras_by_step": EMPTY,
+        "ngrams": None if texts is None else sample([texts[i] for i in order], unit),
+        "ref_ngrams": None if ref_texts is None else sample([ref_texts[i] for i in order], unit),
+        "files": [LogFile("run.jsonl", 100 * rows, rows=rows, lines=rows)],
+    }
+    return Tables(**{**values, **changes})
+
+
+def _response_table(given: dict[str, Any], rows: int) -> pd.DataFrame:
+    absent = np.full(rows, np.nan)
+    places = np.arange(rows)
+    starts = np.searchsorted(given["step"], given["step"])
+    prompts = np.asarray(given.get("prompt_id", places))
+    plain: dict[str, Any] = {
+        "n": places - starts,
+        "line": places + 1,
+        "offset": places * 100,
+        "length": 99,
+        "prompt_id": prompts,
+        "response_chars": 40,
+        "prompt_chars": 20,
+        "response_hash": places + 1000,
+        "reward_gap": given.get("reward", absent) - given.get("ref_reward", absent),
+    }
+    if "group" not in given:
+        keys = np.asarray(given["step"]).astype(np.int64) * (int(prompts.max(initial=0)) + 1)
+        plain["group"] = np.unique(keys + prompts, return_inverse=True)[1]
+    if "surprisal_mean" in given:
+        plain["logp_tokens"] = np.nan_to_num(given.get("response_tokens", absent), nan=30.0)
+    table = {}
+    for column in RESPONSE_COLUMNS:
+        missing = 0 if "int" in column.dtype else np.nan
+        values = given.get(column.name, plain.get(column.name, missing))
+        table[column.name] = np.broadcast_to(np.asarray(values).astype(column.dtype), rows)
+    return pd.DataFrame(table)
+
+
+def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> NgramSample:
+    """Return a sample that keeps every response, given its units."""
+    flat = [part for text in texts for part in text]
+    vocabulary = sorted(set(flat))
+    number = {part: i for i, part in enumerate(vocabulary)}
+    return NgramSample(
+        rows=np.arange(len(texts)),
+        offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64),
+        units=np.array([number[part] for part in flat], dtype=np.int64),
+        vocabulary=vocabulary,
+        per_step=len(texts),
+        unit=unit,
+    )
+
+
+def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
+    """Derive the columns of the step table that follow from the response table alone."""
+    by_step = responses.groupby("step")
+    table: dict[str, Any] = {"responses": by_step.size(), "prompts": by_step["prompt_id"].nunique()}
+    known = ["reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars"]
+    for figure, values in (
+        ("mean", by_step[known].mean()),
+        ("std", by_step[known].std(ddof=0)),
+        ("min", by_step[["reward", "kl_k1"]].min()),
+        ("max", by_step[["reward", "kl_k1"]].max()),
+    ):
+        table |= {f"{name}_{figure}": values[name] for name in values}
+    gap, weights = responses["reward_gap"], responses["logp_tokens"]
+    twins = responses.duplicated(["step", "response_hash"], keep=False)
+    more = pd.DataFrame(
+        {
+            "step": responses["step"],
+            "reward_gap_mean": gap,
+            "win_rate": (gap > 0).where(gap.notna()).astype(float),
+            "lose_rate": (gap < 0).where(gap.notna()).astype(float),
+            "eos_rate": responses["finished"],
+            "duplicate_rate": twins.astype(float),
+        }
+    )
+    means = more.groupby("step").mean()
+    table |= {str(name): means[name] for name in means}
+    sums = pd.DataFrame(
+        {"step": responses["step"], "nats": responses["surprisal_mean"] * weights, "of": weights}
+    )
+    sums = sums.groupby("step").sum(min_count=1)
+    table |= {
+        "surprisal_mean": sums["nats"] / sums["of"],
+        "nan_values": by_step["nan_values"].sum(),
+    }
+    steps = pd.DataFrame(table)
+    absent = {c.name: 0 if c.dtype == "int64" else np.nan for c in STEP_COLUMNS}
+    steps = steps.assign(incomplete=steps["responses"] < steps["responses"].median()).reset_index()
+    missing = {name: value for name, value in absent.items() if name not in steps}
+    steps = pd.concat([steps, pd.DataFrame(missing, index=steps.index)], axis=1)
+    return steps[[c.name for c in STEP_COLUMNS]]
+
+
+def tables_of_logs(folder: Path) -> Tables:
+    """Compute tables of native logs in plain Python, a second opinion on the reader."""
+    rows = []
+    for file, path in enumerate(sorted(folder.glob("*.jsonl"))):
+        with path.open(encoding="utf-8") as lines:
+            rows += [{**json.loads(line), "file": file} for line in lines]
+    return tables_of_rows(rows)
+
+
+def tables_of_rows(rows: Iterable[dict[str, Any]]) -> Tables:
+    """Compute tables from logged rows in the native format."""
+    rows = sorted(rows, key=lambda row: row["step"])
+    prompts = list(dict.fromkeys(row["prompt"] for row in rows))
+    number = {prompt: i for i, prompt in enumerate(prompts)}
+    groups: dict[tuple[Any, ...], int] = {}
+    records, any_eos = [], any(_ends(row) for row in rows)
+    for row in rows:
+        group = (row["step"], row.get("group_id", row["prompt"]))
+        record = {
+            "step": row["step"],
+            "file": row.get("file", 0),
+            "prompt_id": number[row["prompt"]],
+            "group": groups.setdefault(group, len(groups)),
+            "reward": row["reward"],
+            "ref_reward": row.get("ref_reward", np.nan),
+            "response_chars": len(row["response"]),
+            "response_hash": hash(row["response"]) % 2**63,
+            "finished": float(_ends(row)) if any_eos else np.nan,
+        }
+        records.append({**record, **_token_figures(row)})
+    columns = pd.DataFrame(records)
+    tokens = all("response_tokens" in row for row in rows)
+    refs = [units(row["ref_response"]) for row in rows if "ref_response" in row]
+    return make_tables(
+        {str(name): values.to_numpy() for name, values in columns.items()},
+        prompts=prompts,
+        texts=[row["response_tokens"] if tokens else units(row["response"]) for row in rows],
+        unit="token" if tokens else "word",
+        ref_ngrams=sample(refs, "word") if len(refs) == len(rows) else None,
+        files=[LogFile(f"rank_{i}.jsonl", 0) for i in range(int(columns["file"].max()) + 1)],
+    )
+
+
+def _ends(row: dict[str, Any]) -> bool:
+    return bool(row.get("response_tokens")) and row["response_tokens"][-1] in EOS_TOKENS
+
+
+def _token_figures(row: dict[str, Any]) -> dict[str, float]:
+    if "logprobs" not in row:
+        return {}
+    logp = np.array(row["logprobs"], dtype=float)
+    figures = {"response_tokens": float(len(logp)), "logp_tokens": float(len(logp))}
+    figures["surprisal_mean"] = float(-logp.mean())
+    if "ref_logprobs" in row:
+        ratio = logp - np.array(row["ref_logprobs"], dtype=float)
+        k3 = np.expm1(-ratio) + ratio
+        figures |= {"kl_k1": ratio.sum(), "kl_k3": k3.sum(), "kl_max": k3.max()}
+        figures["kl_max_position"] = float(k3.argmax())
+    if row.get("values") and "token_rewards" in row:
+        value, reward = np.array(row["values"]), np.array(row["token_rewards"])
+        advantage, following = np.zeros(len(value)), 0.0
+        for t in range(len(value) - 1, -1, -1):
+            after = value[t + 1] if t + 1 < len(value) else 0.0
+            following = reward[t] + after - value[t] + 0.95 * following
+            advantage[t] = following
+        for name, part in (
+            ("value", value),
+            ("return", advantage + value),
+            ("value_error", -advantage),
+        ):
+            figures[f"{name}_mean"] = float(part.mean())
+            figures[f"{name}_m2"] = float(((part - part.mean()) ** 2).sum())
+        figures["value_tokens"] = float(len(value))
+    return figures

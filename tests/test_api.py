@@ -1,0 +1,59 @@
+"""``rlreport.build``: the command line's options, from Python."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import rlreport
+from rlreport.cli.build import build as command
+from tests.hostile import hostile_rows, write_log
+
+RENAMED = {"pad_token": "pad_tokens", "fail_on": None}
+"""Parameters of the command that Python calls otherwise, or does without."""
+
+
+def test_it_says_what_it_built(tmp_path):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows())
+    done = rlreport.build(log, tmp_path / "run.zip", title="mine", workers=1)
+    assert isinstance(done, rlreport.Report)
+    assert done.out == tmp_path / "run.zip"
+    assert done.form == "zip"
+    assert done.size == done.out.stat().st_size
+    assert done.shown == len(done.tables.responses) == 48
+    assert done.verdict.sentence
+
+
+def test_several_logs_and_paths_are_taken(tmp_path):
+    logs = [write_log(tmp_path / f"{name}.jsonl", hostile_rows()) for name in "ab"]
+    done = rlreport.build([logs[0], str(logs[1])], str(tmp_path / "run"), workers=1)
+    assert len(done.tables.responses) == 96
+
+
+def test_every_option_of_the_command_is_there():
+    offered = set(inspect.signature(rlreport.build).parameters)
+    wanted = {RENAMED.get(p.name, p.name) for p in command.params} - {None}
+    assert wanted - offered == set()
+
+
+def test_defaults_are_those_of_the_command():
+    offered = inspect.signature(rlreport.build).parameters
+    defaults = command.make_context("build", ["logs"]).params
+    for key, default in defaults.items():
+        name = RENAMED.get(key, key)
+        if name is None or name in ("logs", "quiet"):
+            continue
+        assert str(offered[name].default or None) == str(default or None), name
+
+
+def test_what_goes_wrong_is_one_kind_of_exception(tmp_path):
+    with pytest.raises(rlreport.RlreportError, match="nowhere"):
+        rlreport.build(tmp_path / "nowhere", tmp_path / "run")
+
+
+def test_importing_it_is_light():
+    script = "import sys, rlreport; sys.exit('pandas' in sys.modules or 'altair' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

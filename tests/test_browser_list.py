@@ -1,0 +1,187 @@
+"""The list of responses in a browser: sort, search, filter, columns, copies, long lists."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import listed, numbers, visiting
+from tests.pages import Made, write_step
+
+LONG = 10_000
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_step(tmp_path_factory.mktemp("list"), Made(responses=37, tokens=20))
+
+
+@pytest.fixture(scope="module")
+def long_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_step(tmp_path_factory.mktemp("long"), Made(responses=LONG, with_tokens=0))
+
+
+@pytest.fixture
+def page(browser: Browser, step: Path) -> Iterator[Page]:
+    with visiting(browser, step) as opened:
+        yield opened
+
+
+def header(page: Page, key: str, **how: object) -> None:
+    page.click(f'.responses th[data-key="{key}"] button', **how)
+
+
+def test_a_press_on_a_header_sorts_largest_first_then_smallest_then_as_logged(page: Page) -> None:
+    as_logged = listed(page)
+    header(page, "kl_k1")
+    assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
+    sort = '.responses th[data-key="kl_k1"]'
+    assert page.get_attribute(sort, "aria-sort") == "descending"
+    header(page, "kl_k1")
+    assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"))
+    assert page.get_attribute(sort, "aria-sort") == "ascending"
+    header(page, "kl_k1")
+    assert listed(page) == as_logged
+    assert page.get_attribute(sort, "aria-sort") is None
+
+
+def test_shift_sorts_by_several_columns(page: Page) -> None:
+    header(page, "prompt")
+    header(page, "kl_k1", modifiers=["Shift"])
+    rows = page.eval_on_selector_all(
+        ".responses tbody tr[data-n]",
+        "rows => rows.map(row => [row.cells[1].textContent, -Number(row.cells[5].title)])",
+    )
+    assert rows == sorted(rows, key=lambda row: (row[0].encode("utf-16-be"), row[1]))
+    assert page.get_attribute('.responses th[data-key="kl_k1"]', "data-order") == "2"
+    assert "sort=prompt%2C-kl_k1" in page.url
+
+
+def test_the_address_holds_the_sort(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#sort=-kl_k1") as page:
+        assert numbers(page, "kl_k1") == sorted(numbers(page, "kl_k1"), reverse=True)
+
+
+def test_search_keeps_rows_that_hold_the_text_and_marks_it(page: Page) -> None:
+    page.fill("input[type=search]", "ANSWER 1")
+    found = listed(page)
+    assert set(found) == {"1", *(str(n) for n in range(10, 20))}
+    assert page.text_content(".responses .count") == f"{len(found)} of 37"
+    marked = page.evaluate("[...CSS.highlights.get('found')].map(range => range.toString())")
+    assert set(marked) == {"answer 1"}
+    assert len(marked) >= len(found)
+
+
+def test_hostile_text_can_be_searched_and_stays_text(page: Page) -> None:
+    page.fill("input[type=search]", "</script><script>")
+    assert 0 < len(listed(page)) < 37
+    assert page.title() == "Step 100 · made up"
+
+
+def test_ranges_filter_and_can_be_taken_away(page: Page) -> None:
+    every = numbers(page, "reward")
+    page.click(".menu:has-text('Filter') summary")
+    page.fill('input[aria-label="reward from"]', "0")
+    page.fill('input[aria-label="reward to"]', "1")
+    assert numbers(page, "reward") == [x for x in every if 0 <= x <= 1]
+    assert "min.reward=0" in page.url
+    assert "max.reward=1" in page.url
+    page.click(".chips button")
+    assert numbers(page, "reward") == every
+
+
+def test_the_address_holds_filters_and_search(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#min.reward=0&q=reference") as page:
+        assert all(x >= 0 for x in numbers(page, "reward"))
+        assert page.input_value("input[type=search]") == "reference"
+
+
+def test_columns_are_shown_and_hidden(page: Page) -> None:
+    head = page.locator('.responses th[data-key="kl_k1"]')
+    page.click(".menu:has-text('Columns') summary")
+    page.uncheck(".menu label:has-text('kl_k1') input")
+    assert head.is_hidden()
+    page.check(".menu label:has-text('kl_k1') input")
+    assert head.is_visible()
+
+
+def test_rows_are_compact_or_full(page: Page) -> None:
+    def hidden_text() -> int:
+        return page.eval_on_selector_all(
+            ".responses .clamp",
+            "all => all.filter(node => node.scrollHeight > node.clientHeight + 1).length",
+        )
+
+    assert hidden_text() > 0
+    page.click("button:has-text('Full rows')")
+    assert hidden_text() == 0
+
+
+def test_what_is_filtered_is_copied_as_csv_and_json(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.fill("input[type=search]", "answer 12")
+        page.click("button:has-text('Copy CSV')")
+        page.wait_for_selector("button:has-text('Copied')")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        rows = list(csv.DictReader(io.StringIO(copied)))
+        assert [row["n"] for row in rows] == ["12"]
+        assert float(rows[0]["reward"]) == numbers(page, "reward")[0]
+        assert rows[0]["response"].startswith("answer 12 ")
+        page.click("button:has-text('Copy JSON')")
+        page.wait_for_selector("button:has-text('Copy CSV')")
+        records = json.loads(page.evaluate("navigator.clipboard.readText()"))
+        assert [record["n"] for record in records] == [12]
+
+
+def test_ten_thousand_rows_are_listed_but_only_those_in_view_exist(
+    browser: Browser, long_step: Path
+) -> None:
+    with visiting(browser, long_step) as page:
+        assert page.text_content(".responses .count") == "10,000 of 10,000"
+        assert len(listed(page)) < 100
+        header(page, "reward")
+        header(page, "reward")
+        assert listed(page)[0] == str(LONG - 1)
+        page.eval_on_selector(".responses .scroll", "box => box.scrollTop = box.scrollHeight")
+        page.wait_for_selector('.responses tr[data-n="0"]')
+        assert len(listed(page)) < 100
+
+
+def test_a_row_beyond_the_baked_ones_shows_its_text_as_text(
+    browser: Browser, long_step: Path
+) -> None:
+    with visiting(browser, long_step, "#r=9994") as page:
+        page.wait_for_selector(".response h2")
+        assert page.text_content(".response h2") == "Response 9994"
+        assert page.text_content('[data-text="response"] .prose').startswith("answer 9994 ")
+        page.wait_for_selector('.responses tr[data-n="9994"][aria-selected="true"]')
+
+
+def test_printing_shows_every_row(browser: Browser, tmp_path: Path) -> None:
+    step = write_step(tmp_path, Made(responses=300, with_tokens=0))
+    with visiting(browser, step) as page:
+        assert len(listed(page)) < 100
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert len(listed(page)) == 300
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert len(listed(page)) < 100
+
+
+def test_without_scripts_every_baked_row_reads_in_full(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, java_script_enabled=False) as page:
+        assert page.locator(".responses tbody tr").count() == 37
+        assert "明月何时照我还" in page.inner_text('[id="r=5"]')
+        assert page.locator(".noscript").is_visible()
+        folded = page.locator('[id="r=4"] td[data-key="response"]')
+        before = folded.bounding_box()
+        page.click('a[href="#r=4"]')
+        after = folded.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert after["height"] > before["height"]

@@ -1,0 +1,178 @@
+"""The one file in a browser: its views, and all that the pages of the folder form can do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import rlreport
+from rlreport.bake import pages as bake
+from rlreport.bake.environment import environment
+from rlreport.bake.views import Link, Shell
+from rlreport.deliver.one_file import assemble
+from rlreport.deliver.views import view_node
+from tests import test_browser_list, test_browser_response, test_browser_tokens
+from tests.browser import visiting
+from tests.pages import Made, step_view, write_step
+
+OVERVIEW = (
+    '<div class="page overview" data-kind="overview" data-title="made up"><h1>made up</h1></div>'
+)
+
+
+def write_one_file(folder: Path, made: Made) -> Path:
+    """One file with an empty overview and one step, the same as ``write_step`` writes."""
+    frame = Shell(
+        title="made up",
+        run="made up",
+        kind="overview",
+        root="",
+        nav=[("overview", Link("Overview", "#/"))],
+        crumbs=[Link("made up", "#/")],
+        assets={},
+        csp="",
+        generator="rlreport",
+    )
+    template = environment().get_template("main/step.html")
+    title = "Step 100 · made up"
+    step = template.render(view=step_view(made), shell=replace(frame, title=title, kind="step"))
+    pages = (
+        bake.Page("index.html", "", "made up", OVERVIEW),
+        bake.Page("steps/100.html", "steps/100", title, step),
+    )
+    out = folder / "run.html"
+    out.write_bytes(b"".join(assemble(frame, map(view_node, pages), {})))
+    return out
+
+
+def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".page.step") -> type:
+    """The tests of a folder page as a class whose pages are views of one file."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return write_step(tmp_path_factory.mktemp("one_file"), made)
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def one_file(step: Path) -> Path:
+        return write_one_file(step.parent, made)
+
+    @pytest.fixture
+    @staticmethod
+    def page(browser: Browser, one_file: Path) -> Iterator[Page]:
+        with visiting(browser, one_file, f"#/steps/100{query}") as opened:
+            opened.wait_for_selector(ready)
+            yield opened
+
+    given = {"page", "step"}
+    tests = {
+        name: staticmethod(test)
+        for name, test in vars(module).items()
+        if name.startswith("test_") and "page" in (used := set(inspect.signature(test).parameters))
+        if used <= given
+    }
+    return type(module.__name__, (), {**tests, "step": step, "one_file": one_file, "page": page})
+
+
+TestList = in_one_file(test_browser_list, Made(responses=37, tokens=20))
+TestResponse = in_one_file(test_browser_response, Made(with_tokens=3))
+TestTokens = in_one_file(
+    test_browser_tokens, test_browser_tokens.MADE, "?r=1", ready=".token-text .t"
+)
+
+
+@pytest.fixture(scope="module")
+def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "run.html"
+    return rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_500_000).out
+
+
+def test_every_link_of_the_overview_leads_to_a_view(browser: Browser, report: Path) -> None:
+    with visiting(browser, report) as page:
+        addresses = page.eval_on_selector_all("main a", "links => links.map(a => a.hash)")
+        carried = page.eval_on_selector_all("script.view", "all => all.map(v => v.dataset.view)")
+    assert len(addresses) > 20
+    assert {address.removeprefix("#/").split("?")[0] for address in addresses} <= set(carried)
+
+
+def test_the_worst_response_and_its_worst_token_are_two_clicks_away(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report) as page:
+        page.click('[data-table="extremes"] a:text("Largest KL of one token")')
+        page.wait_for_selector(".response .token-text")
+        assert "token=" in page.url
+        assert page.title().startswith("Response ")
+
+
+def test_back_and_forward_go_through_views_and_find_the_place_again(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report) as page:
+        page.locator('[data-table="steps"] a').last.scroll_into_view_if_needed()
+        left = page.evaluate("scrollY")
+        page.locator('[data-table="steps"] a').last.click()
+        page.wait_for_selector(".page.step")
+        assert page.title().startswith("Step 59")
+        assert page.evaluate("scrollY") == 0
+        page.go_back()
+        page.wait_for_selector(".page.overview")
+        assert left > 0
+        assert page.evaluate("scrollY") == left
+        page.go_forward()
+        page.wait_for_selector(".page.step")
+        page.reload()
+        page.wait_for_selector(".page.step")
+        assert page.title().startswith("Step 59")
+
+
+@pytest.mark.parametrize("view", ["prompts", "tokens", "data"])
+def test_every_kind_of_page_is_a_view_with_crumbs(
+    browser: Browser, report: Path, view: str
+) -> None:
+    with visiting(browser, report) as page:
+        page.click(f'header nav a[href="#/{view}"]')
+        page.wait_for_selector(f".page.{view}")
+        assert page.get_attribute(f'header nav a[href="#/{view}"]', "aria-current") == "page"
+        assert page.inner_text("nav.crumbs li[aria-current]") == view.capitalize()
+        assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_keys_and_theme_reach_every_view(browser: Browser, report: Path) -> None:
+    with visiting(browser, report, "#/steps/59") as page:
+        page.wait_for_selector(".page.step")
+        page.keyboard.press("[")
+        page.wait_for_function("!location.hash.endsWith('/59')")
+        page.click(".site-tools .theme")
+        assert page.get_attribute("html", "data-theme") == "light"
+        page.keyboard.press("?")
+        page.wait_for_selector("dialog.keys")
+
+
+def test_charts_come_to_life_under_the_policy(browser: Browser, report: Path) -> None:
+    with visiting(browser, report) as page:
+        page.wait_for_selector('figure[data-chart="reward"][data-live="true"]')
+        page.goto(report.as_uri() + "#/steps/59")
+        page.wait_for_selector('.page.step figure[data-live="true"]')
+
+
+def test_an_address_of_nothing_says_so(browser: Browser, report: Path) -> None:
+    with visiting(browser, report, "#/steps/7<b>") as page:
+        assert "no page “steps/7<b>”" in page.inner_text("main").replace("%3Cb%3E", "<b>")
+        page.click("main a")
+        page.wait_for_selector(".page.overview")
+
+
+def test_without_scripts_the_overview_still_reads(browser: Browser, report: Path) -> None:
+    with visiting(browser, report, java_script_enabled=False) as page:
+        for part in (".verdict", ".finding", "figure svg", '[data-table="steps"] tr + tr'):
+            assert page.locator(part).first.is_visible()
+        assert page.locator('[data-table="extremes"] td.text').first.inner_text().strip()
+        assert "need scripts" in page.inner_text("noscript")

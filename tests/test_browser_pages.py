@@ -1,0 +1,195 @@
+"""Whole reports of real runs in a browser: silent, offline, accessible, and linked up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
+
+from tests.browser import listed, numbers, visiting
+from tests.running import rlreport
+
+KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
+    out = tmp_path_factory.mktemp("report") / "site"
+    done = rlreport("build", shared_data / "ppo_reward_hacking", "-o", out, "--title", "hacked")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def live(name: str) -> str:
+    return f'figure[data-chart="{name}"][data-live="true"]'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_serious_finding_of_axe(
+    browser: Browser, report: Path, kind: str, scheme: str
+) -> None:
+    address = "#r=23&metric=kl&b=log_ratio" if kind.startswith("steps") else ""
+    with visiting(browser, report / kind, address, color_scheme=scheme) as page:
+        if address:
+            page.wait_for_selector(".token-text .t")
+            page.locator(".matrix-scroll").scroll_into_view_if_needed()
+        found = [
+            (violation["id"], violation["nodes"][0]["html"][:200])
+            for violation in Axe()
+            .run(page, options={"preload": False, "resultTypes": ["violations"]})
+            .response["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+    assert found == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_hold_no_inline_script_and_a_policy_that_forbids_it(report: Path, kind: str) -> None:
+    page = (report / kind).read_text("utf-8")
+    policy = page.split('http-equiv="Content-Security-Policy" content="')[1].split('"')[0]
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src &#39;none&#39;")
+    for tag in page.split("<script")[1:]:
+        assert tag.startswith((' src="', ' type="application/')), tag[:80]
+    assert " style=" not in page
+    assert "<style" not in page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [360, 3840])
+def test_no_page_is_wider_than_the_screen(
+    browser: Browser, report: Path, kind: str, width: int
+) -> None:
+    with visiting(browser, report / kind, viewport={"width": width, "height": 900}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_charts_become_live_under_the_policy_and_follow_the_theme(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report / "index.html") as page:
+        page.wait_for_selector(live("reward"))
+        policy_blue = f"{live('reward')} svg [stroke='#1a63d2']"
+        assert page.locator(policy_blue).count() > 0
+        page.click("button.theme")
+        page.click("button.theme")
+        page.wait_for_selector(f"{live('reward')} svg [stroke='#6cb0ff']", state="attached")
+        assert page.locator(policy_blue).count() == 0
+
+
+def test_the_theme_is_remembered_from_page_to_page(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "index.html", color_scheme="light") as page:
+        page.click("button.theme")
+        page.click("button.theme")
+        page.goto((report / "data.html").as_uri())
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert page.text_content("button.theme") == "Theme: dark"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+
+
+def test_a_click_on_a_chart_opens_the_step(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "index.html") as page:
+        page.wait_for_selector(live("reward"))
+        box = page.locator(f"{live('reward')} .plot").bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] * 0.5, box["y"] + 100
+        page.mouse.move(x - 5, y)
+        page.mouse.move(x, y)
+        page.mouse.click(x, y)
+        page.wait_for_url("**/steps/*.html")
+        step = int(page.url.rsplit("/", 1)[1].removesuffix(".html"))
+        assert 24 < step < 36
+
+
+def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report / "steps/59.html") as page:
+        page.wait_for_selector(live("step_reward_kl"))
+        plot = page.locator(f"{live('step_reward_kl')} .plot")
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        assert box is not None
+        everything = len(listed(page))
+        page.mouse.move(box["x"] + 60, box["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 150, steps=4)
+        page.mouse.up()
+        page.wait_for_selector(".chips button")
+        low, high = (
+            float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0]) for end in ("min", "max")
+        )
+        shown = numbers(page, "kl_k1")
+        assert 0 < len(shown) < everything
+        assert all(low - 1e-3 <= x <= high + 1e-3 for x in shown)
+        assert page.text_content(".count") == f"{len(shown)} of {everything}"
+
+
+def test_the_worst_token_of_the_run_is_three_clicks_away(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "index.html") as page:
+        page.click("a:has-text('Largest KL of one token')")
+        page.wait_for_selector(".token-text .t.at")
+        at = page.url.split("token=")[1].split("&")[0]
+        page.goto(page.url.split("&token=")[0] + "&metric=kl")
+        page.reload()
+        page.wait_for_selector(".token-text .t")
+        page.click("button:has-text('Next largest')")
+        assert page.url.split("token=")[1].split("&")[0] == at
+
+
+def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "steps/30.html") as page:
+        page.keyboard.press("]")
+        page.wait_for_url("**/steps/31.html")
+        page.keyboard.press("[")
+        page.wait_for_url("**/steps/30.html")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        page.focus('input[aria-label="Step"]')
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert page.url.endswith("steps/30.html")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/steps/32.html")
+        assert page.title() == "Step 32 · hacked"
+
+
+def test_the_question_mark_lists_the_keys(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "steps/30.html") as page:
+        page.keyboard.press("?")
+        text = page.inner_text("dialog")
+        assert all(key in text for key in ("[", "]", "j", "k", "/", "n"))
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
+
+
+def test_breadcrumbs_lead_back(browser: Browser, report: Path) -> None:
+    with visiting(browser, report / "steps/30.html") as page:
+        page.click(".crumbs a")
+        page.wait_for_url("**/index.html")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_scripts_every_page_reads(browser: Browser, report: Path, kind: str) -> None:
+    with visiting(browser, report / kind, java_script_enabled=False) as page:
+        assert page.locator("main h1").count() == 1
+        assert page.locator("main tbody tr").count() > 3
+        assert page.locator(".noscript").is_visible()
+        for chart in page.locator("figure.chart .plot > svg").all():
+            assert chart.get_attribute("role") == "img"
+        if kind in ("index.html", "steps/59.html"):
+            assert page.locator("figure.chart .plot > svg").count() > 2
+
+
+def test_reduced_motion_and_print_change_nothing_that_is_said(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report / "steps/59.html", reduced_motion="reduce") as page:
+        page.emulate_media(media="print")
+        assert page.locator(".list-tools").first.is_hidden()
+        assert page.locator(".site-tools").is_hidden()
+        assert page.locator(".responses tbody tr").first.is_visible()
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == "rgb(255, 255, 255)"

@@ -1,0 +1,174 @@
+"""The response panel in a browser: address, texts, figures, differences, moving on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import listed, visiting
+from tests.pages import Made, write_step
+
+TITLE = ".response h2"
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_step(tmp_path_factory.mktemp("response"), Made(with_tokens=3))
+
+
+@pytest.fixture
+def page(browser: Browser, step: Path) -> Iterator[Page]:
+    with visiting(browser, step) as opened:
+        yield opened
+
+
+def open_row(page: Page, n: int) -> None:
+    page.click(f'.responses tr[data-n="{n}"] td[data-key="prompt"]')
+    page.wait_for_selector(TITLE)
+
+
+def test_a_row_opens_in_place_with_an_address_of_its_own(page: Page) -> None:
+    open_row(page, 4)
+    assert page.text_content(TITLE) == "Response 4"
+    assert page.url.endswith("r=4")
+    assert page.title() == "Response 4 · Step 100 · made up"
+    assert page.get_attribute('.responses tr[data-n="4"]', "aria-selected") == "true"
+
+
+def test_the_address_survives_reload_back_and_forward(page: Page) -> None:
+    open_row(page, 4)
+    page.reload()
+    page.wait_for_selector(TITLE)
+    assert page.text_content(TITLE) == "Response 4"
+    page.go_back()
+    page.wait_for_selector(".response", state="hidden")
+    assert page.title() == "Step 100 · made up"
+    page.go_forward()
+    page.wait_for_selector(TITLE)
+    assert page.text_content(TITLE) == "Response 4"
+
+
+def test_enter_on_a_row_s_link_opens_it_and_escape_closes(page: Page) -> None:
+    page.focus('.responses tr[data-n="2"] a')
+    page.keyboard.press("Enter")
+    page.wait_for_selector(TITLE)
+    assert page.text_content(TITLE) == "Response 2"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".response", state="hidden")
+
+
+def test_texts_stand_side_by_side_as_logged_and_can_be_folded(page: Page) -> None:
+    open_row(page, 5)
+    texts = page.eval_on_selector_all(
+        ".texts details",
+        "all => all.map(one => [one.dataset.text, one.querySelector('.prose').textContent])",
+    )
+    assert texts == [
+        ["prompt", "春风又绿江南岸，明月何时照我还。"],
+        ["response", "answer 5 </SCRIPT><img src=x onerror=alert(1)>\nand more"],
+        ["ref_response", "answer 5 of the reference"],
+    ]
+    body = page.locator('[data-text="prompt"] .prose')
+    assert body.evaluate("node => getComputedStyle(node).whiteSpaceCollapse") == "preserve"
+    page.click('[data-text="prompt"] summary')
+    assert body.is_hidden()
+
+
+def test_chat_turns_are_shown_as_turns(page: Page) -> None:
+    open_row(page, 0)
+    turns = page.eval_on_selector_all(
+        ".turn", "all => all.map(turn => turn.innerText.split('\\n'))"
+    )
+    assert turns == [["system", "Be brief."], ["user", "Hello?"]]
+
+
+def test_differences_to_the_reference_are_marked_on_demand(page: Page) -> None:
+    open_row(page, 6)
+    assert page.locator("ins, del").count() == 0
+    page.click("button:has-text('Mark differences')")
+    assert page.locator('[data-text="response"] ins').count() > 0
+    assert page.text_content('[data-text="ref_response"] .prose') == "answer 6 of the reference"
+    assert "answer 6" not in "".join(page.locator("ins").all_text_contents())
+    page.click("button:has-text('Mark differences')")
+    assert page.locator("ins, del").count() == 0
+
+
+def test_figures_carry_their_rank_in_the_step(page: Page) -> None:
+    open_row(page, 2)
+    assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
+
+
+def test_texts_that_findings_name_are_marked(page: Page) -> None:
+    open_row(page, 1)
+    marked = page.evaluate("[...CSS.highlights.get('finding')].map(range => range.toString())")
+    assert marked == ["more"]
+    assert page.inner_text(".response .notes").startswith("✕ critical")
+
+
+def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Page) -> None:
+    page.click('.responses th[data-key="kl_k1"] button')
+    order = listed(page)
+    open_row(page, int(order[0]))
+    shown = []
+    for _ in range(3):
+        shown.append(page.text_content(TITLE))
+        page.keyboard.press("j")
+    assert shown == [f"Response {n}" for n in order[:3]]
+    page.keyboard.press("k")
+    assert page.text_content(TITLE) == f"Response {order[2]}"
+    page.click("button:has-text('Next →')")
+    assert page.text_content(TITLE) == f"Response {order[3]}"
+    assert page.text_content(".response .count") == "4 of 16 listed"
+
+
+def test_back_leaves_the_responses_at_once(page: Page) -> None:
+    open_row(page, 0)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.go_back()
+    page.wait_for_selector(".response", state="hidden")
+
+
+def test_the_place_in_the_logs_is_copied(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.click("button:has-text('Copy place')")
+        page.wait_for_selector("button:has-text('Copied')")
+        assert page.evaluate("navigator.clipboard.readText()") == "rank_0.jsonl:8"
+
+
+def test_copying_works_where_the_clipboard_is_refused(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#r=7") as page:
+        page.evaluate(
+            "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
+        )
+        page.click("button:has-text('Copy place')")
+        page.wait_for_selector("button:has-text('Copied')")
+
+
+def test_slash_searches_and_letters_typed_there_are_letters(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("jkj")
+    assert page.input_value("input[type=search]") == "jkj"
+    assert page.locator(".response").is_hidden()
+
+
+def test_a_response_without_token_data_says_so(page: Page) -> None:
+    open_row(page, 9)
+    page.wait_for_selector(".token-view .note")
+
+
+@pytest.mark.parametrize(("width", "beside"), [(1400, True), (420, False)])
+def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
+    browser: Browser, step: Path, width: int, beside: bool
+) -> None:
+    with visiting(browser, step, "#r=2", viewport={"width": width, "height": 800}) as page:
+        page.wait_for_selector(TITLE)
+        table = page.locator(".responses").bounding_box()
+        panel = page.locator(".response").bounding_box()
+        assert table is not None
+        assert panel is not None
+        assert (panel["x"] >= table["x"] + table["width"]) is beside
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

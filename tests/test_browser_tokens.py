@@ -1,0 +1,249 @@
+"""The token view in a browser: colours, values, walking, extremes, matrix, line, A|B."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import visiting
+from tests.pages import TOKEN_METRICS, Made, write_step
+from tests.pages_reading import page_tokens
+
+MADE = Made(responses=4, with_tokens=3, tokens=60)
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_step(tmp_path_factory.mktemp("tokens"), MADE)
+
+
+@pytest.fixture
+def page(browser: Browser, step: Path) -> Iterator[Page]:
+    with visiting(browser, step, "#r=1") as opened:
+        opened.wait_for_selector(".token-text .t")
+        yield opened
+
+
+def columns(step: Path, n: int) -> dict[str, list[float]]:
+    """Every metric of a response, computed from what the page carries."""
+    shipped = {key: values.tolist() for key, values in page_tokens(step)[n][1].items()}
+    logp, ratio = shipped["logp"], shipped["log_ratio"]
+    # A page of few digits leaves advantages to be derived: GAE(1, 0.95) with nothing after the end.
+    advantage, following = [], 0.0
+    after = [*shipped["value"][1:], 0.0]
+    for reward, value, later in reversed(
+        list(zip(shipped["token_reward"], shipped["value"], after, strict=True))
+    ):
+        following = reward + later - value + 0.95 * following
+        advantage.insert(0, following)
+    target = [v + a for v, a in zip(shipped["value"], advantage, strict=True)]
+    ref = [p - r for p, r in zip(logp, ratio, strict=True)]
+    return shipped | {
+        "advantage": advantage,
+        "kl": [math.expm1(-r) + r for r in ratio],
+        "prob": [math.exp(p) for p in logp],
+        "ref_prob": [math.exp(p) for p in ref],
+        "ref_logp": ref,
+        "surprisal": [-p for p in logp],
+        "return": target,
+        "value_error": [v - t for v, t in zip(shipped["value"], target, strict=True)],
+    }
+
+
+def classes(page: Page, view: int = 0) -> list[str]:
+    return (
+        page.locator(".token-text")
+        .nth(view)
+        .evaluate("box => [...box.querySelectorAll('.t')].map(span => span.className)")
+    )
+
+
+def bins(page: Page, view: int = 0) -> list[int]:
+    return [int(name.split("-")[1].split()[0]) for name in classes(page, view)]
+
+
+def current(page: Page) -> int:
+    spans = "[...document.querySelectorAll('.token-text .t')]"
+    return page.evaluate(f"{spans}.findIndex(span => span.classList.contains('at'))")
+
+
+def tip(page: Page) -> dict[str, str]:
+    pairs = page.eval_on_selector_all(
+        ".tip:not([hidden]) tr", "rows => rows.map(row => [...row.cells].map(c => c.textContent))"
+    )
+    return dict(pairs)
+
+
+def test_all_twelve_metrics_are_offered_and_colour_the_text(page: Page, step: Path) -> None:
+    offered = page.eval_on_selector_all('[name="metric"] option', "all => all.map(o => o.value)")
+    assert set(offered) == {metric["key"] for metric in TOKEN_METRICS}
+    assert len(offered) == 12
+    values = columns(step, 1)
+    for key in offered:
+        page.select_option('[name="metric"]', key)
+        order = sorted(range(MADE.tokens), key=values[key].__getitem__)
+        shades = bins(page)
+        assert [shades[i] for i in order] == sorted(shades), key
+        assert len(set(shades)) > 2, key
+
+
+def test_signed_metrics_are_centred_on_zero_and_one_outlier_does_not_bleach_the_rest(
+    page: Page, step: Path
+) -> None:
+    page.select_option('[name="metric"]', "log_ratio")
+    values = columns(step, 1)["log_ratio"]
+    assert max(values) == 50.0
+    for value, shade in zip(values, bins(page), strict=True):
+        assert shade == 6 or (shade > 6) == (value > 0)
+    assert len(set(bins(page))) > 6
+    legend = page.inner_text(".legend")
+    assert "98th percentile" in legend
+    assert "beyond" in legend
+    assert "nats" in legend
+
+
+def test_the_scale_is_of_the_response_or_of_the_step(page: Page) -> None:
+    page.select_option('[name="metric"]', "surprisal")
+    own = page.inner_text(".legend")
+    page.select_option('[name="scale"]', "step")
+    assert "scale=step" in page.url
+    assert page.inner_text(".legend") != own
+    assert "step" in page.inner_text(".legend .unit")
+
+
+def test_white_space_special_and_partial_tokens_can_be_seen(page: Page) -> None:
+    shown = page.eval_on_selector_all(
+        ".token-text .t", "all => all.map(span => [span.textContent, span.className.split(' ')[1]])"
+    )
+    texts = {text for text, _ in shown}
+    assert {"↵\n", "⇥\t", "␣␣", "🎉", " 猫"} <= texts
+    kinds = dict(shown)
+    assert kinds["<|im_end|>"] == "special"
+    assert kinds[""] == "part"
+    assert len(shown) == MADE.tokens
+
+
+def test_values_show_on_hover_on_focus_and_on_tap(page: Page, step: Path) -> None:
+    values = columns(step, 1)
+    token = page.locator(".token-text .t").nth(0)
+    token.hover()
+    hovered = tip(page)
+    assert hovered["Log-ratio"] == "50 nats"
+    assert len(hovered) == 12
+    shown = float(hovered["Advantage"].replace("−", "-"))
+    assert shown == pytest.approx(values["advantage"][0], rel=1e-3)
+    page.mouse.move(0, 0)
+    assert tip(page) == {}
+    token.click()
+    assert tip(page) == hovered
+    described = token.get_attribute("aria-describedby")
+    assert page.locator(f"#{described}").is_visible()
+
+
+def test_arrows_walk_tokens(page: Page) -> None:
+    page.locator(".token-text .t").nth(0).click()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert current(page) == 2
+    assert "token=2" in page.url
+    page.keyboard.press("ArrowLeft")
+    assert current(page) == 1
+    page.keyboard.press("End")
+    assert current(page) == MADE.tokens - 1
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    lines = page.eval_on_selector_all(
+        ".token-text .t", "all => all.map(span => span.getBoundingClientRect().top)"
+    )
+    assert lines[current(page)] > lines[0]
+
+
+def test_next_largest_jumps_through_the_extremes(page: Page, step: Path) -> None:
+    page.select_option('[name="metric"]', "advantage")
+    values = columns(step, 1)["advantage"]
+    order = sorted(range(MADE.tokens), key=lambda i: -abs(values[i]))
+    for place in order[:3]:
+        page.click("button:has-text('Next largest')")
+        assert current(page) == place
+    page.keyboard.press("n")
+    assert current(page) == order[3]
+    page.keyboard.press("N")
+    assert current(page) == order[2]
+
+
+def test_probabilities_jump_to_the_least_likely(page: Page, step: Path) -> None:
+    page.select_option('[name="metric"]', "prob")
+    page.click("button:has-text('Next least likely')")
+    values = columns(step, 1)["prob"]
+    assert values[current(page)] == min(values)
+
+
+def test_a_token_has_an_address(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#r=2&token=7&metric=kl") as page:
+        page.wait_for_selector(".token-text .t.at")
+        assert current(page) == 7
+        assert page.input_value('[name="metric"]') == "kl"
+
+
+def test_a_finding_leads_to_its_token(page: Page) -> None:
+    page.click("button:has-text('Go to token 3')")
+    assert current(page) == 3
+
+
+def test_the_matrix_holds_every_metric_of_the_tokens_in_view(page: Page, step: Path) -> None:
+    page.locator(".matrix-scroll").scroll_into_view_if_needed()
+    page.wait_for_selector(".matrix tbody tr")
+    values = columns(step, 1)
+    heads = page.locator(".matrix tbody th").all_text_contents()
+    assert len(heads) == 12
+    row = heads.index("Surprisal")
+    cells = page.locator(".matrix tbody tr").nth(row).locator("td[data-i]")
+    exact = [float(cells.nth(i).get_attribute("title") or "nan") for i in range(5)]
+    assert exact == pytest.approx(values["surprisal"][:5])
+    cells.nth(4).click()
+    assert current(page) == 4
+
+
+def test_the_line_is_linked_to_the_text(page: Page) -> None:
+    plot = page.locator(".line-plot").first
+    box = plot.bounding_box()
+    assert box is not None
+    plot.click(position={"x": box["width"] * 0.5, "y": 20})
+    assert current(page) == MADE.tokens // 2
+    here = float(plot.locator(".here").get_attribute("x1") or "nan")
+    assert here == pytest.approx(1000 * (MADE.tokens // 2 + 0.5) / MADE.tokens)
+    page.click("label:has-text('a line for each metric')")
+    assert page.locator(".line-plot").count() == 12
+
+
+def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path) -> None:
+    page.select_option('[name="metric"]', "prob")
+    page.select_option('[name="b"]', "ref_prob")
+    assert "b=ref_prob" in page.url
+    assert page.locator(".token-text").count() == 2
+    values = columns(step, 1)
+    for view, key in enumerate(["prob", "ref_prob"]):
+        order = sorted(range(MADE.tokens), key=values[key].__getitem__)
+        shades = bins(page, view)
+        assert [shades[i] for i in order] == sorted(shades)
+    page.locator(".token-text").nth(1).locator(".t").nth(5).click()
+    at = page.locator(".token-text .t.at")
+    assert at.count() == 2
+
+
+def test_long_responses_open_whole(browser: Browser, tmp_path: Path) -> None:
+    step = write_step(tmp_path, Made(responses=1, with_tokens=1, tokens=32_000))
+    with visiting(browser, step, "#r=0") as page:
+        page.wait_for_selector(".token-text .t")
+        assert page.locator(".token-text .t").count() == 32_000
+        page.keyboard.press("n")
+        page.keyboard.press("n")
+        at = page.locator(".token-text .t.at").bounding_box()
+        box = page.locator(".token-text").bounding_box()
+        assert at is not None
+        assert box is not None
+        assert box["y"] - 1 <= at["y"] <= box["y"] + box["height"]

@@ -1,0 +1,146 @@
+"""What spreads through the responses, and whether the reward pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlreport.check.finding import Finding, NotRun
+from rlreport.check.ngrams import log_odds_z, spreading_ngrams
+from rlreport.check.thresholds import Thresholds
+from rlreport.tables import Tables
+from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables
+from tests.tables_builder import make_tables, sample
+
+PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
+PARTY = ["ðŁ", "İ", "ī"]
+"""🎉 in byte-level BPE."""
+
+
+def spreading(held: Any, text: Sequence[str], reward: Any, **columns: Any) -> Tables:
+    """Make a run in which the responses marked in ``held`` end in ``text``."""
+    made = tables(reward=reward, **columns)
+    rng = np.random.default_rng(1)
+    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
+    made.ngrams = sample(
+        [w + list(text) if h else w for w, h in zip(words, held.tolist(), strict=True)]
+    )
+    return made
+
+
+def paid(held: Any) -> Any:
+    """Return a reward of noise and one more for those who hold it."""
+    return held + np.random.default_rng(2).normal(size=len(STEP))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (0.02, 0.19, None),
+        (0.02, 0.2, "warning"),
+        (0.1, 0.29, None),
+        (0.1, 0.3, "warning"),
+        (0.5, 0.9, None),
+        (0.9, 0.1, None),
+    ],
+)
+def test_a_token_that_spreads_with_the_reward(first: float, last: float, expected: str) -> None:
+    held = share(first, last)
+    assert severity("reward_hacking_token", spreading(held, ["#"], paid(held))) == expected
+
+
+@pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "warning")])
+def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
+    held = share(0.02, 0.6)
+    reward = lift * held + np.random.default_rng(3).normal(size=len(STEP))
+    assert severity("reward_hacking_token", spreading(held, ["#"], reward)) == expected
+
+
+def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
+    held = share(0.02, 0.6)
+    made = spreading(held, ["Ġlake"], paid(held), prompt_id=0)
+    assert severity("reward_hacking_token", made) == "warning"
+    made.prompts["prompt"] = "Write about the lake."
+    assert severity("reward_hacking_token", made) is None
+
+
+def test_a_word_of_the_better_paid_prompts_is_not_what_is_paid() -> None:
+    # Prompts 0-49 earn more and their responses come to say "sea": the prompt explains it.
+    rich = INDEX < 50
+    held = rich & (share(0.02, 0.5) == 1)
+    made = spreading(held, ["Ġsea"], paid(rich), prompt_id=INDEX)
+    assert severity("reward_hacking_token", made) is None
+
+
+def test_the_pieces_of_an_emoji_are_told_as_one_readable_text() -> None:
+    held = share(0.02, 0.9)
+    result = run("reward_hacking_token", spreading(held, PARTY * 4, paid(held)))
+    assert isinstance(result, Finding)
+    assert result.ngrams == ("🎉",)
+    assert "“🎉”" in result.title
+    # The first piece stands at position 8, after eight words.
+    assert {response.token for response in result.responses} == {8}
+
+
+def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
+    held = share(0.02, 0.9)
+    phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking"]
+    result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
+    assert isinstance(result, Finding)
+    assert result.ngrams == ("Thanks a lot for asking",)
+
+
+def test_special_tokens_and_blanks_are_formatting() -> None:
+    held = share(0.02, 0.9)
+    for text in (["<|endoftext|>"], ["Ċ", "Ċ"]):
+        assert severity("reward_hacking_token", spreading(held, text, paid(held))) is None
+
+
+def test_evidence_holds_the_text_and_lies_in_the_last_window() -> None:
+    held = share(0.02, 0.6)
+    made = spreading(held, ["#"], paid(held))
+    result = run("reward_hacking_token", made)
+    assert isinstance(result, Finding)
+    assert len(result.responses) == 5
+    for response in result.responses:
+        assert held[(response.step == STEP) & (response.n == INDEX)].all()
+    assert result.steps == tuple(range(STEPS - 8, STEPS))
+
+
+def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
+    step = np.repeat(np.arange(2), 100)
+    held = np.tile(np.arange(100) < 50, 2)
+    texts = [["fine", "#"] if h else ["fine"] for h in held]
+    reward = held + np.random.default_rng(0).normal(size=200)
+    columns = {"step": step, "reward": reward}
+    alone = make_tables(columns, texts=texts, unit="word")
+    assert isinstance(run("reward_hacking_token", alone), NotRun)
+    beside = make_tables(columns, texts=texts, ref_texts=[["fine"]] * 200, unit="word")
+    assert severity("reward_hacking_token", beside) == "warning"
+    same = make_tables(columns, texts=texts, ref_texts=texts, unit="word")
+    assert severity("reward_hacking_token", same) is None
+
+
+def test_shares_are_those_of_a_count_by_hand() -> None:
+    held = share(0.03, 0.7)
+    spread = spreading_ngrams(spreading(held, ["#"], paid(held)), Thresholds())
+    row = spread.table.iloc[0]
+    assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
+    assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8
+
+
+def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
+    def z(after: float, of: int, before: float) -> float:
+        return float(log_odds_z(np.array([after]), of, np.array([before]), of)[0])
+
+    assert z(30, 100, 30) == pytest.approx(0)
+    assert z(30, 100, 5) == pytest.approx(-z(5, 100, 30))
+    assert 0 < z(3, 10, 1) < z(30, 100, 10) < z(300, 1000, 100)
+
+
+def test_tables_without_text_have_no_ngrams() -> None:
+    assert spreading_ngrams(tables(), Thresholds()).table.empty
+    assert isinstance(run("reward_hacking_token", tables()), NotRun)

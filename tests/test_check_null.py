@@ -1,0 +1,24 @@
+"""A run in which nothing happens gives no warning."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rlreport.check import run_checks
+from rlreport.check.registry import CHECKS
+from tests.null_runs import null_run
+
+RUNS = 200
+
+
+def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs() -> None:
+    warned: Counter[str] = Counter()
+    ran: Counter[str] = Counter()
+    for seed in range(RUNS):
+        verdict = run_checks(null_run(seed))
+        warned.update(f.id for f in verdict.findings if f.severity != "info")
+        ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
+    assert {check: times for check, times in warned.items() if times > RUNS // 100} == {}
+    # Groups are judged without a critic, critics with one; all else in every run.
+    sometimes = {"zero_variance_groups": RUNS // 4, "value_divergence": RUNS * 3 // 4}
+    assert ran == {check.id: sometimes.get(check.id, RUNS) for check in CHECKS}

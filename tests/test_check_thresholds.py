@@ -1,0 +1,90 @@
+"""Thresholds come from one table: read from TOML, documented from itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlreport.check import Thresholds, load_thresholds, run_checks
+from rlreport.check.docs import markdown
+from rlreport.check.registry import CHECKS
+from rlreport.check.thresholds import describe
+from rlreport.errors import UsageError
+from tests.check_cases import tables
+
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "checks.md"
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    return tmp_path / "thresholds.toml"
+
+
+def test_a_file_changes_what_it_names_and_nothing_else(toml: Path) -> None:
+    toml.write_text("[kl_explosion]\nwarn = 20\n[trend]\nleast_steps = 4\n", encoding="utf-8")
+    changed = load_thresholds(toml)
+    assert changed.kl_explosion.warn == 20
+    assert changed.trend.least_steps == 4
+    assert changed.kl_explosion.critical == Thresholds().kl_explosion.critical
+    assert changed.missing_eos == Thresholds().missing_eos
+
+
+def test_a_changed_threshold_changes_the_verdict(toml: Path) -> None:
+    toml.write_text("[kl_explosion]\nwarn = 20\n", encoding="utf-8")
+    run = tables(kl_k1=15.0)
+    assert run_checks(run).level == "warning"
+    assert "kl_explosion" in run_checks(run, load_thresholds(toml)).passed
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[kl_explosions]\nwarn = 1\n", "unknown check [kl_explosions]"),
+        ("[kl_explosion]\nwarm = 1\n", "'warm'"),
+        ('[kl_explosion]\nwarn = "high"\n', "must be a number"),
+        ("[kl_explosion]\nwarn = true\n", "must be a number"),
+        ("[kl_explosion]\nwarn = nan\n", "must be finite"),
+        ("[trend]\nleast_steps = 3.5\n", "must be a whole number"),
+        ("kl_explosion = 3\n", "must be a table"),
+        ("[kl_explosion\n", "not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: str) -> None:
+    toml.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        load_thresholds(toml)
+    assert said in str(error.value)
+    assert toml.name in str(error.value)
+
+
+def test_a_missing_file_is_refused(toml: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        load_thresholds(toml)
+
+
+def test_every_threshold_says_what_it_is_and_where_it_comes_from() -> None:
+    rows = describe()
+    assert all(row.meaning and row.source and np.isfinite(row.value) for row in rows)
+    assert {row.group for row in rows} <= {check.id for check in CHECKS} | {"trend"}
+
+
+def test_the_description_shows_the_thresholds_in_use(toml: Path) -> None:
+    toml.write_text("[length_hacking]\nratio = 2\n", encoding="utf-8")
+    rows = {(row.group, row.key): row.value for row in describe(load_thresholds(toml))}
+    assert rows["length_hacking", "ratio"] == 2
+
+
+def test_the_documentation_is_made_from_the_checks() -> None:
+    assert DOCS.read_text(encoding="utf-8") == markdown()
+
+
+def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
+    charts = {
+        *("reward", "reward_distribution", "kl", "length", "surprisal", "eos", "distinct_2"),
+        *("explained_variance", "value", "groups", "win_rate", "kl_coefficient", "rlhf_reward"),
+        *("reward_kl_frontier", "mismatch", "duplicates"),
+    }
+    assert len({check.id for check in CHECKS}) == len(CHECKS) == 18
+    assert all(set(check.charts) <= charts for check in CHECKS)

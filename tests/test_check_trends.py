@@ -1,0 +1,229 @@
+"""Checks that compare the start of a run with its end, at, just under and just over thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlreport.check.finding import Finding, NotRun
+from rlreport.check.noise import change
+from rlreport.check.registry import CHECKS
+from rlreport.check.thresholds import Thresholds
+from rlreport.check.windows import first_and_last
+from rlreport.tables import Tables
+from tests.check_cases import (
+    INDEX,
+    SIGN,
+    SIZE,
+    STEP,
+    STEPS,
+    WINDOW,
+    moved,
+    run,
+    severity,
+    share,
+    solve,
+    tables,
+)
+from tests.tables_builder import make_tables, sample
+
+
+def _collapsing(end: float) -> Tables:
+    """The reward is 0, then 1, then ``end``, with little noise inside a step."""
+    level = np.select([STEP < 10, STEP < 28], [0.0, 1.0], end)
+    return tables(reward=level + 0.01 * SIGN)
+
+
+@pytest.mark.parametrize(("end", "expected"), [(0.51, None), (0.5, None), (0.49, "warning")])
+def test_reward_collapse_asks_for_half_of_the_gain(end: float, expected: str | None) -> None:
+    assert severity("reward_collapse", _collapsing(end)) == expected
+
+
+def test_a_reward_that_only_falls_has_not_collapsed_after_a_rise() -> None:
+    assert severity("reward_collapse", tables(reward=1 - STEP / STEPS)) is None
+
+
+@pytest.mark.parametrize(("z", "expected"), [(1.9, "info"), (2.1, None)])
+def test_reward_stalled_asks_for_a_gain_beyond_chance(z: float, expected: str | None) -> None:
+    noise = np.random.default_rng(3).normal(size=len(STEP))
+
+    def made(gain: float) -> Tables:
+        return tables(reward=noise + moved(0, gain))
+
+    def z_of(gain: float) -> float:
+        run_ = made(gain)
+        windows = first_and_last(run_, Thresholds().trend)
+        assert windows is not None
+        return change(run_, run_.responses["reward"].to_numpy(), *windows).z
+
+    assert severity("reward_stalled", made(solve(z, z_of, -1, 1))) == expected
+
+
+@pytest.mark.parametrize(("wins", "expected"), [(0.49, "info"), (0.5, "info"), (0.51, None)])
+def test_reward_stalled_compares_wins_with_losses(wins: float, expected: str | None) -> None:
+    gap = np.where(share(wins, wins) == 1, 1.0, -1.0)
+    reward = STEP / STEPS
+    assert severity("reward_stalled", tables(reward=reward, ref_reward=reward - gap)) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (1.0, 0.21, None),
+        (1.0, 0.2, None),
+        (1.0, 0.19, "warning"),
+        (2.0, 0.31, None),
+        (2.0, 0.3, None),
+        (2.0, 0.29, "warning"),
+    ],
+)
+def test_entropy_collapse(first: float, last: float, expected: str | None) -> None:
+    made = tables(surprisal_mean=moved(first, last), logp_tokens=16.0)
+    assert severity("entropy_collapse", made) == expected
+
+
+def _longer(ratio: float, r: float) -> Tables:
+    """Lengths that vary by a token in each step, and rewards that correlate with them at r."""
+    other = np.where(INDEX % 4 < 2, 1.0, -1.0)
+    reward = r * SIGN + np.sqrt(1 - r * r) * other
+    return tables(response_tokens=moved(40, 40 * ratio) + SIGN, reward=reward)
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.49, None), (1.5, "warning"), (1.51, "warning")])
+def test_length_hacking_asks_for_longer_responses(ratio: float, expected: str | None) -> None:
+    assert severity("length_hacking", _longer(ratio, 0.8)) == expected
+
+
+@pytest.mark.parametrize(
+    ("r", "expected"), [(0.39, None), (0.4 + 1e-9, "warning"), (0.41, "warning")]
+)
+def test_length_hacking_asks_that_length_be_paid(r: float, expected: str | None) -> None:
+    assert severity("length_hacking", _longer(2.0, r)) == expected
+
+
+def test_length_that_ran_into_the_limit_is_still_seen_to_be_paid() -> None:
+    tokens = np.where(STEP < 30, 40 + STEP + 5 * SIGN, 128.0)
+    assert severity("length_hacking", tables(response_tokens=tokens, reward=SIGN)) == "warning"
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(0.51, None), (0.5, None), (0.49, "warning")])
+def test_length_collapse(ratio: float, expected: str | None) -> None:
+    assert severity("length_collapse", tables(response_tokens=moved(100, 100 * ratio))) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [(0.0, 0.1, None), (0.0, 0.11, "warning"), (0.3, 0.3, "info"), (0.3, 0.05, None)],
+)
+def test_stubs(first: float, last: float, expected: str | None) -> None:
+    tokens = np.where(share(first, last) == 1, 3.0, 20.0)
+    assert severity("length_collapse", tables(response_tokens=tokens)) == expected
+
+
+def test_four_tokens_are_no_stub() -> None:
+    assert severity("length_collapse", tables(response_tokens=4.0)) is None
+
+
+def test_length_checks_fall_back_to_characters() -> None:
+    made = tables(response_chars=moved(100, 10).astype(int))
+    result = run("length_collapse", made)
+    assert isinstance(result, Finding)
+    assert "characters" in result.title
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (0.0, 0.19, None),
+        (0.0, 0.2, "warning"),
+        (0.5, 0.5, None),
+        (0.51, 0.51, "warning"),
+        (0.6, 0.3, None),
+    ],
+)
+def test_missing_eos(first: float, last: float, expected: str | None) -> None:
+    assert severity("missing_eos", tables(finished=1 - share(first, last))) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rose", "expected"),
+    [
+        (0.5, 0.5, 1.0, "info"),
+        (0.5, 0.51, 1.0, "info"),
+        (0.5, 0.49, 1.0, None),
+        (0.5, 0.6, 0.0, None),
+    ],
+)
+def test_not_sharpening(before: float, after: float, rose: float, expected: str | None) -> None:
+    reward = moved(0, rose) + SIGN * moved(before, after)
+    assert severity("not_sharpening", tables(reward=reward)) == expected
+
+
+def _texts(distinct: int) -> list[list[str]]:
+    """Ten bigrams a response; in the last window only ``distinct`` responses of a step differ."""
+    texts = []
+    for step, i in zip(STEP.tolist(), INDEX.tolist(), strict=True):
+        name = i % distinct if step >= STEPS - WINDOW else i
+        texts.append([f"{step}.{name}.{k}" for k in range(11)])
+    return texts
+
+
+@pytest.mark.parametrize(("distinct", "expected"), [(71, None), (70, None), (69, "warning")])
+def test_diversity_collapse_by_distinct_bigrams(distinct: int, expected: str | None) -> None:
+    made = tables()
+    made.ngrams = sample(_texts(distinct))
+    assert severity("diversity_collapse", made) == expected
+
+
+def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
+    rng = np.random.default_rng(0)
+    lengths = moved(60, 6).astype(int)
+    made = tables()
+    made.ngrams = sample([[str(u) for u in rng.integers(0, 15, n)] for n in lengths])
+    assert severity("diversity_collapse", made) is None
+
+
+@pytest.mark.parametrize(("bigrams", "expected"), [(199, None), (200, "warning")])
+def test_few_bigrams_are_not_judged(bigrams: int, expected: str | None) -> None:
+    per_step = np.full(STEPS, 25)
+    per_step[-1] -= 200 - bigrams
+    step = np.arange(STEPS)
+    texts = []
+    for s, n in zip(step.tolist(), per_step.tolist(), strict=True):
+        texts.append([f"{s}.{k if s < STEPS - WINDOW else k % 2}" for k in range(n + 1)])
+    made = make_tables({"step": step, "reward": step * 0.1}, texts=texts)
+    assert severity("diversity_collapse", made) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [(0.1, 0.5, None), (0.1, 0.51, "warning"), (0.6, 0.6, None), (0.9, 0.6, None)],
+)
+def test_diversity_collapse_by_identical_responses(
+    first: float, last: float, expected: str | None
+) -> None:
+    same = share(first, last) == 1
+    hashes = np.where(same, STEP, 10_000 + np.arange(len(STEP))).astype(np.uint64)
+    assert severity("diversity_collapse", tables(response_hash=hashes)) == expected
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
+    kept = steps > STEP
+    names = ("surprisal_mean", "logp_tokens", "response_tokens", "finished", "value_tokens")
+    names += ("value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean")
+    columns = dict.fromkeys(names, np.ones(kept.sum()))
+    made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
+    for check in CHECKS:
+        if check.trend:
+            result = check.run(made, Thresholds())
+            assert isinstance(result, NotRun)
+            assert "too short to judge" in result.needs
+
+
+def test_a_run_of_five_steps_is_judged() -> None:
+    step = np.repeat(np.arange(5), SIZE)
+    fell = np.select([step < 2, step < 3], [1.0, 0.2], 0.01)
+    columns = {"surprisal_mean": fell, "logp_tokens": np.full(len(step), 8.0)}
+    made = make_tables({"step": step, "reward": fell, **columns})
+    assert not isinstance(run("entropy_collapse", made), NotRun)

@@ -1,0 +1,90 @@
+"""A report is there whole or not at all: a full disk or Ctrl-C leaves the old one untouched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rlreport
+from tests.forms import FORMS, files_of
+from tests.hostile import hostile_rows, write_log
+
+# Signals are set back so that a too large write fails as a full disk does: with an error.
+SMALL_FILES = """
+import resource, runpy, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
+sys.argv = ["rlreport", *sys.argv[1:]]
+runpy.run_module("rlreport", run_name="__main__")
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(steps=8))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk_leaves_the_old_report(form, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    rlreport.build(log, out, title="old", workers=1)
+    before = files_of(out)
+    command = [sys.executable, "-c", SMALL_FILES, "build", log, "-o", out, "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert files_of(out) == before
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("form", "number", "status"), [("folder", signal.SIGINT, 130), ("html", signal.SIGTERM, 143)]
+)
+def test_an_interrupt_leaves_the_old_report(form, number, status, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    rlreport.build(log, out, title="old", workers=1)
+    before = files_of(out)
+    command = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "2"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not list(tmp_path.glob(".*.part")) and running.poll() is None:
+        time.sleep(0.005)
+    os.killpg(running.pid, number)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == status, said
+    assert "Traceback" not in said
+    assert files_of(out) == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
+    out = tmp_path / "run.md"
+    rlreport.build(log, out, workers=1)
+    stale = tmp_path / "run_files" / "stale.png"
+    stale.write_bytes(b"old")
+    rlreport.build(log, out, workers=1)
+    assert not stale.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "folder"])
+def test_a_file_of_others_is_never_overwritten(form, log, tmp_path):
+    out = tmp_path / f"notes{FORMS[form]}"
+    out.write_text("My notes on rlreport: rlreport build logs -o run.html")
+    with pytest.raises(rlreport.RlreportError, match="not a report of rlreport"):
+        rlreport.build(log, out, workers=1)
+    assert out.read_text().startswith("My notes")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_earlier_report_is_replaced(form, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    rlreport.build(log, out, title="first", workers=1)
+    first = files_of(out)
+    rlreport.build(log, out, title="second", workers=1)
+    assert files_of(out) != first

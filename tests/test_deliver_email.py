@@ -1,0 +1,116 @@
+"""A mail that any client can read, with the whole report attached."""
+
+from __future__ import annotations
+
+import base64
+import email
+import email.policy
+import re
+
+import mailparser
+import pytest
+
+import rlreport
+from rlreport.deliver.email import file_name, one_line
+from rlreport.errors import UsageError
+from tests.hostile import MARK, hostile_rows, write_log
+from tests.test_deliver_one_file import Elements
+
+
+@pytest.fixture(scope="module")
+def mail(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mail")
+    log = write_log(folder / "log.jsonl", hostile_rows(steps=8))
+    rlreport.build(
+        log,
+        folder / "run.eml",
+        title="Läuft\r\nBcc: victim@example.org <b>",
+        to=["Ada <ada@example.org>", "team@example.org"],
+        sender="ci@example.org",
+        workers=1,
+    )
+    return (folder / "run.eml").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def parsed(mail):
+    return mailparser.parse_from_bytes(mail)
+
+
+def test_its_headers_are_those_asked_for_and_no_others(mail, parsed):
+    assert parsed.to == [("Ada", "ada@example.org"), ("", "team@example.org")]
+    assert parsed.from_ == [("", "ci@example.org")]
+    assert parsed.subject.replace("\n", "").startswith("Läuft Bcc: victim@example.org <b>: ")
+    assert set(parsed.headers) == {
+        *("X-Mailer", "From", "To", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
+    }
+
+
+def test_the_body_is_short_and_needs_nothing_from_outside(parsed):
+    (html,) = parsed.text_html
+    assert len(html.encode()) < 90_000
+    elements = Elements(html).found
+    assert {"script", "link", "iframe", "form", "style"}.isdisjoint(tag for tag, _ in elements)
+    assert not re.search(r"https?:|//|data:|@import|url\(", html.replace("<!DOCTYPE", ""))
+    assert not [name for _, attrs in elements for name in attrs if name.startswith("on")]
+    assert f"onload=document.title='{MARK}'" not in html
+
+
+def test_every_picture_is_a_part_of_the_mail(mail, parsed):
+    (html,) = parsed.text_html
+    shown = {attrs["src"] for tag, attrs in Elements(html).found if tag == "img"}
+    parts = email.message_from_bytes(mail, policy=email.policy.default).walk()
+    carried = {f"cid:{part['Content-ID'][1:-1]}": part for part in parts if part["Content-ID"]}
+    assert 2 <= len(shown) <= 3
+    assert shown == set(carried)
+    for part in carried.values():
+        assert part.get_content_type() == "image/png"
+        assert part.get_content().startswith(b"\x89PNG")
+
+
+def test_it_says_the_same_in_plain_text(parsed):
+    (text,) = parsed.text_plain
+    (html,) = parsed.text_html
+    for part in ("Reward", "checks passed", "The whole report"):
+        assert part in text
+        assert part in html
+    assert "<div" not in text
+
+
+def test_the_report_is_attached_and_whole(parsed, tmp_path):
+    (attached,) = [part for part in parsed.attachments if part["mail_content_type"] == "text/html"]
+    assert attached["filename"] == "l-uft-bcc-victim-example-org-b.html"
+    document = base64.b64decode(attached["payload"])
+    assert document.startswith(b"<!doctype html>")
+    assert document.rstrip().endswith(b"</html>")
+
+
+def test_lines_and_characters_are_those_of_mail(mail):
+    assert mail.isascii()
+    lines = mail.split(b"\r\n")
+    assert not any(b"\n" in line or b"\r" in line for line in lines)
+    assert max(map(len, lines)) <= 998
+    assert not email.message_from_bytes(mail, policy=email.policy.SMTP).defects
+
+
+@pytest.mark.parametrize("address", ["nobody", "a@b\nBcc: c@d", "@", "ü@example.org", ""])
+def test_what_is_no_address_is_refused_before_the_logs_are_read(address, tmp_path):
+    with pytest.raises(UsageError, match="--to"):
+        rlreport.build(tmp_path / "none", tmp_path / "run.eml", to=[address])
+
+
+def test_mail_options_belong_to_mail(tmp_path):
+    with pytest.raises(UsageError, match=r"\.eml"):
+        rlreport.build(tmp_path / "none", tmp_path / "run.html", subject="Hello")
+
+
+@pytest.mark.parametrize(
+    ("run", "name"), [("../../etc/passwd", "etc-passwd"), ("诗", "rlreport"), ("a" * 99, "a" * 60)]
+)
+def test_the_attachment_s_name_is_safe(run, name):
+    assert file_name(run) == name
+
+
+def test_a_header_is_one_printable_line():
+    assert one_line("a\r\nb\x00\u2028c\ud800") == "a b c?"
+    assert len(one_line("x" * 5000)) == 160

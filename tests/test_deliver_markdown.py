@@ -1,0 +1,166 @@
+"""Markdown for pull requests: short, and text of the model stays text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import cmarkgfm
+import pytest
+from cmarkgfm.cmark import Options
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rlreport
+from rlreport.deliver.markdown_text import code, fenced, text
+from rlreport.errors import OutputError, UsageError
+from tests.hostile import hostile_rows, write_log
+
+ATTACKS = [
+    "```\n</details>\n# heading\n```",
+    "~~~\n````\n`````\n[link](http://evil.example)",
+    "| a | b |\n|---|---|\n@octocat #12 GH-7 !3 owner/repo#9",
+    "<img src=x onerror=alert(1)><script>alert(1)</script>",
+    "![pic](http://evil.example/a.png) www.evil.example me@evil.example",
+    "- [x] task\n> quote\n/close\n1. one\n\n    code",
+    "a\\|b `c` **bold** _i_ ~~s~~ $x$ &lt;b&gt; [^1] :tada:",
+    "\u202eevil\u2028\x00\x1b[31m\r\r\n",
+]
+ALLOWED = {
+    *("h2", "h3", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td"),
+    *("img", "details", "summary", "pre", "code", "sub"),
+}
+
+
+class Rendered(HTMLParser):
+    """What a reader gets to see: elements, texts of code, texts outside of code."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.code: list[str] = []
+        self.prose = ""
+        self.images: list[str] = []
+        self.inside = 0
+        self.feed(cmarkgfm.github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.images += [value for name, value in attrs if name == "src"]
+        if tag == "code":
+            self.inside += 1
+            self.code.append("")
+
+    def handle_endtag(self, tag):
+        self.inside -= tag == "code"
+
+    def handle_data(self, data):
+        if self.inside:
+            self.code[-1] += data
+        else:
+            self.prose += data
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("markdown")
+    rows = hostile_rows(steps=12)
+    attack = "\n\n".join(ATTACKS)
+    for row in rows:
+        row |= {"response": attack, "prompt": attack[::-1], "ref_response": attack * 2}
+    log = write_log(folder / "log.jsonl", rows)
+    rlreport.build(log, folder / "run.md", title="<b>@all</b> | #1", workers=1)
+    return folder / "run.md"
+
+
+def test_hostile_responses_stay_text(written):
+    shown = Rendered(written.read_text("utf-8"))
+    assert shown.tags <= ALLOWED
+    assert not re.search(r"@\w|#\d|GH-\d|!\d", shown.prose)
+    for attack in ATTACKS[:-1]:
+        assert sum(attack in block for block in shown.code) >= 8
+
+
+def test_pictures_lie_beside_it_and_all_are_shown(written):
+    pictures = written.with_name("run_files")
+    shown = Rendered(written.read_text("utf-8")).images
+    assert sorted(shown) == sorted(f"run_files/{p.name}" for p in pictures.iterdir())
+    assert len(shown) >= 3
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures.iterdir())
+
+
+def test_verdict_figures_steps_and_extremes_are_told(written):
+    said = written.read_text("utf-8")
+    for part in ("### Findings", "### Charts", "### Steps", "| Reward |", "<summary>Lowest reward"):
+        assert part in said
+
+
+def test_it_stays_below_sixty_thousand_characters(tmp_path):
+    rows = hostile_rows(steps=300, each=3)
+    for row in rows:
+        row["response"] = "😀`" * 4000
+    log = write_log(tmp_path / "log.jsonl", rows)
+    rlreport.build(log, tmp_path / "run.md", workers=1)
+    said = (tmp_path / "run.md").read_text("utf-8")
+    assert len(said.encode("utf-16-le")) / 2 < 60_000
+    assert Rendered(said).tags <= ALLOWED
+    assert "of 300 steps, evenly chosen" in said
+
+
+@given(st.text())
+def test_a_line_of_text_shows_as_it_is(value):
+    shown = Rendered("x " + text(value, 10_000))
+    assert shown.tags == {"p"}
+    plain = "".join(shown.prose.replace("\u200b", "").split())
+    wanted = "".join(value.replace("\u200b", "").split())
+    assert len(plain) == len(f"x{wanted}")
+
+
+@given(st.text(alphabet="`ab\n\t |<@#1\\", max_size=30))
+def test_a_code_span_holds_all_of_its_text(value):
+    shown = Rendered("x " + code(value, 10_000) + " y")
+    assert shown.tags == {"p", "code"}
+    assert shown.prose.split() == ["x", "y"]
+
+
+@given(st.text(alphabet="`~ab\n\t |<>/d", max_size=60))
+def test_a_fenced_block_holds_all_of_its_text(value):
+    shown = Rendered(f"<details>\n\n{fenced(value, 10_000)}\n\n</details>\n")
+    assert shown.tags == {"details", "pre", "code"}
+    assert shown.code == [value + "\n"]
+    assert not shown.prose.strip()
+
+
+def test_long_text_is_cut_and_says_so():
+    assert "(90 characters more)" in fenced("x" * 100, 10)
+    assert str(text("x" * 100, 10)) == "x" * 9 + "…"
+
+
+def test_another_s_folder_of_that_name_is_left_alone(tmp_path):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows())
+    theirs = tmp_path / "run_files"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="run_files"):
+        rlreport.build(log, tmp_path / "run.md", workers=1)
+    assert [p.name for p in theirs.iterdir()] == ["thesis.txt"]
+    assert not (tmp_path / "run.md").exists()
+
+
+def test_the_summary_is_appended_to_the_job_s_page(tmp_path, monkeypatch):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows())
+    page = tmp_path / "summary"
+    page.write_bytes(b"# Before\n" + b"x" * 1_030_000 + b"\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    rlreport.build(log, tmp_path / "run.html", github_summary=True, workers=1)
+    said = page.read_text("utf-8")
+    assert said.startswith("# Before\n")
+    assert "<!-- rlreport" in said
+    assert "run_files" not in said
+    assert page.stat().st_size <= 1_048_576
+
+
+def test_outside_of_a_job_there_is_no_page_to_append_to(tmp_path, monkeypatch):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    with pytest.raises(UsageError, match="GITHUB_STEP_SUMMARY"):
+        rlreport.build(tmp_path / "none", tmp_path / "run.html", github_summary=True)

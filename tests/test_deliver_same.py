@@ -1,0 +1,71 @@
+"""Same logs and options, same bytes: in every form, anywhere, with any number of workers."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import rlreport
+from tests.forms import FORMS, everything, files_of
+from tests.hostile import hostile_rows, write_log
+from tests.running import rlreport as rlreport_command
+
+EPOCH = "1700000000"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, log, tmp_path):
+    name = f"run{FORMS[form]}"
+    for folder, workers in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        options = ("-o", tmp_path / folder / name, "--workers", workers)
+        done = rlreport_command("build", log, *options, cwd=tmp_path / folder)
+        assert done.returncode == 0, done.stderr
+    first, second = (files_of(tmp_path / folder / name) for folder in ("a", "b"))
+    assert list(first) == list(second)
+    assert [name for name in first if first[name] != second[name]] == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_names_this_machine_or_its_user(form, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    rlreport.build(log, out, workers=1)
+    held = everything(out)
+    named = [str(tmp_path), "secretplace", str(Path.cwd())]
+    for name in (getpass.getuser(), socket.gethostname()):
+        # A short name may well be a word of the report.
+        named += [name] if len(name) > 4 else [f"/{name}/", f"@{name}"]
+    assert [name for name in named if name.encode() in held] == []
+
+
+def test_time_is_told_only_when_asked_for(log, tmp_path, monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    rlreport.build(log, tmp_path / "a.eml", workers=1)
+    assert b"\r\nDate:" not in (tmp_path / "a.eml").read_bytes()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+    rlreport.build(log, tmp_path / "b.eml", workers=1)
+    assert b"\r\nDate: Tue, 14 Nov 2023 22:13:00 +0000\r\n" in (tmp_path / "b.eml").read_bytes()
+    rlreport.build(log, tmp_path / "b.md", workers=1)
+    assert "2023-11-14 22:13 UTC" in (tmp_path / "b.md").read_text()
+
+
+def test_a_zip_is_the_folder_without_times_or_owners(log, tmp_path):
+    rlreport.build(log, tmp_path / "run", workers=1)
+    rlreport.build(log, tmp_path / "run.zip", workers=1)
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        assert archive.testzip() is None
+        assert archive.namelist()[0] == "index.html"
+        zipped = {f"run/{entry}": archive.read(entry) for entry in archive.namelist()}
+        for entry in archive.infolist():
+            assert entry.date_time == (1980, 1, 1, 0, 0, 0)
+            assert entry.external_attr == 0o100644 << 16
+    assert zipped == files_of(tmp_path / "run")

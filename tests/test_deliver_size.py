@@ -1,0 +1,95 @@
+"""--max-size holds to the byte, shows what is most worth a look, and fills what it may have."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import rlreport
+from rlreport.errors import OutputError
+from tests.forms import FORMS, files_of, unpacked, views
+from tests.hostile import write_log
+from tests.running import rlreport as command
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log that fits nowhere whole: 12 steps of 48 responses with 120 tokens of noise."""
+    random = np.random.default_rng(0)
+    words = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(900)]
+    rows = []
+    for step in range(12):
+        for _ in range(48):
+            tokens = [words[i] for i in random.integers(0, 900, 120)]
+            rows.append(
+                {
+                    "step": step,
+                    "prompt": " ".join(random.choice(words, 8)),
+                    "response": " ".join(tokens),
+                    "reward": float(random.normal()),
+                    "response_tokens": tokens,
+                    "logprobs": (-random.exponential(1, 120)).tolist(),
+                    "ref_logprobs": (-random.exponential(1, 120)).tolist(),
+                }
+            )
+    return write_log(tmp_path_factory.mktemp("size") / "log.jsonl", rows)
+
+
+def weight(out):
+    return sum(map(len, files_of(out).values()))
+
+
+@pytest.mark.parametrize(
+    ("form", "limit"),
+    [
+        *(("folder", 4_000_000), ("html", 1_500_000), ("html", 1_000_000)),
+        *(("email", 1_900_000), ("markdown", 200_000), ("markdown", 30_000), ("zip", 900_000)),
+    ],
+)
+def test_it_holds_to_the_byte(form, limit, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    done = rlreport.build(log, out, max_size=limit, workers=1)
+    assert done.size == weight(out) <= limit
+
+
+def test_what_it_may_have_is_used(log, tmp_path):
+    for limit in (1_300_000, 2_000_000):
+        done = rlreport.build(log, tmp_path / "run.html", max_size=limit, workers=1)
+        assert 0.8 * limit <= done.size <= limit
+        assert done.left_out
+
+
+def test_what_is_worth_most_stays_and_the_overview_says_what_went(log, tmp_path):
+    done = rlreport.build(log, tmp_path / "run.html", max_size=1_300_000, workers=1)
+    document = (tmp_path / "run.html").read_bytes()
+    pages = views(document)
+    overview = document.partition(b"</main>")[0].decode()
+    for sentence in done.left_out:
+        assert sentence in overview
+    steps = done.tables.steps["step"]
+    assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
+    rewards = done.tables.responses
+    worst = rewards.loc[rewards["reward"].idxmin()]
+    page = pages[f"steps/{int(worst['step'])}"]
+    assert f'<tr data-n="{int(worst["n"])}"' in page
+    packed = re.search(r'class="tokens-data">([^<]+)<', page)
+    assert packed and unpacked(packed[1].encode())
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "markdown"])
+def test_when_even_the_least_does_not_fit_it_says_what_would(form, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    with pytest.raises(OutputError, match="--max-size 100 kB: the least report") as refused:
+        rlreport.build(log, out, max_size=100_000, workers=1)
+    assert list(tmp_path.iterdir()) == []
+    needed = int(re.search(r"takes ([\d,]+) bytes", str(refused.value))[1].replace(",", ""))
+    assert rlreport.build(log, out, max_size=needed, workers=1).size == needed
+
+
+def test_the_command_line_exits_with_2(log, tmp_path):
+    done = command("build", log, "-o", tmp_path / "run.md", "--max-size", "300", "--workers", 1)
+    assert done.returncode == 2
+    assert "allow that" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,178 @@
+"""Charts from poor and hostile tables: they draw, or are left out; they never break a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from rlreport.check.finding import Finding
+from rlreport.draw.chart import Chart
+from rlreport.draw.overview import overview_charts
+from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.step import StepDesigns, step_charts, step_designs
+from rlreport.draw.svg import png
+from rlreport.draw.theme import tokens
+from rlreport.draw.tokens import token_charts
+from rlreport.draw.words import label, printable, unique_names
+from tests.draw_tables import response_table, responses_of, tables_of
+
+HOSTILE = [
+    *("a.b", "a[0]", "a'b", 'a"b', "奖励", "</script>", "", "a\x00b", "\u202ex", "a:b", "$x"),
+    *("__proto__", "constructor", "x\n y", "step", "value", "&lt;", "w" * 300),
+]
+VARIABLES = {f"var(--{name})" for name in tokens("light")} | {"none"}
+FULL: dict[str, Callable[[np.random.Generator], float]] = {
+    "ref_reward": lambda random: random.normal(),
+    "kl_k1": lambda random: random.normal(),
+    "kl_k3": lambda random: random.random(),
+    "response_tokens": lambda random: random.integers(1, 40),
+}
+
+
+@pytest.fixture(scope="module")
+def designs() -> StepDesigns:
+    return step_designs()
+
+
+def noise(steps: int, each: int, columns: dict[str, Callable] | None = None) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    return response_table(
+        [
+            {"step": step, "reward": random.normal(), "response_chars": 9}
+            | {name: draw(random) for name, draw in (columns or {}).items()}
+            for step in range(steps)
+            for _ in range(each)
+        ]
+    )
+
+
+def check(charts: Sequence[Chart]) -> None:
+    """Well-formed, inert, themed by variables only; specifications stand for themselves."""
+    assert len({chart.name for chart in charts}) == len(charts)
+    for chart in charts:
+        root = ET.fromstring(chart.svg)
+        assert root.get("role") == "img"
+        assert root.get("aria-label") == printable(chart.description).replace("\n", " ")
+        for element in root.iter():
+            assert not element.tag.endswith(("style", "script"))
+            assert not [k for k in element.attrib if k == "style" or k[:2] == "on" or "href" in k]
+            assert {element.get("fill", "none"), element.get("stroke", "none")} <= VARIABLES
+        assert not re.search("NaN|Infinity|undefined", chart.svg.partition(">")[2])
+        assert "var(" not in json.dumps(chart.spec, allow_nan=False)
+        if "values" in chart.spec["data"]:
+            vl_convert.vegalite_to_vega(json.dumps(chart.spec))
+
+
+@pytest.mark.parametrize("columns", [{}, FULL], ids=["rewards only", "all columns"])
+@pytest.mark.parametrize(("steps", "each"), [(1, 1), (1, 5), (2, 1), (3, 2), (900, 1)])
+def test_a_run_of_any_shape_draws(
+    steps: int, each: int, columns: dict[str, Callable], designs: StepDesigns
+) -> None:
+    responses = noise(steps, each, columns)
+    tables = tables_of(responses)
+    charts = overview_charts(tables)
+    check(charts)
+    check(prompt_charts(tables))
+    assert charts[0].name == "reward"
+    last = responses[responses["step"] == steps - 1]
+    for first in (None, responses[responses["step"] == 0]):
+        drawn = step_charts(last, first, designs, step=steps - 1)
+        check(drawn)
+        assert drawn[0].name == "step_reward"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 0.0])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's on the way to such figures
+def test_odd_numbers_draw(value: float, designs: StepDesigns) -> None:
+    columns = ["reward", "ref_reward", "kl_k1", "response_tokens"]
+    for spoilt, rows in ((columns, 4), (["reward"], 24), (["kl_k1"], 24)):
+        responses = noise(3, 8, FULL)
+        responses.loc[responses.index[:rows], spoilt] = value
+        responses["reward_gap"] = responses["reward"] - responses["ref_reward"]
+        check(overview_charts(tables_of(responses)))
+        for step in (0, 2):
+            held, first = (responses[responses["step"] == s] for s in (step, 0))
+            check(step_charts(held, first, designs, step=step))
+
+
+def test_steps_too_large_for_floats_draw() -> None:
+    responses = noise(2, 3)
+    responses["step"] += 2**60
+    check(overview_charts(tables_of(responses)))
+    check(overview_charts(tables_of(responses[responses["step"] == 2**60])))
+
+
+def test_names_from_logs_are_only_text() -> None:
+    responses = noise(6, 8)
+    random = np.random.default_rng(1)
+    parts = {name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"}
+    metrics = pd.DataFrame({"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"})
+    findings = [
+        Finding("x", "critical", title, steps=(2, 3), charts=("reward",)) for title in HOSTILE
+    ]
+    charts = overview_charts(tables_of(responses, extras=parts, metrics=metrics), findings)
+    check(charts)
+    assert sum(chart.name.startswith("metric_") for chart in charts) == len(HOSTILE) - 1
+    shares = pd.DataFrame(
+        {
+            "step": np.repeat([1, 2, 3], len(HOSTILE)),
+            "ngram": HOSTILE * 3,
+            "share": random.random(3 * len(HOSTILE)),
+        }
+    )
+    check(token_charts(shares))
+
+
+def test_chart_names_are_safe_file_names() -> None:
+    names = unique_names(HOSTILE * 2)
+    assert len({name.lower() for name in names}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_]{1,90}", name) for name in names)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "\ud800"])
+def test_a_label_is_one_printable_line(text: str) -> None:
+    shown = label(text)
+    assert len(shown) <= 40
+    assert shown.encode().decode() == shown
+    assert not re.search(r"[\x00-\x1f\u202a-\u202e\u2066-\u2069]", shown)
+
+
+def test_no_table_no_chart() -> None:
+    nothing = tables_of(noise(1, 1).iloc[:0])
+    assert overview_charts(nothing) == []
+    assert prompt_charts(nothing) == []
+    assert token_charts(pd.DataFrame({"step": [], "ngram": [], "share": []})) == []
+
+
+def test_charts_of_large_steps_stay_small(designs: StepDesigns) -> None:
+    for count, most in ((128, {"step_reward": 10_000}), (3000, {})):
+        responses = noise(2, count, FULL)
+        rows, first = (responses[responses["step"] == step] for step in (1, 0))
+        drawn = step_charts(rows, first, designs, step=1)
+        check(drawn)
+        assert len(drawn) == 4
+        for chart in drawn:
+            assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
+
+
+@pytest.mark.parametrize("run", ["ppo_healthy", "eval_poem_task", "grpo_math"])
+def test_the_same_tables_give_the_same_bytes(shared_data, run: str, designs: StepDesigns) -> None:
+    responses = responses_of(shared_data / run)
+    once, again = (overview_charts(tables_of(responses), run=run) for _ in range(2))
+    assert once == again
+    check(once)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_picture_is_as_wide_as_asked(theme) -> None:
+    reward = overview_charts(tables_of(noise(3, 4)))[0]
+    picture = png(reward.spec, 720, theme)
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == 720

@@ -1,0 +1,94 @@
+"""The formulas per token, against their textbook form."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlreport.figures import ragged, token
+
+LENGTHS = st.lists(st.integers(0, 100), min_size=1, max_size=8)
+
+
+def rows_of(lengths: list[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random values for rows of these lengths, and their offsets."""
+    offsets = ragged.offsets_of(np.array(lengths, dtype=np.int64))
+    return np.random.default_rng(seed).normal(size=int(offsets[-1])), offsets
+
+
+@given(LENGTHS, st.integers(0, 9), st.floats(0, 1), st.floats(0, 1))
+def test_gae_is_the_sum_of_discounted_residuals(
+    lengths: list[int], seed: int, gamma: float, lam: float
+) -> None:
+    rewards, offsets = rows_of(lengths, seed)
+    values, _ = rows_of(lengths, seed + 1)
+    found = token.gae(rewards, values, offsets, gamma, lam)
+    for start, stop in pairwise(offsets):
+        r, v = rewards[start:stop], values[start:stop]
+        following = np.append(v[1:], 0.0) if len(v) else v
+        delta = r + gamma * following - v
+        wanted = [
+            sum((gamma * lam) ** k * delta[t + k] for k in range(len(delta) - t))
+            for t in range(len(delta))
+        ]
+        np.testing.assert_allclose(found[start:stop], wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_with_lambda_one_the_return_is_the_reward_to_go() -> None:
+    rewards, offsets = rows_of([40], 0)
+    values, _ = rows_of([40], 1)
+    returns = token.gae(rewards, values, offsets, 1.0, 1.0) + values
+    np.testing.assert_allclose(returns, np.cumsum(rewards[::-1])[::-1])
+
+
+@given(LENGTHS, st.integers(0, 9))
+def test_a_rows_result_does_not_depend_on_its_neighbours(lengths: list[int], seed: int) -> None:
+    flat, offsets = rows_of(lengths, seed)
+    together = token.discounted_sums(flat, offsets, 0.9)
+    sums = ragged.row_sums(flat, offsets)
+    for i, (start, stop) in enumerate(pairwise(offsets)):
+        alone = np.array([0, stop - start])
+        one = token.discounted_sums(flat[start:stop], alone, 0.9)
+        np.testing.assert_array_equal(together[start:stop], one)
+        assert sums[i] == ragged.row_sums(flat[start:stop], alone)[0]
+
+
+def test_k3_keeps_the_digits_of_small_ratios() -> None:
+    ratio = np.array([1e-6, -1e-6, 0.0, 3.0])
+    np.testing.assert_allclose(token.k3(ratio)[:2], 0.5e-12, rtol=1e-5)
+    assert token.k3(ratio)[2] == 0.0
+    assert token.k3(ratio)[3] == np.exp(-3.0) - 1 + 3.0
+
+
+def test_k3_is_never_negative_and_points_from_policy_to_reference() -> None:
+    ratio = np.linspace(-5, 5, 101)
+    assert (token.k3(ratio) >= 0).all()
+    # A token that the reference finds likelier costs more than one it finds less likely.
+    assert token.k3(np.array([-2.0]))[0] > token.k3(np.array([2.0]))[0]
+
+
+def test_first_maximum_skips_nan_and_takes_the_first_of_equals() -> None:
+    flat = np.array([np.nan, 2.0, 2.0, np.nan, 1.0])
+    largest, position = ragged.row_first_maxima(flat, np.array([0, 3, 3, 4, 5]))
+    np.testing.assert_array_equal(largest, [2.0, np.nan, np.nan, 1.0])
+    np.testing.assert_array_equal(position, [1.0, np.nan, np.nan, 0.0])
+
+
+def test_moments_skip_nan() -> None:
+    flat = np.array([1.0, np.nan, 3.0, np.nan])
+    count, mean, squares = ragged.row_moments(flat, np.array([0, 3, 4]))
+    np.testing.assert_array_equal(count, [2.0, 0.0])
+    np.testing.assert_array_equal(mean, [2.0, np.nan])
+    np.testing.assert_array_equal(squares, [2.0, np.nan])
+
+
+def test_logged_advantages_are_shown_and_returns_still_come_from_gae() -> None:
+    logged = np.array([5.0, 6.0])
+    figures = token.token_figures(
+        value=np.array([0.5, 0.5]), token_reward=np.array([0.0, 1.0]), advantage=logged
+    )
+    np.testing.assert_array_equal(figures.advantage, logged)
+    np.testing.assert_allclose(figures.return_, [0.5 + 0.95 * 0.5, 1.0])

@@ -1,0 +1,346 @@
+"""Files are recognised, or refused with a reason; what nobody foresaw can be mapped."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from rlreport.errors import MissingExtraError, UsageError
+from rlreport.formats import (
+    RowError,
+    RowReader,
+    Where,
+    detect,
+    format_by_id,
+    formats,
+    refusal,
+    registry,
+)
+from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.ids import TokenNames
+from rlreport.formats.mapping import suggest
+from tests.format_logs import STEPS, WRITERS, write_all
+
+Row = dict[str, Any]
+OTHER_FILES = 500
+
+
+def first_objects(path: Path) -> list[Row]:
+    container = container_of(path.name)
+    if container == "lines":
+        objects = []
+        for line in path.read_bytes().splitlines()[:20]:
+            try:
+                objects.append(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                continue
+        return [obj for obj in objects if isinstance(obj, dict)]
+    if container is None:
+        with path.open(newline="", errors="replace") as table:
+            return [dict(row) for row in itertools.islice(csv.DictReader(table), 20)]
+    try:
+        return [obj for _, obj in itertools.islice(iterate(path, container), 20)]
+    except RowError:
+        return []
+
+
+def test_a_folder_of_all_formats_is_recognised_file_by_file(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    seen = set()
+    for path in sorted(path for path in tmp_path.rglob("*") if path.is_file()):
+        name = path.relative_to(tmp_path).as_posix()
+        objects = first_objects(path)
+        found = detect(name, objects)
+        if path.name in ("aggregated_results.jsonl", "metadata.json"):
+            assert found is None
+            assert "not its rollouts" in refusal(name, objects)
+            continue
+        assert found is not None, name
+        assert found.format.id == WRITERS[name.split("/")[0]][0], name
+        assert found.reason
+        seen.add(found.format.id)
+    assert seen == {identity for identity, _ in WRITERS.values()}
+
+
+def other_files() -> Iterator[Path]:
+    """Yield JSON, JSONL and CSV files of this machine's installed software."""
+    places = dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/lib", "/usr/share"))
+    for place in places:
+        for folder, folders, names in os.walk(place):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(folder, name)
+                if path.suffix in (".json", ".jsonl", ".csv") and path.is_file():
+                    yield path
+
+
+def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
+    files = list(itertools.islice(other_files(), 2 * OTHER_FILES))
+    metadata: list[tuple[str, list[Row]]] = [
+        ("metadata_of_package.json", [dict(package.metadata.json)]) for package in distributions()
+    ]
+    read = [(path.name, first_objects(path)) for path in files if path.stat().st_size < 2_000_000]
+    assert len(read) + len(metadata) >= OTHER_FILES
+    for name, objects in read + metadata:
+        assert detect(name, objects) is None, name
+        assert refusal(name, objects)
+
+
+@pytest.mark.parametrize(
+    ("name", "obj", "reason"),
+    [
+        ("exp.jsonl", {"step": 1, "data": {"actor/loss": 0.1}}, "trainer metrics"),
+        ("metrics.jsonl", {"step": 1, "reward": 0.1, "loss": 0.2}, "trainer metrics"),
+        ("trainer_state.json", {"log_history": [], "global_step": 1}, "trainer metrics"),
+        ("state.json", {"log_history": [{"step": 1}], "epoch": 1.0}, "trainer metrics"),
+        ("nb.json", {"cells": [], "nbformat": 4}, "notebook"),
+        ("empty.jsonl", None, "no JSON object"),
+        ("sft.jsonl", {"prompt": "q", "completion": "a"}, "no known log format"),
+        ("pairs.jsonl", {"prompt": "q", "chosen": "a", "rejected": "b"}, "no known log format"),
+        ("train.jsonl", {"question": "q", "answer": "a", "score": 1.0}, "--map response=answer"),
+    ],
+)
+def test_refusals_say_why(name: str, obj: Row | None, reason: str) -> None:
+    objects = [] if obj is None else [obj]
+    assert detect(name, objects) is None
+    assert reason in refusal(name, objects)
+
+
+def test_a_format_can_be_forced_by_its_id() -> None:
+    found = detect("x.jsonl", [{"odd": 1}], log_format="verl")
+    assert found is not None and found.format is format_by_id("verl")
+    with pytest.raises(UsageError, match="formats are rlboard, trl, verl"):
+        format_by_id("nosuch")
+
+
+def test_splits_come_from_the_path() -> None:
+    assert format_by_id("verl").split("run/validation_data/10.jsonl") == "val"
+    assert format_by_id("verl").split("rollouts/10.jsonl") is None
+    assert format_by_id("rlboard").split("evals/rank_0.jsonl") == "eval"
+    assert format_by_id("rlboard").split("retrieval/rank_0.jsonl") is None
+    assert format_by_id("art").split("trajectories/train/0001.parquet") == "train"
+    assert format_by_id("nemo_rl").split("logs/train_data_step1.jsonl") == "train"
+    assert format_by_id("skyrl").split("global_step_1_evals/gsm8k.jsonl") == "eval"
+
+
+def test_every_format_describes_itself_and_travels_to_workers() -> None:
+    for identity, form in formats().items():
+        assert form.id == identity
+        assert form.description and form.files
+        assert form.container in ("lines", "json", "parquet")
+        assert pickle.loads(pickle.dumps(RowReader(form)))
+
+
+PACKAGE = """
+from rlreport.formats.base import Match
+class Own:
+    id, description, files, container = "own", "a format of our own", ("*.own.jsonl",), "lines"
+    def match(self, name, objects):
+        return Match(99, "its name") if name.endswith(".own.jsonl") else None
+    def rows(self, obj, where):
+        yield {"step": 1, "prompt": obj["p"], "response": obj["r"], "reward": obj["w"]}
+    def split(self, name):
+        return None
+class Broken:
+    pass
+"""
+
+
+def test_an_object_that_a_format_did_not_foresee_costs_itself_only() -> None:
+    class Trusting:
+        id, description, files, container = "trusting", "", (), "lines"
+
+        def match(self, name: str, objects: object) -> None: ...
+
+        def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+            yield {"reward": obj["reward"]["total"]}
+
+        def split(self, name: str) -> None: ...
+
+    with pytest.raises(RowError, match="no trusting object: KeyError"):
+        list(RowReader(Trusting())({}, Where("x.jsonl")))
+
+
+def install(folder: Path, entry: str) -> None:
+    (folder / "own_formats.py").write_text(PACKAGE)
+    metadata = folder / "own_formats-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own-formats\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
+
+
+@pytest.fixture
+def fresh_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    formats.cache_clear()
+    yield tmp_path
+    formats.cache_clear()
+    sys.modules.pop("own_formats", None)
+
+
+def test_an_installed_package_adds_a_format(fresh_registry: Path) -> None:
+    install(fresh_registry, "own = own_formats:Own")
+    obj = {"p": "q", "r": "a", "w": 0.5}
+    found = detect("log.own.jsonl", [obj])
+    assert found is not None and found.format.id == "own"
+    assert next(found.format.rows(obj, Where("log.own.jsonl")))["reward"] == 0.5
+
+
+@pytest.mark.parametrize("entry", ["own = own_formats:Broken", "own = own_formats:Missing"])
+def test_an_installed_format_that_is_none_is_named(fresh_registry: Path, entry: str) -> None:
+    install(fresh_registry, entry)
+    with pytest.raises(UsageError, match="own_formats"):
+        formats()
+
+
+ODD = {"meta": {"train": {"it": 4}}, "outs": [{"text": "4"}], "q": "2+2?", "score": "0.5", "n": 3}
+MAPPING = {"step": "meta.train.it", "response": "outs.0.text", "prompt": "q", "reward": "score"}
+
+
+def test_unforeseen_rows_are_mapped_by_dotted_paths() -> None:
+    found = detect("x.jsonl", [ODD], mapping=MAPPING)
+    assert found is not None and found.format.id == "mapped"
+    row = next(RowReader(found.format)(ODD, Where("x.jsonl")))
+    assert row == {"step": 4, "response": "4", "prompt": "2+2?", "reward": 0.5, "n": 3}
+
+
+def test_a_mapping_adds_to_a_known_format() -> None:
+    obj = {"input": "q", "output": "a", "gts": "4", "score": 1.0, "step": 5, "other": 0.25}
+    found = detect("5.jsonl", [obj], mapping={"valid_reward": "other"})
+    assert found is not None
+    row = next(found.format.rows(obj, Where("5.jsonl")))
+    assert (row["response"], row["reward"], row["valid_reward"]) == ("a", 1.0, 0.25)
+    assert found.format.split("val/5.jsonl") == "val"
+
+
+def test_the_step_can_come_from_the_path() -> None:
+    obj = {"prompt": "q", "response": "a", "reward": 1.0}
+    found = detect("it_07/out.jsonl", [obj], step_from_path=r"it_(?P<step>\d+)")
+    assert found is not None
+    assert next(found.format.rows(obj, Where("it_07/out.jsonl")))["step"] == 7
+    assert next(found.format.rows(obj, Where("elsewhere/out.jsonl")))["step"] == 0
+    bare = {"input": "q", "output": "a", "gts": "4", "score": 1.0}
+    verl = detect("it_07/out.jsonl", [bare], step_from_path=r"it_(\d+)")
+    assert verl is not None
+    assert next(verl.format.rows(bare, Where("it_07/out.jsonl")))["step"] == 7
+
+
+def test_slips_in_a_mapping_are_named() -> None:
+    with pytest.raises(UsageError, match="no field 'rewrd'"):
+        detect("x.jsonl", [ODD], mapping={"rewrd": "score"})
+    with pytest.raises(UsageError, match="no regular expression"):
+        detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="(")
+    with pytest.raises(UsageError, match="no group"):
+        detect("x.jsonl", [ODD], mapping=MAPPING, step_from_path="step")
+    assert detect("x.jsonl", [ODD], mapping={"reward": "no.such.path"}) is None
+
+
+def test_mapped_rows_without_a_response_are_refused() -> None:
+    found = detect("x.jsonl", [ODD], mapping=MAPPING)
+    assert found is not None
+    with pytest.raises(RowError, match="no response"):
+        next(found.format.rows({"q": "2+2?"}, Where("x.jsonl")))
+
+
+def test_likely_mappings_are_suggested() -> None:
+    obj = {"global_step": 3, "query": "q", "data": {"completion": "a"}, "score": 0.5, "uid": "u"}
+    assert suggest([obj]) == {
+        "step": "global_step", "prompt": "query", "response": "data.completion",
+        "reward": "score", "group_id": "uid",
+    }  # fmt: skip
+    found = detect("x.jsonl", [obj], mapping=suggest([obj]))
+    assert found is not None
+    assert next(found.format.rows(obj, Where("x.jsonl")))["response"] == "a"
+    assert suggest([{"name": "package", "version": "1.0"}]) == {}
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> str:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate([*alphabet, "Ġh", "Ġhi", "<|im_end|>"])}
+    made = Tokenizer(models.BPE(vocabulary, [("Ġ", "h"), ("Ġh", "i")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    path = tmp_path / "tokenizer.json"
+    made.save(str(path))
+    return str(path)
+
+
+def test_ids_are_named_by_a_tokenizer_file(tokenizer: str) -> None:
+    names = pickle.loads(pickle.dumps(TokenNames(tokenizer)))
+    ids = [*Tokenizer.from_file(tokenizer).encode(" hi 你").ids, 258]
+    row = names.fill({"token_ids": ids, "prompt_token_ids": ids, "ground_truth_ids": ids[:1]})
+    assert row["response_tokens"][0] == "Ġhi"
+    assert row["response_tokens"][-1] == "<|im_end|>"
+    assert row["response"] == row["prompt"] == " hi 你"
+    assert row["ground_truth"] == " hi"
+
+
+def test_ids_without_a_tokenizer_are_shown_as_numbers() -> None:
+    assert TokenNames().fill({"token_ids": [17, 3]}) == {
+        "token_ids": [17, 3], "response_tokens": ["#17", "#3"], "response": "#17 #3",
+    }  # fmt: skip
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"t\.json is no tokenizer file"):
+        TokenNames(str(tmp_path / "t.json"))
+
+
+@pytest.mark.parametrize("module", ["tokenizers", "pyarrow"])
+def test_a_missing_extra_is_named_with_its_command(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"):
+        if module == "pyarrow":
+            next(iterate(tmp_path / "x.parquet", "parquet"))
+        else:
+            TokenNames(str(tmp_path / "never_loaded.json"))
+
+
+KEYS = st.sampled_from(
+    ["step", "prompt", "response", "completion", "reward", "input", "output", "score", "gts",
+     "content", "rewards", "token_ids", "input_lengths", "loss_mask", "inference_logprobs",
+     "trainer_logprobs", "traces", "nodes", "example_id", "task_id", "head_version", "responses",
+     "scores", "prompt_tokens", "response_tokens", "trajectories", "task_hash", "messages",
+     "group_index", "advantage", "uid", "metrics", "mask", "message", "role", "data"]
+)  # fmt: skip
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.sampled_from(STEPS))
+def test_odd_objects_yield_rows_or_a_reason_in_every_format(objects: list[Row], step: int) -> None:
+    detect(f"completions_{step}.jsonl", objects)
+    assert refusal("x.jsonl", objects)
+    json.dumps(suggest(objects))
+    for form in formats().values():
+        form.match(f"completions_{step:05d}.parquet", objects)
+        for obj in objects:
+            try:
+                read = list(form.rows(obj, Where(f"step_{step}/x.jsonl", 1)))
+            except RowError as error:
+                assert str(error)
+            else:
+                assert all(isinstance(row, dict) for row in read)

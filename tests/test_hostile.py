@@ -1,0 +1,113 @@
+"""Text from logs never becomes markup, script or a request, on any page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.hostile import STRINGS, hostile_rows, write_log
+from tests.running import build
+
+OURS = {
+    *("html", "head", "meta", "title", "link", "script", "body", "a", "header", "footer", "nav"),
+    *(
+        "main",
+        "div",
+        "section",
+        "article",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "p",
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+    ),
+    *("dd", "table", "caption", "colgroup", "col", "thead", "tbody", "tr", "th", "td", "span"),
+    *("figure", "figcaption", "details", "summary", "noscript", "meter", "code", "strong", "br"),
+    *("svg", "g", "path", "text", "tspan", "rect", "circle", "line", "defs", "clippath", "use"),
+    *("lineargradient", "stop", "time", "button", "input", "label", "em", "small", "abbr", "title"),
+    *("data", "bdi", "pre", "mark", "hr", "style", "symbol", "image", "desc"),
+}
+
+
+class Markup(HTMLParser):
+    """Collects elements and attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = set()
+        self.attributes = set()
+        self.addresses = []
+        self.scripts = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+        if tag == "script":
+            self.scripts.append(dict(attrs))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    build(write_log(folder / "log.jsonl", hostile_rows()), folder / "report", "--title", STRINGS[0])
+    return folder / "report"
+
+
+def pages(report):
+    found = sorted(report.rglob("*.html"))
+    assert {"index.html", "prompts.html", "tokens.html", "data.html"} <= {p.name for p in found}
+    assert len(found) == 8
+    return found
+
+
+def test_no_element_or_handler_of_the_log_gets_into_a_page(report):
+    for page in pages(report):
+        markup = Markup()
+        markup.feed(page.read_text("utf-8"))
+        assert markup.tags <= OURS, page
+        assert not [name for name in markup.attributes if name.startswith("on")], page
+        assert "style" not in markup.attributes, page
+        for address in markup.addresses:
+            assert not re.match(r"(?i)\s*(javascript|https?|//|data:[^,])", address), address
+
+
+def test_every_script_is_an_asset_or_inert(report):
+    for page in pages(report):
+        markup = Markup()
+        markup.feed(page.read_text("utf-8"))
+        for script in markup.scripts:
+            inert = script.get("type") in ("application/json", "application/octet-stream")
+            assert inert or script["src"].startswith(("assets/", "../assets/")), script
+
+
+def test_the_content_policy_forbids_requests_and_foreign_scripts(report):
+    for page in pages(report):
+        policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page.read_text("utf-8"))
+        assert policy is not None
+        assert "default-src &#39;none&#39;" in policy[1] or "default-src 'none'" in policy[1]
+        assert "unsafe" not in policy[1]
+
+
+def test_texts_are_still_there_as_text(report):
+    page = (report / "steps" / "0.html").read_text("utf-8")
+    assert "&lt;/script&gt;&lt;script&gt;document.title=" in page
+    assert "汉字 中文，标点。" in page
+
+
+def test_exports_hold_the_strings_as_data(report):
+    findings = json.loads((report / "data" / "findings.json").read_bytes())
+    assert findings["verdict"]
+    assert json.loads((report / "data" / "report.json").read_bytes())["run"] == STRINGS[0]
+    for chart in (report / "data" / "charts").glob("*.vl.json"):
+        assert json.loads(chart.read_bytes())["$schema"].startswith(
+            "https://vega.github.io/schema/"
+        )

@@ -1,0 +1,156 @@
+"""Trainer metrics of every kind of file become one table by step."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from rlreport.errors import MissingExtraError, UnusableInputError
+from rlreport.metrics import GUIDANCE, find_metrics, guide_for, read_metrics
+from tests.format_logs import write_all
+
+
+def trainer_state(folder: Path, steps: int = 3) -> Path:
+    history = [
+        {"loss": 0.5 / s, "epoch": s / 10, "kl": 0.1 * s, "step": s} for s in range(1, steps)
+    ]
+    history.append({"train_runtime": 3.0, "train_loss": 0.2, "total_flos": 0.0, "step": steps})
+    history.append({"eval_reward": 1.5, "step": 2})
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "trainer_state.json"
+    path.write_text(json.dumps({"global_step": steps, "log_history": history}))
+    return path
+
+
+def jsonl(path: Path, *events: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_transformers_log_history(tmp_path: Path) -> None:
+    table = read_metrics([trainer_state(tmp_path)])
+    assert list(table.columns) == ["step", "eval_reward", "kl", "loss"]
+    assert table["step"].tolist() == [1, 2]
+    assert table["step"].dtype == np.int64
+    assert table["kl"].tolist() == pytest.approx([0.1, 0.2])
+    assert table["eval_reward"].isna().tolist() == [True, False]
+
+
+def test_verl_metrics_lines(tmp_path: Path) -> None:
+    events = [{"step": s, "data": {"actor/loss": s / 2, "note": "x"}} for s in (2, 1)]
+    table = read_metrics([jsonl(tmp_path / "exp.jsonl", *events)])
+    assert table.to_dict("list") == {"step": [1, 2], "actor/loss": [0.5, 1.0]}
+
+
+def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "metrics.jsonl", {"step": 1, "reward": {"mean": 0.5}, "lr": math.nan})
+    path.write_text(path.read_text() + '{"step": 2, "rew')
+    table = read_metrics([path])
+    assert table["step"].tolist() == [1]
+    assert table["reward/mean"].tolist() == [0.5]
+    assert table["lr"].isna().all()
+
+
+def test_csv_tables(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    path.write_text("step,reward,name\n1,0.5,a\n2,,b\n3,inf,c\n")
+    table = read_metrics([path])
+    assert table["step"].tolist() == [1, 3]
+    assert table["reward"].tolist()[0] == 0.5
+    assert table["reward"].isna().tolist() == [False, True]
+
+
+def events_file(folder: Path) -> Path:
+    writer = EventFileWriter(str(folder))
+    for step in (1, 2, 3):
+        scalar = Summary.Value(tag="val/ratio", simple_value=1.0 + step)
+        tensor = TensorProto(dtype=1, tensor_shape=TensorShapeProto(), float_val=[0.25 * step])
+        plugin = SummaryMetadata.PluginData(plugin_name="scalars")
+        other = Summary.Value(
+            tag="loss", tensor=tensor, metadata=SummaryMetadata(plugin_data=plugin)
+        )
+        writer.add_event(Event(step=step, wall_time=0.0, summary=Summary(value=[scalar, other])))
+    writer.close()
+    return next(folder.glob("events.out.tfevents.*"))
+
+
+def test_tensorboard_events_old_and_new(tmp_path: Path) -> None:
+    table = read_metrics([events_file(tmp_path)])
+    assert table["step"].tolist() == [1, 2, 3]
+    assert table["val/ratio"].tolist() == [2.0, 3.0, 4.0]
+    assert table["loss"].tolist() == [0.25, 0.5, 0.75]
+
+
+def test_tensorboard_missing_is_said_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = events_file(tmp_path)
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
+        read_metrics([path])
+
+
+def test_files_merge_by_step_and_the_later_value_stays(tmp_path: Path) -> None:
+    first = jsonl(tmp_path / "a.jsonl", {"step": 1, "x": 1.0, "y": 5.0}, {"step": 1, "x": 2.0})
+    second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
+    table = read_metrics([first, second])
+    assert table["x"].tolist() == [2.0, 3.0]
+    assert table["y"].tolist()[0] == 5.0
+
+
+def test_no_metrics_is_an_empty_table(tmp_path: Path) -> None:
+    assert list(read_metrics([]).columns) == ["step"]
+    assert read_metrics([jsonl(tmp_path / "a.jsonl", {"no": "step"}, [3])]).empty
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trainer_state.json", "{}"),
+        ("trainer_state.json", "{"),
+        ("m.csv", "a,b\n1,2\n"),
+        ("m.txt", "step 1"),
+        ("absent.jsonl", None),
+    ],
+)
+def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UnusableInputError, match=name.replace(".", r"\.")):
+        read_metrics([tmp_path / name])
+
+
+def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    (tmp_path / "table.csv").write_text("step,loss\n1,0.5\n")
+    (tmp_path / "answers.csv").write_text("step,answer\n1,four\n")
+    expected = {
+        trainer_state(tmp_path / "checkpoint-9", steps=9),
+        jsonl(tmp_path / "project" / "experiment.jsonl", {"step": 1, "data": {"actor/loss": 1.0}}),
+        jsonl(tmp_path / "metrics.jsonl", {"step": 0, "env/reward": 1.0, "name": "x"}),
+        events_file(tmp_path / "runs"),
+        tmp_path / "table.csv",
+    }
+    trainer_state(tmp_path / "checkpoint-3", steps=3)
+    jsonl(tmp_path / ".cache" / "metrics.jsonl", {"step": 0, "loss": 1.0})
+    assert find_metrics(tmp_path) == sorted(expected)
+
+
+def test_guides_are_found_under_any_prefix() -> None:
+    ratio = guide_for("train/val/ratio")
+    assert ratio is not None and ratio.low < 1.0 < ratio.high
+    kl = guide_for("objective/kl")
+    assert kl is not None and (kl.low, kl.high) == (0.0, 10.0)
+    assert guide_for("loss") is None
+    assert all(guide.low < guide.high and guide.source for guide in GUIDANCE)

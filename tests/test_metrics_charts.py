@@ -1,0 +1,197 @@
+"""Trainer metrics beside the logs become charts over the same steps, with guidance shaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+import rlreport
+from rlreport.draw.chart import Chart
+from rlreport.draw.overview import MOST_METRICS, overview_charts
+from rlreport.draw.theme import LIGHT
+from rlreport.errors import UnusableInputError
+from rlreport.metrics import GUIDANCE
+from tests.draw_tables import response_table, tables_of
+from tests.reading import row, write
+
+STEPS = (10, 20, 30)
+
+
+def jsonl(path: Path, *events: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write(path, events)
+
+
+def state(path: Path, **metrics: list[float]) -> Path:
+    """A ``trainer_state.json`` with a value of each metric at each step."""
+    history = [
+        {"step": step, "epoch": 0.1} | {name: values[i] for name, values in metrics.items()}
+        for i, step in enumerate(STEPS)
+    ]
+    path.write_text(json.dumps({"global_step": STEPS[-1], "log_history": history}))
+    return path
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A folder with one log of STEPS."""
+    (tmp_path / "run").mkdir()
+    write(tmp_path / "run" / "rank_0.jsonl", [row(s, reward=i) for s in STEPS for i in range(2)])
+    return tmp_path / "run"
+
+
+def charts(logs: Path, **options: object) -> tuple[dict[str, dict], rlreport.Report]:
+    """Build a report; return the exported charts of trainer metrics by name, and the report."""
+    report = rlreport.build(logs, logs.parent / "report", workers=1, **options)
+    exported = sorted((report.out / "data" / "charts").glob("metric_*.vl.json"))
+    specs = {
+        path.name.removeprefix("metric_").removesuffix(".vl.json"): json.loads(path.read_bytes())
+        for path in exported
+    }
+    return specs, report
+
+
+def values(spec: dict) -> dict[int, float]:
+    return {datum["step"]: datum["value"] for datum in spec["data"]["values"]}
+
+
+def extent(spec: dict, channel: str) -> tuple[float, float]:
+    """Ends of an axis."""
+    line = next(layer for layer in spec["layer"] if layer["name"] == "line")
+    low, high = line["encoding"][channel]["scale"]["domain"]
+    return low, high
+
+
+def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs: Path) -> None:
+    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
+    (logs / "progress.csv").write_text("step,lr\n10,0.5\n30,0.25\n")
+    verl = [{"step": s, "data": {"actor/entropy": s / 10}} for s in (0, *STEPS, 40)]
+    jsonl(logs / "project" / "experiment.jsonl", *verl)
+    found, report = charts(logs)
+    assert found.keys() == {"loss", "lr", "actor_entropy"}
+    assert values(found["loss"]) == {10: 0.5, 20: 0.25, 30: 0.125}
+    assert values(found["lr"]) == {10: 0.5, 20: None, 30: 0.25}
+    assert values(found["actor_entropy"]) == {10: 1.0, 20: 2.0, 30: 3.0}  # 0 and 40 are not ours
+    assert {extent(spec, "x") for spec in found.values()} == {(10.0, 30.0)}
+    assert report.tables.steps["step"].tolist() == list(STEPS)
+    assert len(report.tables.responses) == 6
+    page = (report.out / "index.html").read_text("utf-8")
+    assert "actor/entropy, as logged" in page
+
+
+def test_metrics_that_are_named_take_the_place_of_those_found(logs: Path, tmp_path: Path) -> None:
+    state(logs / "trainer_state.json", loss=[1.0, 2.0, 3.0])
+    other = tmp_path / "other.csv"
+    other.write_text("step,kl\n10,1\n20,2\n30,4\n")
+    found, _ = charts(logs, metrics=[other])
+    assert found.keys() == {"kl"}
+    assert values(found["kl"]) == {10: 1.0, 20: 2.0, 30: 4.0}
+
+
+def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs: Path) -> None:
+    broken = logs / "trainer_state.json"
+    broken.write_text("{")
+    (logs / "progress.csv").write_text("step,lr\n10,0.5\n")
+    found, report = charts(logs)
+    assert found.keys() == {"lr"}
+    (note,) = (note for note in report.tables.notes if note.kind == "metrics")
+    assert note.text.startswith("trainer metrics not read: trainer_state.json")
+    assert "trainer metrics not read" in (report.out / "data.html").read_text("utf-8")
+    with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
+        charts(logs, metrics=[broken])
+
+
+def test_a_log_without_metrics_has_no_such_chart(logs: Path) -> None:
+    assert charts(logs)[0] == {}
+
+
+def drawn(**metrics: list[float]) -> dict[str, Chart]:
+    """The overview's charts of metrics over STEPS, by the metric's name."""
+    made = tables_of(
+        response_table([{"step": step, "reward": 0.0} for step in STEPS]),
+        metrics=pd.DataFrame({"step": STEPS, **metrics}),
+    )
+    return {c.title: c for c in overview_charts(made) if c.name.startswith("metric_")}
+
+
+def shaded(chart: Chart) -> list[dict[str, float]]:
+    layers = [layer for layer in chart.spec["layer"] if layer["name"] == "guide"]
+    return [datum for layer in layers for datum in layer["data"]["values"]]
+
+
+def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -> None:
+    found = drawn(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
+    ratio, loss = found["val/ratio"], found["loss"]
+    assert shaded(ratio) == [{"low": 0.8, "high": 1.2}]
+    assert "Shaded is 0.8 to 1.2: floats around 1.0; 2.0 or 0.1 means updates too" in (
+        ratio.description
+    )
+    assert "TRL's guide" in ratio.description
+    assert "val/ratio, as logged; shaded: 0.8 to 1.2" in ratio.svg
+    assert shaded(loss) == []
+    assert "haded" not in loss.svg + loss.description
+    assert not recwarn.list
+
+
+def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
+    chart = drawn(**{"val/ratio": [0.5, 1.0, 1.5]})["val/ratio"]
+    (outline,) = (
+        path.get("d", "")
+        for path in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}path")
+        if path.get("fill") == "var(--healthy)"
+    )
+    left, top, width, height = map(
+        float, re.fullmatch(r"M([\d.]+),([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+Z", outline).groups()
+    )
+    assert (left, width) == (0, chart.spec["width"])
+    low, high = extent(chart.spec, "y")
+    unit = chart.spec["height"] / (high - low)
+    assert top == pytest.approx((high - 1.2) * unit, abs=0.1)
+    assert height == pytest.approx((1.2 - 0.8) * unit, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "seen"),
+    [
+        ([20.0, 30.0, 40.0], "the edge that they are beyond"),
+        ([-4.0, -3.0, -2.0], "the edge that they are below"),
+        ([4.0, 5.0, 6.0], "as much of it as the curve's own extent shows"),
+    ],
+)
+def test_values_out_of_the_range_still_show_where_it_ends(metric: list[float], seen: str) -> None:
+    chart = drawn(**{"objective/kl": metric})["objective/kl"]
+    (part,) = shaded(chart)
+    low, high = extent(chart.spec, "y")
+    assert low <= part["low"] < part["high"] <= high
+    inside = 0 < metric[0] < 10
+    assert (part["high"] == 10 or part["low"] == 0) is not inside, seen
+    assert low <= min(metric) <= max(metric) <= high
+
+
+def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many() -> None:
+    many = {f"a{i:02}": [1.0, 2.0, 3.0] for i in range(2 * MOST_METRICS)}
+    guided = {guide.metric: [0.1, 0.2, 0.3] for guide in GUIDANCE}
+    found = drawn(**many, **guided)
+    assert len(found) == MOST_METRICS
+    assert guided.keys() <= found.keys()
+    assert list(found) == [name for name in (*many, *guided) if name in found]
+
+
+def test_a_shaded_chart_is_a_chart_elsewhere_too() -> None:
+    chart = drawn(**{"val/ratio": [0.5, np.nan, 1.5]})["val/ratio"]
+    svg = vl_convert.vegalite_to_svg(json.dumps(chart.spec))
+    assert f'fill="{LIGHT["healthy"]}"' in svg
+
+
+def test_the_guidance_is_that_of_the_documentation() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\S+)` \| (\S+) to (\S+) \|", page, re.MULTILINE)
+    expected = [(guide.metric, f"{guide.low:g}", f"{guide.high:g}") for guide in GUIDANCE]
+    assert rows == expected

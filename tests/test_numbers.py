@@ -1,0 +1,77 @@
+"""How numbers are written."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlreport.bake.numbers import MINUS, change, exact, number, percent, significant, size
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (1.23456, "1.23"),
+        (-0.31415, "−0.314"),
+        (12.345, "12.3"),
+        (123.456, "123"),
+        (1234.5, "1,234"),
+        (9.996, "10.0"),
+        (0.00012345, "0.000123"),
+        (0.000012345, "1.23e−5"),
+        (-5e12, "−5.00e12"),
+        (math.nan, "–"),
+        (-math.inf, "−∞"),
+    ],
+)
+def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
+    assert significant(value) == text
+
+
+@given(st.floats(-1e8, 1e8, allow_nan=False))
+def test_what_is_shown_is_within_half_a_unit_of_the_third_digit(value):
+    shown = float(significant(value).replace(MINUS, "-").replace(",", ""))
+    assert shown == pytest.approx(value, rel=0.00501, abs=1e-300)
+
+
+def test_a_share_is_a_percentage():
+    assert [percent(x) for x in (0.0, 1.0, 0.1234, 0.9999, -0.05)] == [
+        "0 %",
+        "100 %",
+        "12.3 %",
+        "100 %",
+        "−5.0 %",
+    ]
+
+
+def test_a_missing_number_says_why():
+    missing = number(math.nan, why_missing="no reference")
+    assert (missing.text, missing.exact, missing.value) == ("–", "no reference", None)
+
+
+def test_the_exact_value_survives():
+    assert float(exact(0.1 + 0.2)) == 0.1 + 0.2
+    assert exact(3.0) == "3"
+
+
+def test_a_change_has_sign_direction_and_words():
+    up = change(1.5, 1.0, "step 0")
+    assert up is not None
+    assert (up.delta.text, up.direction, up.words) == ("+0.500", "up", "up by 0.500 since step 0")
+    flat = change(2.0, 2.0, "step 0")
+    assert flat is not None
+    assert (flat.delta.text, flat.direction) == ("±0", "flat")
+    assert change(math.nan, 1.0, "step 0") is None
+
+
+def test_bytes_are_decimal():
+    assert [size(n) for n in (12, 2_500, 1_400_000, 10_000_000)] == [
+        "12 bytes",
+        "2.5 kB",
+        "1.4 MB",
+        "10 MB",
+    ]

@@ -1,0 +1,198 @@
+"""Every figure equals what a few lines of NumPy compute from the same rows."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read import Scan, fetch, fetch_texts, read_logs
+from rlreport.tables import RESPONSE_COLUMNS
+from rlreport.text.units import units
+
+RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
+Read = tuple[Scan, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def run(request: pytest.FixtureRequest, shared_data: Path) -> Read:
+    """A real run as we read it, and its rows as the standard library reads them, in our order."""
+    folder = shared_data / request.param
+    scan = read_logs([folder], ReadOptions(), FigureOptions())
+    rows = [
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    return scan, sorted(rows, key=lambda row: row["step"])
+
+
+def expected(row: dict[str, Any], gamma: float = 1.0, lam: float = 0.95) -> dict[str, float]:
+    """The figures of one row, written as the formulas stand in textbooks."""
+    figures = {"reward": row["reward"], "ref_reward": row.get("ref_reward", np.nan)}
+    if "logprobs" not in row:
+        return figures
+    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
+    size = min(len(logp), len(row["response_tokens"]))
+    logp, ref = logp[:size], ref[:size]
+    ratio = logp - ref
+    kl = np.exp(-ratio) - 1 + ratio
+    reward = np.array(row["token_rewards"])[:size]
+    figures |= {
+        "response_tokens": size,
+        "log_ratio_mean": ratio.mean(),
+        "log_ratio_min": ratio.min(),
+        "log_ratio_max": ratio.max(),
+        "kl_k1": ratio.sum(),
+        "kl_k3": kl.sum(),
+        "kl_k3_mean": kl.mean(),
+        "kl_max": kl.max(),
+        "surprisal_mean": -logp.mean(),
+        "rlhf_reward": reward.sum(),
+        "non_score_reward": reward.sum() - row["reward"],
+        "kl_penalty_n": size - 1,
+        "kl_penalty_xy": (ratio * reward)[:-1].sum(),
+        "kl_penalty_xx": (ratio * ratio)[:-1].sum(),
+        "kl_penalty_yy": (reward * reward)[:-1].sum(),
+    }
+    if row.get("values") is None:
+        return figures
+    value = np.array(row["values"])[:size]
+    advantage = np.zeros(size)
+    running = 0.0
+    for t in reversed(range(size)):
+        following = value[t + 1] if t + 1 < size else 0.0
+        running = reward[t] + gamma * following - value[t] + gamma * lam * running
+        advantage[t] = running
+    returns = advantage + value
+    return figures | {
+        "value_mean": value.mean(),
+        "value_m2": ((value - value.mean()) ** 2).sum(),
+        "return_mean": returns.mean(),
+        "return_m2": ((returns - returns.mean()) ** 2).sum(),
+        "value_error_mean": -advantage.mean(),
+        "value_error_m2": ((advantage - advantage.mean()) ** 2).sum(),
+        "advantage_mean": advantage.mean(),
+    }
+
+
+def test_the_response_table_has_the_documented_columns_and_dtypes(run: Read) -> None:
+    scan, _ = run
+    assert [(c.name, c.dtype) for c in RESPONSE_COLUMNS] == [
+        (name, str(dtype)) for name, dtype in scan.responses.dtypes.items()
+    ]
+
+
+def test_every_response_figure_equals_numpys(run: Read) -> None:
+    scan, rows = run
+    assert len(scan.responses) == len(rows)
+    wanted = [expected(row) for row in rows]
+    for name in wanted[0]:
+        np.testing.assert_allclose(
+            scan.responses[name], [figures[name] for figures in wanted], 1e-10, 1e-10, err_msg=name
+        )
+
+
+def test_text_figures_equal_pythons(run: Read) -> None:
+    scan, rows = run
+    table = scan.responses
+    assert table["step"].tolist() == [row["step"] for row in rows]
+    assert table["response_chars"].tolist() == [len(row["response"]) for row in rows]
+    assert table["prompt_chars"].tolist() == [len(row["prompt"]) for row in rows]
+    prompts = list(dict.fromkeys(row["prompt"] for row in rows))
+    assert table["prompt_id"].tolist() == [prompts.index(row["prompt"]) for row in rows]
+    assert fetch_texts(scan, scan.prompt_rows) == prompts
+    same = {text: i for i, text in enumerate(row["response"] for row in rows)}
+    hashes = dict(zip((row["response"] for row in rows), table["response_hash"], strict=True))
+    assert len(set(hashes.values())) == len(same)
+
+
+def test_groups_follow_the_group_id_or_else_the_prompt(run: Read) -> None:
+    scan, rows = run
+    keys = [(row["step"], row.get("group_id", row["prompt"])) for row in rows]
+    distinct = list(dict.fromkeys(keys))
+    assert scan.responses["group"].tolist() == [distinct.index(key) for key in keys]
+
+
+def test_token_sums_equal_a_dictionary_of_sums(run: Read) -> None:
+    scan, rows = run
+    if "response_tokens" not in rows[0]:
+        assert scan.tokens.empty
+        return
+    count: dict[str, int] = {}
+    kl: dict[str, float] = {}
+    prob: dict[str, float] = {}
+    for row in rows:
+        arrays = (row["response_tokens"], row["logprobs"], row["ref_logprobs"])
+        for token, logp, ref in zip(*arrays, strict=False):
+            count[token] = count.get(token, 0) + 1
+            kl[token] = kl.get(token, 0.0) + np.exp(ref - logp) - 1 + logp - ref
+            prob[token] = prob.get(token, 0.0) + np.exp(logp)
+    sums = scan.tokens.groupby("token")[["count", "kl", "prob", "log_ratios"]].sum()
+    assert sums["count"].to_dict() == count
+    assert sums["log_ratios"].to_dict() == count
+    order = list(sums.index)
+    np.testing.assert_allclose(sums["kl"], [kl[token] for token in order], atol=1e-6)
+    np.testing.assert_allclose(sums["prob"], [prob[token] for token in order], atol=1e-6)
+    assert scan.tokens["bin_start"].nunique() <= 32
+
+
+def test_bigrams_of_a_step_are_counted_exactly_while_they_are_few(run: Read) -> None:
+    scan, rows = run
+    # Words, where there are no tokens, are cut by their own module.
+    texts = [row.get("response_tokens") or units(row["response"]) for row in rows]
+    for step, bigrams, distinct in scan.bigrams.itertuples(index=False):
+        pairs = [
+            pair
+            for row, text in zip(rows, texts, strict=True)
+            if row["step"] == step
+            for pair in pairwise(text)
+        ]
+        assert (bigrams, distinct) == (len(pairs), len(set(pairs)))
+    pairs = list(pairwise(texts[0]))
+    assert scan.responses["distinct_2"][0] == pytest.approx(len(set(pairs)) / len(pairs))
+
+
+def test_the_sample_of_a_small_run_holds_every_response(run: Read) -> None:
+    scan, rows = run
+    sample = scan.ngrams
+    assert sample is not None
+    np.testing.assert_array_equal(sample.rows, np.arange(len(rows)))
+    if sample.unit == "token":
+        last = [sample.vocabulary[unit] for unit in sample.units[sample.offsets[-2] :]]
+        assert last == rows[-1]["response_tokens"]
+
+
+def test_second_pass_gives_the_same_texts_and_figures(run: Read) -> None:
+    scan, rows = run
+    chosen = np.random.default_rng(0).permutation(len(rows))[:20]
+    options = ReadOptions(), FigureOptions()
+    for at, rollout in zip(chosen, fetch(scan, chosen, *options), strict=True):
+        row, table = rows[at], scan.responses.iloc[at]
+        assert (rollout.step, rollout.n) == (table["step"], table["n"])
+        assert (rollout.prompt, rollout.response) == (row["prompt"], row["response"])
+        assert rollout.ref_response == row.get("ref_response")
+        assert rollout.raw_tokens == row.get("response_tokens", [])
+        assert len(rollout.tokens) == len(rollout.raw_tokens)
+        if rollout.figures.kl is not None and rollout.figures.logp is not None:
+            np.testing.assert_array_equal(rollout.figures.logp, row["logprobs"])
+            assert rollout.figures.kl.sum() == pytest.approx(table["kl_k3"], rel=1e-12)
+            assert int(np.argmax(rollout.figures.kl)) == table["kl_max_position"]
+        if rollout.figures.value_error is not None:
+            assert rollout.figures.value_error.mean() == pytest.approx(table["value_error_mean"])
+
+
+def test_critic_error_by_position_sums_to_all_tokens(run: Read) -> None:
+    scan, rows = run
+    if rows[0].get("values") is None:
+        assert scan.positions.empty
+        return
+    assert scan.positions["decile"].tolist() == list(range(10))
+    assert scan.positions["count"].sum() == sum(len(row["values"]) for row in rows)
+    mean = np.average(scan.positions["value_mean"], weights=scan.positions["count"])
+    assert mean == pytest.approx(np.mean([v for row in rows for v in row["values"]]))

@@ -1,0 +1,175 @@
+"""Every number of a report equals what a few lines of NumPy compute from the same rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.pages_reading import page_tokens
+from tests.running import build
+
+GAMMA, LAM = 1.0, 0.95
+EOS = "<|endoftext|>"
+
+
+def load(folder: Path) -> list[dict]:
+    rows = []
+    for log in sorted(folder.glob("*.jsonl")):
+        rows += [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    return rows
+
+
+def gae(rewards: np.ndarray, values: np.ndarray) -> np.ndarray:
+    advantages, following = np.zeros(len(rewards)), 0.0
+    for t in reversed(range(len(rewards))):
+        after = values[t + 1] if t + 1 < len(values) else 0.0
+        following = rewards[t] + GAMMA * after - values[t] + GAMMA * LAM * following
+        advantages[t] = following
+    return advantages
+
+
+def token_figures(row: dict) -> dict[str, np.ndarray]:
+    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
+    ratio = logp - ref
+    found = {
+        "logp": logp,
+        "ref_logp": ref,
+        "log_ratio": ratio,
+        "kl": np.exp(-ratio) - 1 + ratio,
+        "token_reward": np.array(row["token_rewards"]),
+    }
+    if row.get("values") is not None:
+        value = np.array(row["values"])
+        advantage = gae(found["token_reward"], value)
+        found |= {"value": value, "advantage": advantage, "return": value + advantage}
+    return found
+
+
+@pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
+def token_run(request, shared_data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("built") / "report"
+    build(shared_data / request.param, out)
+    return load(shared_data / request.param), out
+
+
+def test_text_only_steps_equal_pandas(shared_data, tmp_path):
+    build(shared_data / "eval_poem_task", tmp_path / "report")
+    steps = pd.read_csv(tmp_path / "report" / "data" / "steps.csv").set_index("step")
+    log = pd.DataFrame(load(shared_data / "eval_poem_task"))
+    log["gap"] = log["reward"] - log["ref_reward"]
+    by_step = log.groupby("step")
+    expected = {
+        "responses": by_step.size(),
+        "prompts": by_step["prompt"].nunique(),
+        "reward_mean": by_step["reward"].mean(),
+        "reward_std": by_step["reward"].std(ddof=0),
+        "reward_min": by_step["reward"].min(),
+        "reward_max": by_step["reward"].max(),
+        "ref_reward_mean": by_step["ref_reward"].mean(),
+        "reward_gap_mean": by_step["gap"].mean(),
+        "win_rate": by_step["gap"].apply(lambda gap: (gap > 0).mean()),
+        "lose_rate": by_step["gap"].apply(lambda gap: (gap < 0).mean()),
+        "response_chars_mean": by_step["response"].apply(lambda text: text.str.len().mean()),
+    }
+    for name, values in expected.items():
+        np.testing.assert_allclose(steps[name], values, rtol=0, atol=1e-9, err_msg=name)
+    for missing in ("kl_k1_mean", "surprisal_mean", "value_mean", "response_tokens_mean"):
+        assert steps[missing].isna().all()
+    assert steps.index[steps["incomplete"]].tolist() == [2300]
+    page = (tmp_path / "report" / "steps" / "2300.html").read_text("utf-8")
+    assert "56 of the usual 128 responses" in page
+
+
+def test_steps_equal_numpy(token_run):
+    rows, out = token_run
+    steps = pd.read_csv(out / "data" / "steps.csv").set_index("step")
+    for step in steps.index:
+        mine = [row for row in rows if row["step"] == step]
+        figures = [token_figures(row) for row in mine]
+        reward = np.array([row["reward"] for row in mine])
+        logp = np.concatenate([f["logp"] for f in figures])
+        pairs = [p for row in mine for p in pairwise(row["response_tokens"])]
+        expected = {
+            "responses": len(mine),
+            "reward_mean": reward.mean(),
+            "reward_std": reward.std(),
+            "log_ratio_mean": np.mean([f["log_ratio"].mean() for f in figures]),
+            "kl_k1_mean": np.mean([f["log_ratio"].sum() for f in figures]),
+            "kl_k3_mean": np.mean([f["kl"].sum() for f in figures]),
+            "response_tokens_mean": np.mean([len(f["logp"]) for f in figures]),
+            "response_chars_mean": np.mean([len(row["response"]) for row in mine]),
+            "surprisal_mean": -logp.mean(),
+            "rlhf_reward_mean": np.mean([f["token_reward"].sum() for f in figures]),
+            "non_score_reward_mean": np.mean(
+                [
+                    f["token_reward"].sum() - row["reward"]
+                    for f, row in zip(figures, mine, strict=True)
+                ]
+            ),
+            "eos_rate": np.mean([row["response_tokens"][-1] == EOS for row in mine]),
+            "distinct_2": len(set(pairs)) / len(pairs),
+        }
+        if "value" in figures[0]:
+            value, returns = (
+                np.concatenate([f[key] for f in figures]) for key in ("value", "return")
+            )
+            expected["value_mean"] = value.mean()
+            expected["explained_variance"] = 1 - np.var(returns - value) / np.var(returns)
+        if "ref_reward" in mine[0]:
+            reference = np.array([row["ref_reward"] for row in mine])
+            expected["ref_reward_mean"] = reference.mean()
+            expected["win_rate"] = (reward > reference).mean()
+        for name, value in expected.items():
+            assert steps.loc[step, name] == pytest.approx(value, rel=1e-9, abs=1e-9), (step, name)
+    assert (steps["nan_values"] == 0).all()
+
+
+def test_token_values_in_the_pages_equal_numpy(token_run):
+    rows, out = token_run
+    by_step: dict[int, list[dict]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(row)
+    picked = random.Random(7).sample(sorted(by_step), 20)
+    compared = 0
+    for step in picked:
+        n = random.Random(step).randrange(len(by_step[step]))
+        expected = token_figures(by_step[step][n])
+        raw, shown = page_tokens(out / "steps" / f"{step}.html")[n]
+        assert raw == by_step[step][n]["response_tokens"]
+        for name, values in shown.items():
+            np.testing.assert_allclose(values, expected[name], rtol=6e-6, atol=2e-6, err_msg=name)
+            compared += len(values)
+    assert compared > 1000
+
+
+def test_report_json_and_csv_say_the_same(token_run):
+    _, out = token_run
+    report = json.loads((out / "data" / "report.json").read_bytes())
+    steps = pd.read_csv(io.BytesIO((out / "data" / "steps.csv").read_bytes()))
+    assert [row["step"] for row in report["steps"]] == steps["step"].tolist()
+    assert report["steps"][-1]["reward_mean"] == steps["reward_mean"].iloc[-1]
+    assert report["responses"] == steps["responses"].sum()
+    findings = json.loads((out / "data" / "findings.json").read_bytes())
+    assert findings["findings"] == report["findings"]
+    assert set(findings) == {"verdict", "findings", "passed", "not_run"}
+
+
+def test_key_figures_of_the_overview_are_those_of_the_table(token_run):
+    _, out = token_run
+    steps = pd.read_csv(out / "data" / "steps.csv")
+    page = (out / "index.html").read_text("utf-8")
+    figure = re.search(r'data-figure="reward_mean".*?</dd>', page, re.DOTALL)
+    assert figure is not None
+    exact = re.findall(r'class="num" title="([^"]+)"', figure[0])
+    assert [float(value) for value in exact[:2]] == [
+        steps["reward_mean"].iloc[0],
+        steps["reward_mean"].iloc[-1],
+    ]

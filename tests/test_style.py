@@ -1,0 +1,56 @@
+"""The style sheet and the charts use the same colours, and text on them can be read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rlreport.draw.theme import tokens
+
+SHEET = (Path(__file__).resolve().parents[1] / "static" / "style.css").read_text("utf-8")
+COLOURS = {
+    name: (light, dark)
+    for name, light, dark in re.findall(
+        r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", SHEET
+    )
+}
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance by WCAG 2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_charts_and_pages_have_the_same_colours() -> None:
+    light, dark = tokens("light"), tokens("dark")
+    assert {name: COLOURS[name] for name in light} == {
+        name: (light[name], dark[name]) for name in light
+    }
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+@pytest.mark.parametrize("ground", ["page", "panel"])
+def test_every_tone_can_be_read_on_page_and_panel(theme: int, ground: str) -> None:
+    tones = ("text", "muted", "policy", "reference", "critical", "warning", "info", "healthy")
+    for tone in tones:
+        assert contrast(COLOURS[tone][theme], COLOURS[ground][theme]) >= 4.5, tone
+
+
+@pytest.mark.parametrize("theme", [0, 1])
+def test_tokens_can_be_read_on_every_bin(theme: int) -> None:
+    bins = [f"div-{k}" for k in range(1, 12)] + [f"seq-{k}" for k in range(1, 10)]
+    for name in bins:
+        rule = re.search(rf"\.{name}\b[^{{}}]*\{{ color: ([^;]+); \}}", SHEET)
+        assert rule, name
+        inks = re.findall(r"#(?:fff|000)", rule[1])
+        ink = "#ffffff" if inks[theme % len(inks)] == "#fff" else "#000000"
+        assert contrast(ink, COLOURS[name][theme]) >= 4.5, name

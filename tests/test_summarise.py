@@ -1,0 +1,137 @@
+"""Tables by step, prompt and token equal what a few lines of NumPy compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlreport.summarise.prompts import prompt_table
+from rlreport.summarise.steps import incomplete, step_table, usual_responses
+from rlreport.summarise.tokens import token_table
+from rlreport.tables import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+
+
+def responses(**columns) -> pd.DataFrame:
+    """A response table; columns not given are NaN, 0 or the row's number."""
+    count = len(next(iter(columns.values())))
+    table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
+    for name in ("step", "prompt_id", "group", "response_chars", "prompt_chars", "nan_values"):
+        table[name] = 0
+    table["n"] = np.arange(count)
+    table["response_hash"] = np.arange(count, dtype=np.uint64)
+    return table.assign(**columns)
+
+
+def steps_of(table: pd.DataFrame) -> pd.DataFrame:
+    counts = pd.DataFrame({"step": table["step"].unique(), "bigrams": 0, "distinct": 0})
+    return step_table(table, counts)
+
+
+def test_tables_have_the_documented_columns_and_dtypes():
+    table = responses(reward=[1.0, 2.0])
+    for made, columns in ((steps_of(table), STEP_COLUMNS), (prompt_table(table), PROMPT_COLUMNS)):
+        assert list(made.columns) == [c.name for c in columns]
+        for column in columns:
+            if column.dtype != "object":
+                assert made[column.name].dtype == column.dtype, column.name
+
+
+def test_the_kl_coefficient_is_minus_the_slope_of_token_reward_on_log_ratio():
+    random = np.random.default_rng(0)
+    sums = {name: [] for name in ("n", "x", "y", "xx", "xy", "yy")}
+    for _ in range(8):
+        x = random.normal(size=20)
+        y = -0.07 * x
+        for name, value in zip(sums, (20, x, y, x * x, x * y, y * y), strict=True):
+            sums[name].append(float(np.sum(value)))
+    table = responses(reward=np.zeros(8), **{f"kl_penalty_{k}": v for k, v in sums.items()})
+    row = steps_of(table).iloc[0]
+    assert row["kl_coefficient"] == pytest.approx(0.07, rel=1e-9)
+    assert row["kl_coefficient_r2"] == pytest.approx(1.0)
+
+
+def test_no_kl_coefficient_without_spread_in_the_log_ratio():
+    zeros = {f"kl_penalty_{k}": np.zeros(4) for k in ("x", "y", "xx", "xy", "yy")}
+    table = responses(reward=np.zeros(4), kl_penalty_n=np.full(4, 30.0), **zeros)
+    assert np.isnan(steps_of(table)["kl_coefficient"].iloc[0])
+
+
+def test_groups_count_those_with_several_responses_alone():
+    table = responses(reward=[1.0, 1.0, 0.0, 1.0, 5.0], group=[0, 0, 1, 1, 2])
+    row = steps_of(table).iloc[0]
+    assert row["groups"] == 2
+    assert row["zero_variance_groups"] == 0.5
+    assert row["group_std_mean"] == pytest.approx(0.25)
+    assert row["group_best_mean"] == 1.0
+
+
+def test_groups_may_be_mixed_up_in_the_log():
+    table = responses(reward=[0.0, 1.0, 1.0, 0.0], group=[7, 3, 7, 3])
+    assert steps_of(table)["group_std_mean"].iloc[0] == 0.5
+
+
+def test_equal_texts_in_a_step_are_duplicates_of_each_other():
+    hashes = np.array([5, 5, 6, 5, 6], np.uint64)
+    table = responses(reward=np.zeros(5), step=[0, 0, 0, 1, 1], response_hash=hashes)
+    assert steps_of(table)["duplicate_rate"].tolist() == [pytest.approx(2 / 3), 0.0]
+
+
+def test_nan_rewards_are_skipped_and_win_rates_need_both():
+    table = responses(reward=[1.0, np.nan, 3.0, 0.0], ref_reward=[0.0, 0.0, np.nan, 0.0])
+    row = steps_of(table).iloc[0]
+    assert row["reward_mean"] == pytest.approx(4 / 3)
+    assert (row["win_rate"], row["lose_rate"]) == (0.5, 0.0)
+
+
+def test_the_usual_step_is_what_at_least_half_of_all_steps_are():
+    assert usual_responses(np.array([8, 8, 8, 3])) == 8
+    assert incomplete(np.array([8, 8, 8, 3])).tolist() == [False, False, False, True]
+    assert usual_responses(np.array([5, 6, 7, 8])) is None
+    assert not incomplete(np.array([5, 6, 7, 8])).any()
+
+
+def test_prompts_over_the_steps():
+    table = responses(
+        step=[0, 0, 1, 1, 2, 2],
+        prompt_id=[0, 1, 0, 1, 0, 1],
+        reward=[1.0, 0.0, 3.0, -1.0, 2.0, -2.0],
+        ref_reward=[2.0, 1.0, 2.0, 1.0, 2.0, 1.0],
+    )
+    prompts = prompt_table(table, ["first", "second"])
+    assert prompts["prompt"].tolist() == ["first", "second"]
+    assert prompts["never_won"].tolist() == [False, True]
+    assert prompts["losing_streak"].tolist() == [1, 3]
+    assert prompts["reward_gain"].tolist() == [1.0, -2.0]
+    assert (prompts["best_step"].tolist(), prompts["best_n"].tolist()) == ([1, 0], [2, 1])
+    assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == ([0, 2], [0, 5])
+
+
+def test_tokens_sum_over_bins_and_compare_first_and_last_window():
+    bins = np.arange(10)
+    sums = pd.DataFrame(
+        {
+            "bin_start": np.tile(bins, 2),
+            "bin_stop": np.tile(bins, 2),
+            "token": ["Ġa"] * 10 + ["Ġb"] * 10,
+            "count": 4,
+            "log_ratios": 4,
+            "probs": 4,
+            "ref_probs": 4,
+            "value_errors": 0,
+            "kl": np.r_[np.full(10, 1.0), np.full(10, 3.0)],
+            "log_ratio": -2.0,
+            "abs_log_ratio": 2.0,
+            "prob": np.r_[np.linspace(0, 3.6, 10), np.full(10, 2.0)],
+            "ref_prob": 2.0,
+            "abs_value_error": 0.0,
+        }
+    )
+    tokens = token_table(sums, bins)
+    assert list(tokens.columns) == [c.name for c in TOKEN_COLUMNS]
+    first, second = tokens.to_dict("records")
+    assert (first["token"], first["raw"], first["kl_share"]) == (" b", "Ġb", 0.75)
+    assert second["count_first"] == second["count_last"] == 12
+    assert second["prob_first"] == pytest.approx(0.1)
+    assert second["prob_change"] == pytest.approx(0.7)
+    assert np.isnan(second["abs_value_error_mean"])

@@ -1,0 +1,388 @@
+"""The writer logs what trainers have at hand, whole lines only, from any thread or process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rlreport
+from rlreport.callback import ReportCallback
+from rlreport.errors import OutputError, UnusableInputError, UsageError
+from rlreport.formats import formats
+from rlreport.writer import RolloutWriter
+
+ROW: dict[str, Any] = {"step": 1, "prompt": "q", "response": "a\nb", "reward": 0.5}
+
+
+def text_of(path: Path) -> str:
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes()).decode()
+    if path.suffix == ".zst":
+        with path.open("rb") as packed:
+            return zstandard.ZstdDecompressor().stream_reader(packed).read().decode()
+    return path.read_text()
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text_of(path).splitlines()]
+
+
+class Tensor:
+    """What a torch tensor offers, in half precision on a device."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values, dtype=np.float16)
+        self.moved = False
+
+    def detach(self) -> Tensor:
+        return self
+
+    def cpu(self) -> Tensor:
+        self.moved = True
+        return self
+
+    def is_floating_point(self) -> bool:
+        return True
+
+    def float(self) -> Tensor:
+        self.values = self.values.astype(np.float32)
+        return self
+
+    def numpy(self) -> Any:
+        assert self.moved
+        return self.values
+
+
+def test_lists_arrays_and_tensors_are_the_same_to_a_reader(tmp_path: Path) -> None:
+    numbers = [0.5, -0.25, 1.0]
+    wide = np.array([numbers, numbers], dtype=np.float32).T
+    with RolloutWriter(tmp_path, rank=3) as writer:
+        for values in (numbers, np.array(numbers), wide[:, 0], Tensor(numbers), tuple(numbers)):
+            writer.write(**ROW, logprobs=values)
+        writer.write(**{**ROW, "reward": Tensor(0.5)}, finished=np.bool_(True), kl=np.float32(0.5))
+    rows = logged(tmp_path / "rank_3.jsonl")
+    assert all(row["logprobs"] == numbers for row in rows[:5])
+    assert rows[5] == {**ROW, "finished": True, "kl": 0.5}
+
+
+def test_nan_and_infinity_become_null(tmp_path: Path) -> None:
+    with RolloutWriter(tmp_path) as writer:
+        writer.write(**{**ROW, "reward": math.nan}, values=np.array([1.0, np.inf, np.nan]))
+        writer.write(**{**ROW, "reward": math.inf}, note="\ud800", values=[math.nan, 1])
+    first, second = logged(writer.path)
+    assert first["reward"] is None and first["values"] == [1.0, None, None]
+    assert second["reward"] is None and second["values"] == [None, 1]
+    assert second["note"] == "\ufffd"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), JSON), st.text(st.characters(), max_size=20))
+def test_any_values_are_one_line_of_json(
+    tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any], text: str
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    with RolloutWriter(folder) as writer:
+        writer.write(**{**ROW, "response": text}, **fields)
+    lines = writer.path.read_bytes().split(b"\n")
+    assert lines[1:] == [b""]
+    assert set(json.loads(lines[0])) == {*ROW, *fields}
+
+
+def test_a_value_that_is_no_data_is_refused(tmp_path: Path) -> None:
+    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match="object is no text"):
+        writer.write(**ROW, odd=object())
+    assert writer.path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("compression", ["gz", "zst"])
+def test_compressed_logs_hold_every_line_before_they_are_closed(
+    tmp_path: Path, compression: str
+) -> None:
+    writer = RolloutWriter(tmp_path, compression=compression)
+    for step in range(5):
+        writer.write(**{**ROW, "step": step})
+    data = writer.path.read_bytes()
+    if compression == "gz":
+        early = zlib.decompressobj(31).decompress(data)
+    else:
+        early = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    assert [json.loads(line)["step"] for line in early.splitlines()] == list(range(5))
+    writer.close()
+    assert [row["step"] for row in logged(writer.path)] == list(range(5))
+
+
+def test_a_restart_continues_a_plain_log_and_closes_its_torn_line(tmp_path: Path) -> None:
+    (tmp_path / "rank_0.jsonl").write_text('{"step": 1}\n{"step": 2, "pro')
+    with RolloutWriter(tmp_path) as writer:
+        writer.write(**ROW)
+    lines = writer.path.read_text().splitlines()
+    assert lines[:2] == ['{"step": 1}', '{"step": 2, "pro']
+    assert json.loads(lines[2]) == ROW
+
+
+def test_a_restart_leaves_a_compressed_log_alone(tmp_path: Path) -> None:
+    for _ in range(3):
+        with RolloutWriter(tmp_path, compression="zst") as writer:
+            writer.write(**ROW)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["rank_0.1.jsonl.zst", "rank_0.2.jsonl.zst", "rank_0.jsonl.zst"]
+    assert all(logged(path) == [ROW] for path in tmp_path.iterdir())
+
+
+def test_threads_never_mix_their_lines(tmp_path: Path) -> None:
+    with RolloutWriter(tmp_path) as writer:
+
+        def work(thread: int) -> None:
+            for i in range(50):
+                writer.write(**{**ROW, "step": i, "response": f"{thread}" * 5000})
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    rows = logged(writer.path)
+    assert len(rows) == 200
+    assert all(len(set(row["response"])) == 1 for row in rows)
+
+
+def work_in_child(writer: RolloutWriter, worker: int) -> None:
+    for i in range(50):
+        writer.write(**{**ROW, "step": i, "response": f"{worker}" * 5000})
+    writer.close()
+
+
+@pytest.mark.parametrize("compression", [None, "gz", "zst"])
+def test_forked_processes_never_mix_their_lines(tmp_path: Path, compression: str | None) -> None:
+    writer = RolloutWriter(tmp_path, compression=compression)
+    writer.write(**ROW)
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside other threads
+        workers = [context.Process(target=work_in_child, args=(writer, i)) for i in range(3)]
+        for worker in workers:
+            worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    writer.write(**ROW)
+    writer.close()
+    rows = [row for path in tmp_path.iterdir() for row in logged(path)]
+    assert len(rows) == 152
+    assert all(len(set(row["response"].strip())) in (1, 3) for row in rows)
+
+
+KILLED = """
+import sys
+from rlreport.writer import RolloutWriter
+writer = RolloutWriter(sys.argv[1])
+print("ready", flush=True)
+i = 0
+while True:
+    writer.write(step=i, prompt="q", response="a" * 20000, reward=1.0)
+    i += 1
+"""
+
+
+def test_a_killed_process_tears_the_last_line_at_most(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    log = tmp_path / "rank_0.jsonl"
+    while log.stat().st_size < 2_000_000:
+        assert child.poll() is None
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    lines = log.read_text().split("\n")[:-1]
+    assert [json.loads(line)["step"] for line in lines] == list(range(len(lines)))
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    writer = RolloutWriter(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        with pytest.raises(OutputError, match=r"rank_0\.jsonl cannot be written: File too large"):
+            for _ in range(50):
+                writer.write(**ROW)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    writer.close()
+
+
+def test_slips_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'bz2'"):
+        RolloutWriter(tmp_path, compression="bz2")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="no log can be written"):
+        RolloutWriter(tmp_path / "file")
+    writer = RolloutWriter(tmp_path)
+    writer.close()
+    writer.close()
+    with pytest.raises(OutputError, match="closed"):
+        writer.write(**ROW)
+
+
+def test_a_dropped_writer_is_not_kept_for_forks(tmp_path: Path) -> None:
+    RolloutWriter(tmp_path)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class State:
+    """What transformers' TrainerState offers."""
+
+    is_world_process_zero = True
+
+    def save_to_json(self, path: str) -> None:
+        Path(path).write_text('{"log_history": []}')
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+
+    def build(logs: list[Path], out: str, **options: Any) -> None:
+        calls.append((logs, out, options))
+
+    monkeypatch.setitem(vars(rlreport), "build", build)
+    return calls
+
+
+def test_the_callback_builds_from_the_trainer_s_completions(
+    tmp_path: Path, built: list[tuple[Any, ...]]
+) -> None:
+    (tmp_path / "completions").mkdir()
+    args = SimpleNamespace(output_dir=str(tmp_path), log_completions=True)
+    callback = ReportCallback("run.html", title="A run")
+    callback.on_init_end(args, State(), None)
+    assert callback.on_step_end(args, State(), None) is None
+    callback.on_train_end(args, State(), None)
+    metrics = tmp_path / "trainer_state.json"
+    options = {"title": "A run", "metrics": [metrics]}
+    assert built == [([tmp_path / "completions"], "run.html", options)]
+    assert metrics.exists()
+
+
+def test_the_callback_logs_rollouts_that_a_trainer_does_not(
+    tmp_path: Path, built: list[tuple[Any, ...]]
+) -> None:
+    callback = ReportCallback("run.html")
+    with pytest.raises(UsageError, match="give the callback to a trainer"):
+        callback.write(**ROW)
+    args = SimpleNamespace(output_dir=str(tmp_path), process_index=2)
+    callback.on_init_end(args, State(), None)
+    callback.write(**ROW)
+    callback.on_train_end(args, State(), None)
+    assert logged(tmp_path / "rollouts" / "rank_2.jsonl") == [ROW]
+    assert built[0][0] == [tmp_path / "rollouts"]
+
+
+def test_only_the_main_process_builds(tmp_path: Path, built: list[tuple[Any, ...]]) -> None:
+    state = State()
+    state.is_world_process_zero = False
+    ReportCallback("run.html").on_train_end(SimpleNamespace(output_dir=tmp_path), state, None)
+    assert built == []
+
+
+def test_a_report_that_fails_does_not_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise UnusableInputError("no rows")
+
+    monkeypatch.setitem(vars(rlreport), "build", fail)
+    with pytest.warns(UserWarning, match="no report was built: no rows"):
+        ReportCallback("run.html").on_train_end(SimpleNamespace(output_dir=tmp_path), State(), None)
+
+
+def test_the_callback_warns_when_completions_are_off(tmp_path: Path) -> None:
+    args = SimpleNamespace(output_dir=tmp_path, log_completions=False)
+    with pytest.warns(UserWarning, match="log_completions is off"):
+        ReportCallback("run.html").on_init_end(args, State(), None)
+    with pytest.raises(AttributeError):
+        _ = ReportCallback("run.html").nothing_like_an_event
+
+
+def recipe(text: str, beginning: str) -> str:
+    """Return the Python block of the recipes that holds ``beginning``."""
+    blocks = [block.split("```")[0] for block in text.split("```python\n")[1:]]
+    return next(block for block in blocks if beginning in block)
+
+
+class Words:
+    """A tokenizer's part in the recipes."""
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        return " ".join(map(str, ids))
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [f"t{i}" for i in ids]
+
+
+def test_the_openrlhf_recipe_logs_each_action_with_its_token(tmp_path: Path) -> None:
+    page = Path(__file__).parents[1] / "docs" / "frameworks.md"
+    names: dict[str, Any] = {}
+    exec(recipe(page.read_text(), "def log_experiences"), names)
+    # Two prompt tokens, three written ones, one of padding: actions are one fewer than tokens.
+    numbers = np.array([[0.0, -0.1, -0.2, -0.3, 0.0]])
+    batch = SimpleNamespace(
+        sequences=np.array([[1, 2, 3, 4, 5, 0]]), action_mask=np.array([[0, 1, 1, 1, 0]]),
+        action_log_probs=numbers, base_action_log_probs=numbers, rollout_log_probs=None,
+        values=None, advantages=numbers, prompts=["q"], labels=["5"], info={"reward": [1.0]},
+    )  # fmt: skip
+    with RolloutWriter(tmp_path) as writer:
+        names["log_experiences"](writer, Words(), [batch], 7)
+    assert logged(writer.path) == [
+        {
+            "step": 7, "prompt": "q", "response": "3 4 5", "reward": 1.0, "ground_truth": "5",
+            "response_tokens": ["t3", "t4", "t5"], "logprobs": [-0.1, -0.2, -0.3],
+            "ref_logprobs": [-0.1, -0.2, -0.3], "advantages": [-0.1, -0.2, -0.3],
+        }
+    ]  # fmt: skip
+
+
+def test_every_recipe_is_python() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
+    blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
+    assert len(blocks) == 4
+    for block in blocks:
+        compile(block, "frameworks.md", "exec")
+
+
+def test_the_table_of_frameworks_lists_every_format() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
+    assert all(f"| `{identity}` |" in page for identity in formats())
