@@ -1,0 +1,109 @@
+"""Whole builds against their yardsticks, and the memory of the process tree.
+
+    python benchmarks/bench_build.py small LOGS   against ``import pandas, altair``, best of five
+    python benchmarks/bench_build.py large LOGS   against loading the same logs as a live board does
+
+The live board's loading is what RLLoggingBoard does with a log before it shows anything, in our
+own words: parse every line with ``json``, keep every value in Python lists by step, and compute
+log-ratio, its "kl" and probabilities a row at a time, as lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+
+def board_loading(logs: Path) -> float:
+    """Seconds to load the logs as a live board does."""
+    began = time.perf_counter()
+    by_step: dict[int, dict[str, list[object]]] = {}
+    for log in sorted(logs.glob("*.jsonl")):
+        with log.open(encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                step = by_step.setdefault(row["step"], {})
+                for key, value in row.items():
+                    step.setdefault(key, []).append(value)
+                if "logprobs" in row and "ref_logprobs" in row:
+                    logp, ref = np.array(row["logprobs"]), np.array(row["ref_logprobs"])
+                    ratio = logp - ref
+                    kl = np.exp(ratio) - 1 - ratio
+                    for name, values in (("log_ratio", ratio), ("kl", kl)):
+                        step.setdefault(name, []).append(values.tolist())
+                        step.setdefault(f"avg_{name}", []).append(np.nanmean(values))
+                        step.setdefault(f"sum_{name}", []).append(np.nansum(values))
+                    step.setdefault("probs", []).append(np.exp(logp).tolist())
+                    step.setdefault("ref_probs", []).append(np.exp(ref).tolist())
+    return time.perf_counter() - began
+
+
+def run(*command: str) -> tuple[float, float]:
+    """Wall seconds of a command, and the largest memory of its process tree in MB (PSS)."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0.0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        root = psutil.Process(process.pid)
+        while not done.wait(0.1):
+            total = 0
+            try:
+                for one in [root, *root.children(recursive=True)]:
+                    total += one.memory_full_info().pss
+            except psutil.Error:
+                continue
+            peak = max(peak, total / 1e6)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    status = process.wait()
+    done.set()
+    watcher.join()
+    if status:
+        raise SystemExit(f"{' '.join(command)}: exit status {status}")
+    return time.perf_counter() - began, peak
+
+
+def main() -> None:
+    """Runs one of the two comparisons and prints its figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["small", "large"])
+    parser.add_argument("logs", type=Path)
+    parser.add_argument("--workers", default="0")
+    parser.add_argument("--suffix", default="", help="form of the report, e.g. .html")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / f"report{options.suffix}")
+        build = (sys.executable, "-m", "rlreport", "build", str(options.logs), "-o", out, "-q")
+        build = (*build, "--workers", options.workers)
+        if options.what == "small":
+            times = [
+                (run(sys.executable, "-c", "import pandas, altair")[0], run(*build)[0])
+                for _ in range(5)
+            ]
+            yardstick, whole = (min(column) for column in zip(*times, strict=True))
+            print(f"import pandas, altair {yardstick:.2f} s, build {whole:.2f} s", end=": ")
+            print(f"{whole / yardstick:.2f} times")
+            return
+        size = sum(log.stat().st_size for log in options.logs.glob("*.jsonl")) / 1e6
+        whole, peak = run(*build)
+        print(f"{size:,.0f} MB: build {whole:.2f} s, peak {peak:,.0f} MB (process tree, PSS)")
+        loading = board_loading(options.logs)
+        print(f"loading as a live board {loading:.2f} s ({size / loading:.0f} MB/s)", end=": ")
+        print(f"the build is {loading / whole:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()
