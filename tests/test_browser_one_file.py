@@ -133,6 +133,20 @@ def test_back_and_forward_go_through_views_and_find_the_place_again(
         assert page.title().startswith("Step 59")
 
 
+def test_the_overview_comes_back_as_it_was_baked_however_often(
+    browser: Browser, report: Path
+) -> None:
+    parts = ".list button, .list input"
+    with visiting(browser, report) as page:
+        before = page.locator(parts).count()
+        for _ in range(3):
+            page.click('header nav a[href="#/data"]')
+            page.wait_for_selector(".page.data")
+            page.go_back()
+            page.wait_for_selector(".page.overview")
+        assert page.locator(parts).count() == before
+
+
 @pytest.mark.parametrize("view", ["prompts", "tokens", "data"])
 def test_every_kind_of_page_is_a_view_with_crumbs(
     browser: Browser, report: Path, view: str

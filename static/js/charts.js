@@ -27,6 +27,7 @@ export class Chart {
     /** @type {any} */
     this.view = null;
     this.waiting = 0;
+    this.gone = false;
     this.again = () => this.view && this.draw();
     document.addEventListener("rlreport:theme", this.again);
     this.resized = new ResizeObserver(() => this.fit());
@@ -61,6 +62,8 @@ export class Chart {
       });
       this.view?.finalize();
       this.view = result.view;
+      // The reader may have left the page while Vega was at work.
+      if (this.gone) return this.rest();
       // The figure's words say it; Vega's marks would be read out one by one, without names.
       place.querySelector("svg")?.setAttribute("aria-hidden", "true");
       this.plot.replaceChildren(place);
@@ -68,7 +71,7 @@ export class Chart {
       this.resized.observe(this.figure);
       this.figure.dataset.live = "true";
     } catch (error) {
-      this.plot.replaceChildren(...this.baked);
+      this.rest();
       this.figure.dataset.live = "failed";
       console.warn(`Chart ${this.figure.dataset.chart} stays as it was drawn:`, error);
     }
@@ -149,7 +152,14 @@ export class Chart {
     clearTimeout(this.waiting);
     document.removeEventListener("rlreport:theme", this.again);
     this.resized.disconnect();
+    this.gone = true;
+    this.rest();
+  }
+
+  /** Shows the chart as it was baked. */
+  rest() {
     this.view?.finalize();
+    this.view = null;
     this.plot.replaceChildren(...this.baked);
   }
 }

@@ -12,7 +12,11 @@ export class Router {
   constructor(main, address) {
     this.main = main;
     this.address = address;
-    this.overview = /** @type {HTMLElement} */ (main.querySelector(".page"));
+    const overview = /** @type {HTMLElement} */ (main.querySelector(".page"));
+    /** The overview as it was baked: what mounting adds to a page must not pile up. */
+    this.overview = /** @type {HTMLElement} */ (overview.cloneNode(true));
+    /** @type {HTMLElement | null} the one in the document, shown first */
+    this.opened = overview;
     /** @type {ReturnType<typeof mount> | null} */
     this.page = null;
     /** @type {string | null} path of the view that is shown or on its way */
@@ -45,7 +49,9 @@ export class Router {
 
   /** @param {string} path @returns {Promise<HTMLElement>} */
   async view(path) {
-    if (path === "") return this.overview;
+    const opened = this.opened;
+    this.opened = null;
+    if (path === "") return opened ?? /** @type {HTMLElement} */ (this.overview.cloneNode(true));
     const node = document.querySelector(`script.view[data-view="${CSS.escape(path)}"]`);
     if (!node) return missing(`This report carries no page “${path}”.`);
     try {
