@@ -15,7 +15,7 @@ import vl_convert
 
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import step_charts, step_designs
-from rlreport.draw.svg import still
+from rlreport.draw.still import still
 from tests.draw_tables import response_table, tables_of
 
 RUNS = 7

@@ -59,6 +59,7 @@ def check(charts: Sequence[Chart]) -> None:
     for chart in charts:
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
+        assert "<ns" not in chart.svg  # a page is HTML, which knows no prefixes
         assert root.get("aria-label") == printable(chart.description).replace("\n", " ")
         for element in root.iter():
             assert not element.tag.endswith(("style", "script"))

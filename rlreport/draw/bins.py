@@ -28,7 +28,12 @@ def bins(values: Floats) -> tuple[float, float, float]:
 
 
 def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[float, float, int]]:
-    """Start, end and number of ``values`` of each bin that holds any."""
-    edges = low + step * np.arange(round((high - low) / step) + 1)
-    held = np.histogram(values, bins=edges)[0]
-    return [(float(edges[i]), float(edges[i + 1]), int(held[i])) for i in np.flatnonzero(held)]
+    """Start, end and number of ``values`` of each bin that holds any.
+
+    A value on an edge falls into the bin that Vega's ``bin`` transform puts it in, so that a
+    chart stays as it is when a page's script brings it to life.
+    """
+    last = round((high - low) / step) - 1
+    places = np.floor(1e-14 + (values - low) / step).astype(np.int64)
+    held = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
+    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(held) if n]

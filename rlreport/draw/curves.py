@@ -14,7 +14,7 @@ from rlreport.draw.designs import template
 from rlreport.draw.frame import Frame
 from rlreport.draw.layout import VALUE_FORMAT, Spec, encoding, fill, plot_height
 from rlreport.draw.series import Series, in_words, thinned
-from rlreport.draw.svg import INTERACTION
+from rlreport.draw.still import INTERACTION
 from rlreport.draw.words import finite_or_none, label
 
 LABEL_GAP = 13

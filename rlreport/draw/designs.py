@@ -1,8 +1,8 @@
-"""The charts' designs: authored with Altair, compiled by vl-convert, and kept.
+"""The charts' designs: authored with Altair, and kept.
 
-Importing Altair and compiling cost more than drawing a small report. So both are done once
-a machine, kept in the user's cache under the versions and the source they come from, and
-a warm process reads JSON.
+Importing Altair costs more than drawing a small report. So it is done once a machine; the
+designs are kept in the user's cache under the version and the source they come from, and a
+warm process reads JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from rlreport.draw.kept import kept
 from rlreport.draw.layout import Spec, fill
-from rlreport.draw.stencil import Stencil, compiled
 
 STEP_RIGHT = 12
 """Pixels right of a step chart's plot."""
@@ -32,7 +31,7 @@ _STEP_DESIGNS: dict[str, tuple[str, ...]] = {
 
 def template(name: str) -> Spec:
     """The design ``name`` as Vega-Lite without data; to be copied, not changed."""
-    spec: Spec = designs()["templates"][name]
+    spec: Spec = designs()[name]
     return spec
 
 
@@ -42,14 +41,9 @@ def page_spec(name: str) -> Spec:
     return fill(template(name), {"name": "rows"}, size="step", right=STEP_RIGHT, layers=layers)
 
 
-def stencil(name: str) -> Stencil:
-    """A step chart's design, compiled."""
-    return Stencil(designs()["compiled"][name])
-
-
 @cache
 def designs() -> dict[str, Any]:
-    """All designs: ``templates`` and ``compiled`` by name, from the cache or made anew."""
+    """All designs by name, from the cache or made anew."""
     found: dict[str, Any] = json.loads(kept("designs.json", made_of(), make))
     return found
 
@@ -70,19 +64,12 @@ def make() -> str:
         step_templates.scatter,
         step_templates.plane_heat,
     )
-    templates = {author.__name__: author() for author in (*over_run, *of_step)}
-    stencils = {}
-    for name, layers in _STEP_DESIGNS.items():
-        own: dict[str, Any] = {layer: [{}] for layer in layers}
-        stencils[name] = compiled(
-            fill(templates[name], {"name": "rows"}, size="step", right=STEP_RIGHT, layers=own)
-        )
-    return json.dumps({"templates": templates, "compiled": stencils})
+    return json.dumps({author.__name__: author() for author in (*over_run, *of_step)})
 
 
 def made_of() -> str:
-    """What the designs depend on: the libraries' versions and this package's source."""
+    """What the designs depend on: Altair's version and this package's source."""
     source = hashlib.sha256()
     for module in sorted(Path(__file__).parent.glob("*.py")):
         source.update(module.read_bytes())
-    return f"altair {version('altair')}, {version('vl-convert-python')}, {source.hexdigest()}"
+    return f"altair {version('altair')}, {source.hexdigest()}"

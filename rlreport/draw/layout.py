@@ -59,10 +59,13 @@ def plot_height(size: str) -> int:
     return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
 
 
-def total_width(spec: Spec) -> float:
-    """Width of the drawing in pixels: the plot and its padding."""
+def total_size(spec: Spec) -> tuple[int, int]:
+    """Width and height of the drawing in pixels: the plot and its padding."""
     padding = spec["padding"]
-    return float(spec["width"] + padding["left"] + padding["right"])
+    return (
+        padding["left"] + spec["width"] + padding["right"],
+        padding["top"] + spec["height"] + padding["bottom"],
+    )
 
 
 def copied(spec: Spec) -> Spec:

@@ -8,7 +8,6 @@ circles, numbers keep one decimal, and colours become custom properties.
 from __future__ import annotations
 
 import re
-from itertools import groupby
 from xml.etree import ElementTree as ET
 
 SVG = "http://www.w3.org/2000/svg"
@@ -36,36 +35,69 @@ _INHERITED = (
     "text-anchor",
 )
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
-_ROUND_SYMBOL = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
-_TRANSLATE = re.compile(r"translate\(([^,()]+),([^,()]+)\)")
-_CIRCLE = ("cx", "cy", "r")
-_LEAST_RUN = 3
+_LINE = re.compile(r'<line transform="translate\(([^,]+),([^)]+)\)" x2="([^"]+)" y2="([^"]+)"')
+_OUTLINE = re.compile(r' d="([^"]*)"')
+# Overlaps of what is translucent add up only between elements.
+_RUN_OF_SHAPES = re.compile(
+    r'<path d="[^"]*"((?: (?!fill-opacity)[\w-]+="[^"]*")*)/>(?:<path d="[^"]*"\1/>)+'
+)
+_PLACE = re.compile(r"translate\(([^,]+),([^)]+)\)")
+_RUN_OF_DOTS = re.compile(
+    r'<path transform="translate\([^)]*\)"'
+    r'( d="M([\d.]+),0A\2,\2,0,1,1,-\2,0A\2,\2,0,1,1,\2,0" ([^>]*)/>)'
+    r'(?:<path transform="translate\([^)]*\)"\1)*'
+)
+_DOTS = "dots"
 _GEOMETRY = ("d", "transform", "x", "y", "x1", "y1", "x2", "y2", "width", "height", "cx", "cy")
 
 
-def shrink(svg: str, name: str, description: str, variables: dict[str, str], letters: str) -> str:
-    """Rewrites ``svg`` for a page.
+def parts(svg: str) -> list[ET.Element]:
+    """The charts of a drawing: its outermost groups, ready for ``shrink``.
 
     Args:
-        svg: as ``vl_convert.vegalite_to_svg`` returns it.
+        svg: as ``vl_convert.vega_to_svg`` returns it.
+    """
+    # On the text, where runs of hundreds of marks are found far sooner than in a tree.
+    for pattern, change in (
+        (_LINE, _as_path),
+        (_RUN_OF_SHAPES, _one_path),
+        (_RUN_OF_DOTS, _one_group),
+    ):
+        svg = pattern.sub(change, svg)
+    scopes = ET.fromstring(svg).iterfind("/".join([f"{{{SVG}}}g"] * 5))
+    return [scope for scope in scopes if "role-scope" in scope.get("class", "")]
+
+
+def shrink(
+    part: ET.Element,
+    name: str,
+    description: str,
+    size: tuple[int, int],
+    variables: dict[str, str],
+    letters: str,
+) -> str:
+    """Rewrites a drawn chart for a page.
+
+    Args:
+        part: one of ``parts``.
         name: ids in the result start with it, so that charts can share a document.
         description: becomes the accessible name.
+        size: width and height in pixels.
         variables: colour in the drawing → CSS custom property that takes its place.
         letters: SVG texts that lie over the drawing.
     """
-    source = ET.fromstring(svg)
     root = ET.Element(
         "svg",
         {
             "xmlns": SVG,
-            "viewBox": source.get("viewBox", ""),
+            "viewBox": f"0 0 {size[0]} {size[1]}",
             "width": "100%",
             "role": "img",
             "aria-label": description,
             "fill": "none",
         },
     )
-    root.extend(_flat(_cleaned(source, f"{name}-")))
+    root.extend(_cleaned(part, f"{name}-"))
     for element in root.iter():
         for attribute in ("fill", "stroke"):
             colour = element.get(attribute, "")
@@ -73,6 +105,27 @@ def shrink(svg: str, name: str, description: str, variables: dict[str, str], let
                 element.set(attribute, f"var({variables[colour]})")
     drawn = ET.tostring(root, encoding="unicode")
     return drawn.removesuffix("</svg>") + letters + "</svg>"
+
+
+def _as_path(line: re.Match[str]) -> str:
+    x, y, dx, dy = line.groups()
+    run = f"v{dy}" if dx == "0" else f"h{dx}" if dy == "0" else f"l{dx},{dy}"
+    return f'<path d="M{x},{y}{run}"'
+
+
+def _one_path(run: re.Match[str]) -> str:
+    """Shapes that look alike, as one path."""
+    return f'<path d="{"".join(_OUTLINE.findall(run[0]))}"{run[1]}/>'
+
+
+def _one_group(run: re.Match[str]) -> str:
+    """Round symbols that look alike, as circles in a group that says their look."""
+    radius = _tenth(run[2])
+    circles = [
+        f'<circle cx="{_tenth(x)}" cy="{_tenth(y)}" r="{radius}"/>'
+        for x, y in _PLACE.findall(run[0])
+    ]
+    return f'<g class="{_DOTS}" {run[3]}>{"".join(circles)}</g>'
 
 
 def _cleaned(element: ET.Element, prefix: str) -> list[ET.Element]:
@@ -85,6 +138,13 @@ def _cleaned(element: ET.Element, prefix: str) -> list[ET.Element]:
         if tag == "rect" and element.tag.endswith("svg"):
             continue  # the page shows through
         attributes = _attributes(child, prefix)
+        if child.get("class") == _DOTS:
+            if "stroke" not in attributes:
+                del attributes["stroke-width"]
+            dots = ET.Element("g", attributes)
+            dots.extend(ET.Element("circle", dot.attrib) for dot in child)
+            result.append(dots)
+            continue
         if "mark-rect" in child.get("class", ""):
             attributes["shape-rendering"] = "crispEdges"  # no seams between cells
         inner = _cleaned(child, prefix)
@@ -95,7 +155,7 @@ def _cleaned(element: ET.Element, prefix: str) -> list[ET.Element]:
             continue
         copy = ET.Element(tag, attributes)
         copy.text = child.text
-        copy.extend(_flat(inner))
+        copy.extend(inner)
         if tag == "g":
             _hoist(copy)
         result.append(copy)
@@ -124,68 +184,12 @@ def _attributes(element: ET.Element, prefix: str) -> dict[str, str]:
 
 
 def _rounded(match: re.Match[str]) -> str:
-    text = f"{float(match[0]):.1f}".removesuffix(".0")
+    return _tenth(match[0])
+
+
+def _tenth(number: str) -> str:
+    text = f"{float(number):.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
-
-
-def _flat(elements: list[ET.Element]) -> list[ET.Element]:
-    """Joins runs of lines, and of shapes, that look alike into one path; dots become circles."""
-    result: list[ET.Element] = []
-    for element in elements:
-        shape = _as_path(_as_circle(element))
-        last = result[-1] if result else None
-        if (
-            last is not None
-            and shape.tag == last.tag == "path"
-            and _look(shape) == _look(last)
-            and "fill-opacity" not in shape.attrib  # overlaps add up only between elements
-        ):
-            last.set("d", last.get("d", "") + shape.get("d", ""))
-        else:
-            result.append(shape)
-    return _gathered(result)
-
-
-def _gathered(elements: list[ET.Element]) -> list[ET.Element]:
-    """Puts runs of circles that look alike into a group that says their look once."""
-    result: list[ET.Element] = []
-    for look, run in groupby(elements, lambda e: _look(e) if e.tag == "circle" else None):
-        circles = list(run)
-        if look is None or len(circles) < _LEAST_RUN:
-            result += circles
-            continue
-        group = ET.Element("g", look)
-        for circle in circles:
-            group.append(ET.Element("circle", {key: circle.get(key, "") for key in _CIRCLE}))
-        result.append(group)
-    return result
-
-
-def _look(element: ET.Element) -> dict[str, str]:
-    """What does not place the element; the width of a stroke that is not there is left out."""
-    placing = ("d", *_CIRCLE) if "stroke" in element.attrib else ("d", "stroke-width", *_CIRCLE)
-    return {key: value for key, value in element.attrib.items() if key not in placing}
-
-
-def _as_circle(element: ET.Element) -> ET.Element:
-    symbol = _ROUND_SYMBOL.fullmatch(element.get("d", ""))
-    place = _TRANSLATE.fullmatch(element.get("transform", ""))
-    if symbol is None or place is None:
-        return element
-    attributes = {k: v for k, v in element.attrib.items() if k not in ("d", "transform")}
-    return ET.Element("circle", {"cx": place[1], "cy": place[2], "r": symbol[1], **attributes})
-
-
-def _as_path(element: ET.Element) -> ET.Element:
-    if element.tag != "line" or set(element.attrib) & {"x1", "y1"}:
-        return element
-    place = _TRANSLATE.fullmatch(element.get("transform", "translate(0,0)"))
-    if place is None:
-        return element
-    attributes = {k: v for k, v in element.attrib.items() if k not in ("x2", "y2", "transform")}
-    dx, dy = element.get("x2", "0"), element.get("y2", "0")
-    run = f"v{dy}" if dx == "0" else f"h{dx}" if dy == "0" else f"l{dx},{dy}"
-    return ET.Element("path", {"d": f"M{place[1]},{place[2]}{run}", **attributes})
 
 
 def _hoist(group: ET.Element) -> None:

@@ -1,8 +1,8 @@
-"""A chart's design compiled once to Vega, and drawn many times with other data.
+"""A chart's design compiled once to Vega, and filled many times with data.
 
 Nine tenths of the time of a small SVG goes into compiling Vega-Lite and into measuring
-text. So the step charts are compiled once, without their text; each drawing only swaps data
-and extents, and is lettered afterwards.
+text. So charts are compiled by what they are made of, without their text and data; each
+drawing only swaps data, extents and colours, and is lettered afterwards.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from rlreport.draw.axis import labelled
+from rlreport.draw.kept import kept
 from rlreport.draw.layout import Spec
-from rlreport.draw.letters import letters, scaled, without_text
-from rlreport.draw.shrink import shrink
-from rlreport.draw.svg import still
-from rlreport.draw.theme import sentinels
+from rlreport.draw.letters import scaled, without_text
+from rlreport.draw.still import still
+
+Vega = dict[str, Any]
+
+_SERIES = ("color", "strokeDash")
+"""Channels that tell series apart; each layer has scales of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,64 +34,97 @@ class Stencil:
         vega: Vega specification; its named datasets are empty.
     """
 
-    vega: dict[str, Any]
+    vega: Vega
 
-    def draw(
+    def filled(
         self,
-        name: str,
-        description: str,
         spec: Spec,
         rows: Sequence[Mapping[str, Any]],
         *,
         bins: tuple[float, float, float] | None = None,
-    ) -> str:
-        """Draws the design.
+    ) -> Vega:
+        """The Vega specification of a chart.
 
         Args:
-            name: id of the chart.
-            description: text alternative.
-            spec: the design as Vega-Lite with extents, titles and the data of its own layers.
+            spec: its Vega-Lite with extents, colours, and the data of its own layers.
             rows: dataset of the other layers.
             bins: width, start and end of the bins, where the design has any.
-
-        Raises:
-            ValueError: Vega refused the drawing.
         """
-        import vl_convert  # starts V8
-
         datasets = {layer["name"]: layer["data"]["values"] for layer in _own(spec)}
         datasets["rows"] = rows
-        vega = dict(self.vega)
-        vega["data"] = [_fed(source, datasets, bins) for source in vega["data"]]
         axes = {channel: scaled(spec, channel) for channel in ("x", "y")}
-        vega["scales"] = [
-            {**scale, "domain": axes[scale["name"]]["scale"]["domain"]}
-            if scale["name"] in axes
-            else scale
-            for scale in vega["scales"]
-        ]
-        values = {
+        domains = {channel: {"domain": a["scale"]["domain"]} for channel, a in axes.items()}
+        domains |= _series_scales(spec)
+        ticks = {
             channel: [at for at, _ in labelled(place["axis"], place["scale"]["domain"])]
             for channel, place in axes.items()
         }
-        vega["axes"] = [{**axis, "values": values[axis["scale"]]} for axis in vega["axes"]]
-        drawn = vl_convert.vega_to_svg(json.dumps(vega), allowed_base_urls=[])
-        return shrink(drawn, name, description, sentinels(), letters(spec))
+        return {
+            **self.vega,
+            "data": [_fed(source, datasets, bins) for source in self.vega["data"]],
+            "scales": [
+                {**scale, **domains.get(scale["name"], {})} for scale in self.vega["scales"]
+            ],
+            "axes": [{**axis, "values": ticks[axis["scale"]]} for axis in self.vega["axes"]],
+        }
 
 
-def compiled(spec: Spec) -> dict[str, Any]:
-    """Compiles a design without its text, and without what only serves the pointer.
+def stencil_of(spec: Spec) -> Stencil:
+    """The stencil of a chart's specification, kept in the user's cache.
 
-    Each layer with data of its own gets the dataset of its name.
+    Raises:
+        ValueError: Vega-Lite refused the specification.
+    """
+    return _stencil(json.dumps(skeleton(spec), sort_keys=True))
+
+
+@cache
+def _stencil(bare: str) -> Stencil:
+    made_of = f"{version('vl-convert-python')} {bare}"
+    return Stencil(json.loads(kept("stencil.json", made_of, lambda: json.dumps(compiled(bare)))))
+
+
+def compiled(bare: str) -> Vega:
+    """Compiles a skeleton, as JSON.
+
+    Raises:
+        ValueError: Vega-Lite refused the specification.
     """
     import vl_convert  # starts V8
 
-    bare = without_text(still(spec))
-    bare["data"] = {"name": "rows"}
-    for layer in _own(bare):
-        layer["data"] = {"name": layer["name"]}
-    vega: dict[str, Any] = vl_convert.vegalite_to_vega(json.dumps(bare))
+    vega: Vega = vl_convert.vegalite_to_vega(bare)
     return vega
+
+
+def skeleton(spec: Spec) -> Spec:
+    """A specification without text, data, extents and colours: what charts of a kind share.
+
+    Each layer with data of its own gets the dataset of its name, the others ``rows``.
+    """
+    bare = without_text(still({**spec, "data": {"name": "rows"}}))
+    bare.pop("description", None)
+    for layer in bare["layer"]:
+        if layer in _own(bare):
+            layer["data"] = {"name": layer["name"]}
+        layer["encoding"].pop("tooltip", None)
+        for channel, place in layer["encoding"].items():
+            if channel in _SERIES and place.get("field") == "series":
+                place["scale"] = {"domain": [], "range": []}
+            elif place.get("axis"):
+                place["scale"]["domain"] = [0, 1]
+                place["axis"].pop("format", None)
+                place["axis"]["values"] = [0]
+    return bare
+
+
+def _series_scales(spec: Spec) -> dict[str, Vega]:
+    """Name of a scale that tells series apart → its domain and range."""
+    return {
+        f"{layer['name']}_{channel}": place["scale"]
+        for layer in spec["layer"]
+        for channel in _SERIES
+        if (place := layer["encoding"].get(channel, {})).get("field") == "series"
+    }
 
 
 def _own(spec: Spec) -> list[Spec]:
@@ -94,10 +133,10 @@ def _own(spec: Spec) -> list[Spec]:
 
 
 def _fed(
-    source: dict[str, Any],
+    source: Vega,
     datasets: Mapping[str, Sequence[Mapping[str, Any]]],
     bins: tuple[float, float, float] | None,
-) -> dict[str, Any]:
+) -> Vega:
     """A dataset of the compiled specification with its rows, and with the bins' edges."""
     fed = dict(source)
     if "source" not in fed and "url" not in fed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import pandas as pd
 from rlreport.draw.axis import Axis, Floats, y_limits
 from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import STEP_RIGHT, page_spec, stencil
+from rlreport.draw.designs import STEP_RIGHT, page_spec
+from rlreport.draw.drawing import Drawing, draw, drawing
 from rlreport.draw.layout import PADDING, VALUE_FORMAT, WIDTH, Spec, copied, encoding
-from rlreport.draw.stencil import Stencil
+from rlreport.draw.stencil import Stencil, stencil_of
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 
@@ -26,6 +27,8 @@ _CELLS = (36, 20)
 _FIELDS = ("n", "reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens", "response_chars")
 
 Rows = list[dict[str, Any]]
+Made = tuple[Chart, Drawing]
+"""A chart, not yet drawn, and how to draw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ class StepDesigns:
 
 def step_designs() -> StepDesigns:
     """Gets the designs."""
-    names = ("histogram", "ordered_bars", "scatter", "plane_heat")
-    return StepDesigns(*(Design(page_spec(name), stencil(name)) for name in names))
+    specs = map(page_spec, ("histogram", "ordered_bars", "scatter", "plane_heat"))
+    return StepDesigns(*(Design(spec, stencil_of(spec)) for spec in specs))
 
 
 def step_charts(
@@ -77,32 +80,36 @@ def step_charts(
         ghost = first_rows["reward"].to_numpy(np.float64)
     length = "response_chars" if np.isnan(columns["response_tokens"]).all() else "response_tokens"
     unit = "tokens" if length == "response_tokens" else "characters"
-    drawn = (
+    made = (
         _histogram(columns, ghost, designs.histogram),
         _gap(columns, designs.bars),
         _plane(columns, "kl_k1", "KL (k1), nats a response", "Reward against KL", designs),
         _plane(columns, length, f"length, {unit}", "Reward against length", designs),
     )
-    return [chart for chart in drawn if chart is not None]
+    there = [one for one in made if one is not None]
+    svgs = draw([drawable for _, drawable in there])
+    return [replace(chart, svg=svg) for (chart, _), svg in zip(there, svgs, strict=True)]
 
 
-def _histogram(columns: dict[str, Floats], ghost: Floats | None, design: Design) -> Chart | None:
+def _histogram(columns: dict[str, Floats], ghost: Floats | None, design: Design) -> Made | None:
     reward, reference = columns["reward"], columns["ref_reward"]
     first = np.array([]) if ghost is None else ghost
     finite = np.concatenate([v[np.isfinite(v)] for v in (reward, reference, first)])
     if not np.isfinite(reward).any():
         return None
     step, low, high = bins(finite)
-    shares = [_shares(values, step, low, high) for values in (reward, reference, first)]
-    top = max(row["share"] for rows in shares for row in rows) * 1.08
+    held = [_counted(values, step, low, high) for values in (reward, reference, first)]
+    sizes = [sum(n for *_, n in each) for each in held]
+    top = 1.08 * max(n / size for each, size in zip(held, sizes, strict=True) for *_, n in each)
     x = Axis(low, high, "reward")
     y = Axis(0.0, top, "share of responses", percent=True)
     keys = [("policy", "policy")]
-    if shares[1]:
+    if held[1]:
         keys.append(("reference", "reference"))
-    if shares[2]:
+    if held[2]:
         keys.append(("first step", "muted"))
-    spec = _titled(design, "policy", x, y, {"ghost": shares[2], "key": _key(keys)})
+    ghosts = [{"low": a, "high": b, "share": n / sizes[2]} for a, b, n in held[2]]
+    spec = _titled(design, "policy", x, y, {"ghost": ghosts, "key": _key(keys)})
     for layer in spec["layer"]:
         for transform in layer.get("transform", []):
             if "bin" in transform:
@@ -111,21 +118,22 @@ def _histogram(columns: dict[str, Floats], ghost: Floats | None, design: Design)
         f"Policy: mean {figure(float(np.nanmean(reward)))}, from "
         f"{figure(float(np.nanmin(reward)))} to {figure(float(np.nanmax(reward)))}."
     )
-    if shares[1]:
+    if held[1]:
         said += f" Reference: mean {figure(float(np.nanmean(reference)))}."
-    if shares[2]:
+    if held[2]:
         said += f" First step: mean {figure(float(np.nanmean(first)))}."
-    svg = design.stencil.draw(
-        "step_reward",
-        said,
-        spec,
-        _rows(columns, reward="reward", ref_reward="ref_reward"),
-        bins=(step, low, high),
-    )
-    return Chart("step_reward", "Reward of the responses", said, spec, svg, responses=True)
+    # A row a bin, standing for its responses: Vega need not sort hundreds into them.
+    rows = [
+        {key: (a + b) / 2, "weight": n}
+        for key, each in (("reward", held[0]), ("ref_reward", held[1]))
+        for a, b, n in each
+    ]
+    vega = design.stencil.filled(spec, rows, bins=(step, low, high))
+    chart = Chart("step_reward", "Reward of the responses", said, spec, "", responses=True)
+    return chart, drawing(chart.name, said, spec, vega)
 
 
-def _gap(columns: dict[str, Floats], design: Design) -> Chart | None:
+def _gap(columns: dict[str, Floats], design: Design) -> Made | None:
     gap = columns["reward_gap"]
     known = np.isfinite(gap)
     if not known.any():
@@ -144,15 +152,18 @@ def _gap(columns: dict[str, Floats], design: Design) -> Chart | None:
     )
     fields = {name: name for name in ("reward_gap", "reward", "weight") if name in drawn}
     spec = _titled(design, "bars", x, y, {"zero": [{"zero": 0}]})
-    svg = design.stencil.draw("step_gap", said, spec, _rows(drawn, **fields))
+    # In order, so that bars of a colour become one path.
+    order = np.argsort(drawn["reward_gap"], kind="stable")
+    rows = _rows({name: values[order] for name, values in drawn.items()}, **fields)
+    drawable = drawing("step_gap", said, spec, design.stencil.filled(spec, rows))
     # The page draws the shown responses, which may be fewer than were logged.
     del spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
-    return Chart("step_gap", "Gap to the reference", said, spec, svg, responses=True)
+    return Chart("step_gap", "Gap to the reference", said, spec, "", responses=True), drawable
 
 
 def _plane(
     columns: dict[str, Floats], field: str, axis: str, title: str, designs: StepDesigns
-) -> Chart | None:
+) -> Made | None:
     known = np.isfinite(columns[field]) & np.isfinite(columns["reward"])
     if not known.any():
         return None
@@ -165,19 +176,22 @@ def _plane(
     if len(up) > MOST_DOTS:
         cells = _cells(across, up, x, y)
         spec = _titled(designs.heat, "cells", x, y, {})
-        svg = designs.heat.stencil.draw(name, said, spec, cells)
+        vega = designs.heat.stencil.filled(spec, cells)
         spec["data"] = {"values": cells}
-        return Chart(name, title, said, spec, svg, interactive=False)
+        return (
+            Chart(name, title, said, spec, "", interactive=False),
+            drawing(name, said, spec, vega),
+        )
     dots = _rows({key: values[known] for key, values in columns.items()}, x=field, y="reward")
     spec = _titled(designs.scatter, "point", x, y, {})
-    svg = designs.scatter.stencil.draw(name, said, spec, dots)
+    drawable = drawing(name, said, spec, designs.scatter.stencil.filled(spec, dots))
     for layer in spec["layer"]:
         layer["encoding"]["x"]["field"], layer["encoding"]["y"]["field"] = field, "reward"
         layer["encoding"].setdefault("tooltip", []).extend(
             {"field": f, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for f, text in ((field, axis), ("reward", "reward"))
         )
-    return Chart(name, title, said, spec, svg, responses=True)
+    return Chart(name, title, said, spec, "", responses=True), drawable
 
 
 def _titled(design: Design, layer: str, x: Axis, y: Axis, own: dict[str, Sequence[Any]]) -> Spec:
@@ -220,12 +234,11 @@ def _cells(across: Floats, up: Floats, x: Axis, y: Axis) -> Rows:
     ]
 
 
-def _shares(values: Floats, step: float, low: float, high: float) -> list[dict[str, float]]:
-    finite = values[np.isfinite(values)]
-    return [
-        {"low": start, "high": end, "share": held / len(finite)}
-        for start, end, held in counts(finite, step, low, high)
-    ]
+def _counted(
+    values: Floats, step: float, low: float, high: float
+) -> list[tuple[float, float, int]]:
+    """Start, end and number of the finite values of each bin that holds any."""
+    return counts(values[np.isfinite(values)], step, low, high)
 
 
 def _key(named: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

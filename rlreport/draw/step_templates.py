@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from rlreport.draw.layout import VALUE_FORMAT, Spec
-from rlreport.draw.svg import INTERACTION
+from rlreport.draw.still import INTERACTION
 from rlreport.draw.template_parts import (
     finish,
     independent,
