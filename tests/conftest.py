@@ -14,8 +14,11 @@ from tests.browser import browser
 
 __all__ = ["browser", "shared_data"]
 
-# A busy machine is slow, not wrong.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow, not wrong. The same examples every time: whoever changes one thing is
+# not to be told of another. ``--hypothesis-profile=search`` looks for new ones.
+busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("busy", busy, derandomize=True)
+settings.register_profile("search", busy, max_examples=1000)
 settings.load_profile("busy")
 
 # A job in the background inherits that Ctrl-C is ignored, and would hand it on to the programs

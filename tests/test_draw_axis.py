@@ -41,6 +41,7 @@ def vega_labels(domain: tuple[float, float], axis: dict[str, Any]) -> list[str]:
 @example(-1e5, 2.6e6, 5, "~s")
 @example(0.0, 1.0, 5, "~%")
 @example(0.0, 0.0625, 4, "~%")
+@example(0.125, 0.75, 2, None)
 def test_labels_are_those_of_vega(low: float, span: float, count: int, form: str | None) -> None:
     high = low + span
     assume(span > 0.01 * max(abs(low), abs(high)))

@@ -75,17 +75,10 @@ def ticks(low: float, high: float, count: int, least: float = 0.0) -> list[float
         count: number of ticks to come near to.
         least: least distance of ticks (Vega's ``tickMinStep``).
     """
-    span = high - low
-    if least:
-        count = min(count, math.floor(span / least) or 1)
-    step = span / count
-    if not (step > 0 and math.isfinite(step)):
+    found = _tick_step(low, high, count, least)
+    if found is None:
         return []
-    power = math.floor(math.log10(step))
-    error = step / 10.0**power
-    factor = next(
-        (nice for nice, bound in ((10, 50.0), (5, 10.0), (2, 2.0)) if error >= math.sqrt(bound)), 1
-    )
+    factor, power = found
     # Products and quotients of whole numbers, as tenths have no exact float.
     up, down = (factor * 10.0**power, 1.0) if power >= 0 else (1.0, 10.0**-power / factor)
     first, last = round(low * down / up), round(high * down / up)
@@ -94,7 +87,25 @@ def ticks(low: float, high: float, count: int, least: float = 0.0) -> list[float
     return [i * up / down for i in range(first, last + 1)]
 
 
-def tick_labels(values: Sequence[float], format_: str | None, largest: float) -> list[str]:
+def _tick_step(low: float, high: float, count: int, least: float) -> tuple[int, int] | None:
+    """Distance of ticks as (factor, power of ten), as d3-array's ``tickIncrement``."""
+    span = high - low
+    if least:
+        count = min(count, math.floor(span / least) or 1)
+    step = span / count
+    if not (step > 0 and math.isfinite(step)):
+        return None
+    power = math.floor(math.log10(step))
+    error = step / 10.0**power
+    factor = next(
+        (nice for nice, bound in ((10, 50.0), (5, 10.0), (2, 2.0)) if error >= math.sqrt(bound)), 1
+    )
+    return (1, power + 1) if factor == 10 else (factor, power)
+
+
+def tick_labels(
+    values: Sequence[float], format_: str | None, largest: float, exponent: int
+) -> list[str]:
     """Texts of ticks in the formats that the charts' axes use, as d3-scale writes them.
 
     Args:
@@ -102,9 +113,8 @@ def tick_labels(values: Sequence[float], format_: str | None, largest: float) ->
         format_: ``~%``, ``~s``, ``~e``, ``,d`` or None, which gives all ticks the decimals
             that their distance needs.
         largest: largest magnitude of the axis; one SI prefix serves all its ticks.
+        exponent: power of ten of the ticks' distance.
     """
-    step = abs(values[1] - values[0]) if len(values) > 1 else 1.0
-    exponent = math.floor(math.log10(step) + 1e-9)
     if format_ is None:
         texts = [f"{value:,.{max(0, -exponent)}f}" for value in values]
     elif format_ == "~s":
@@ -122,8 +132,13 @@ def tick_labels(values: Sequence[float], format_: str | None, largest: float) ->
 def labelled(axis: dict[str, Any], domain: Sequence[float]) -> list[tuple[float, str]]:
     """Ticks with their texts of an axis as a specification describes it."""
     low, high = domain
-    values = axis.get("values") or ticks(low, high, axis["tickCount"], axis.get("tickMinStep", 0.0))
-    texts = tick_labels(values, axis.get("format"), max(abs(low), abs(high)))
+    wanted = (axis["tickCount"], axis.get("tickMinStep", 0.0))
+    values = axis.get("values") or ticks(low, high, *wanted)
+    if len(values) > 1:
+        exponent = math.floor(math.log10(abs(values[1] - values[0])) + 1e-9)
+    else:
+        exponent = (_tick_step(low, high, *wanted) or (1, 0))[1]
+    texts = tick_labels(values, axis.get("format"), max(abs(low), abs(high)), exponent)
     return list(zip(values, texts, strict=True))
 
 
