@@ -31,6 +31,8 @@ DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 COMPACT_DIGITS = 4
 """With so many digits or fewer, DERIVABLE columns are left to the page."""
 
+_MOST_EXPONENT = 120
+_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 MISSING_EXPONENT = -128
 INFINITE_EXPONENT = 127
 
@@ -54,15 +56,9 @@ def pack_tokens(
     with_tokens = [r for r in rollouts if r.raw_tokens]
     if not with_tokens:
         return ""
-    vocabulary: dict[tuple[str, str], int] = {}
-    ids = np.fromiter(
-        (
-            vocabulary.setdefault(pair, len(vocabulary))
-            for rollout in with_tokens
-            for pair in zip(rollout.tokens, rollout.raw_tokens, strict=True)
-        ),
-        np.uint32,
-    )
+    pairs = [pair for r in with_tokens for pair in zip(r.tokens, r.raw_tokens, strict=True)]
+    vocabulary = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32, len(pairs))
     columns = {key: _column(with_tokens, name) for key, name in COLUMNS}
     there = {key for key, values in columns.items() if not np.isnan(values).all()}
     shipped = {
@@ -109,21 +105,18 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
     finite = np.isfinite(values)
     magnitude = np.abs(np.where(finite & (values != 0), values, 1.0))
     exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
-    exponent = np.clip(exponent, -120, 120)
+    exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     mantissa = np.where(finite, values, 0.0)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
-    scaled = np.where(
-        exponent < 0,
-        mantissa * 10.0 ** np.maximum(-exponent, 0),
-        mantissa / 10.0 ** np.maximum(exponent, 0),
-    )
+    power = _POWERS[np.abs(exponent)]
+    scaled = np.where(exponent < 0, mantissa * power, mantissa / power)
     rounded = np.rint(scaled).astype(np.int64)
-    for _ in range(digits):
-        divisible = (rounded % 10 == 0) & (rounded != 0)
-        if not divisible.any():
-            break
-        rounded = np.where(divisible, rounded // 10, rounded)
-        exponent = np.where(divisible, exponent + 1, exponent)
+    ending_in_0 = np.flatnonzero((rounded % 10 == 0) & (rounded != 0))
+    while len(ending_in_0):
+        shorter = rounded[ending_in_0] // 10
+        rounded[ending_in_0] = shorter
+        exponent[ending_in_0] += 1
+        ending_in_0 = ending_in_0[shorter % 10 == 0]
     exponent = np.where(rounded == 0, 0, exponent)
     exponent = np.where(np.isnan(values), MISSING_EXPONENT, exponent)
     infinite = np.isinf(values)

@@ -115,7 +115,7 @@ class RowReader:
         fields = TokenFields()
         marks = self.batch.marks
         tokens = record.get("response_tokens")
-        if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
+        if isinstance(tokens, list) and set(map(type, tokens)) <= {str}:
             fields.tokens = tokens
             fields.fit(len(tokens))
         elif tokens is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 
@@ -90,7 +90,16 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
         style = _style_of_response(raw)
     if style is Style.PLAIN:
         return [safe_text(token) for token in raw]
-    to_bytes = _byte_level_bytes if style is Style.BYTE_LEVEL else _sentencepiece_bytes
+    byte_level = style is Style.BYTE_LEVEL
+    whole = map(_byte_level_text if byte_level else _sentencepiece_text, raw)
+    texts = [text for text in whole if text is not None]
+    if len(texts) == len(raw):
+        return texts
+    return _joined(raw, _byte_level_bytes if byte_level else _sentencepiece_bytes)
+
+
+def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list[str]:
+    """Return the text of each token where some hold only part of a character."""
     texts: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = b""
@@ -173,7 +182,6 @@ def _join_parts(text: str) -> str:
     return text.replace("⟩⟨", " ")
 
 
-@lru_cache(maxsize=1 << 16)
 def _byte_level_bytes(token: str) -> bytes | None:
     """Return the token's bytes, or None for a special token."""
     if is_special(token):
@@ -185,7 +193,6 @@ def _byte_level_bytes(token: str) -> bytes | None:
         return safe_text(token).encode()
 
 
-@lru_cache(maxsize=1 << 16)
 def _sentencepiece_bytes(token: str) -> bytes | None:
     """Return the token's bytes, or None for a special token."""
     byte = _BYTE_TOKEN.fullmatch(token)
@@ -194,3 +201,23 @@ def _sentencepiece_bytes(token: str) -> bytes | None:
     if is_special(token):
         return None
     return safe_text(token.replace("▁", " ")).encode()
+
+
+@lru_cache(maxsize=1 << 16)
+def _byte_level_text(token: str) -> str | None:
+    return _whole(token, _byte_level_bytes(token))
+
+
+@lru_cache(maxsize=1 << 16)
+def _sentencepiece_text(token: str) -> str | None:
+    return _whole(token, _sentencepiece_bytes(token))
+
+
+def _whole(token: str, own: bytes | None) -> str | None:
+    """Return a token's text if its bytes are whole characters, else None."""
+    if own is None:
+        return safe_text(token)
+    try:
+        return own.decode().replace("\0", REPLACEMENT)
+    except UnicodeDecodeError:
+        return None
