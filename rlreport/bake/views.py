@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.draw.chart import Chart
 
@@ -53,8 +53,7 @@ class ColumnView:
     hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A table cell.
 
     Attributes:
@@ -92,9 +91,14 @@ class TableView:
     rows: list[RowView]
     note: str = ""
 
-    def others(self, row: RowView) -> Iterator[tuple[ColumnView, Cell]]:
-        """Columns and cells of a row but for the first, which names the row."""
-        return zip(self.columns[1:], row.cells[1:], strict=True)
+    def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
+        """The cells of a row but for the first, which names the row.
+
+        Each comes with kind, key and hidden of its column. All are tuples, as a template
+        takes ten times as long to look an attribute up as to unpack it.
+        """
+        columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
+        return zip(columns, row.cells[1:], strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens
 
+_TOKEN_FIELDS = frozenset(("response_tokens", *TOKEN_ARRAYS))
 PROMPT_CHARACTERS = 400
 PROMPTS_READ = 2_000
 """Prompts whose text is read back for the prompt table; the others keep their figures."""
@@ -138,11 +139,13 @@ def _rollouts(
 ) -> Iterator[tuple[int, Rollout]]:
     """Make the rollouts of rows of one file, their token arrays side by side in one pass."""
     reader = RowReader(file, options)
-    for row in rows:
+    with_tokens = [row for row in rows if not _TOKEN_FIELDS.isdisjoint(records[row])]
+    for row in with_tokens:
         reader.read_record(records[row], Place(file, 0, 0), 0)
     tokens = _tokens(reader.take(), file, options, figures)
-    for i, row in enumerate(rows):
-        raw, values = tokens.get(i, ([], TokenFigures()))
+    found = {with_tokens[i]: own for i, own in tokens.items()}
+    for row in rows:
+        raw, values = found.get(row, ([], TokenFigures()))
         yield row, _rollout(places, row, records[row], options, raw, values)
 
 

@@ -56,7 +56,8 @@ def turns(prompt: str) -> Turns:
     ``User:`` scripts, and ChatML decoded without its special tokens. The opening of the
     turn that the response completes holds no text, and is left out.
     """
-    for template in _TEMPLATES:
+    # Every marker starts so, and most prompts have none.
+    for template in _TEMPLATES if "<" in prompt else ():
         found = _split(prompt, template.opening)
         if found:
             return _tidy([(role, template.closing.sub("", text)) for role, text in found])
