@@ -182,6 +182,22 @@ def test_nested_and_text_arrays_cost_the_array_not_the_row(tmp_path: Path) -> No
     list(fetch(scan, range(7), ReadOptions(), FigureOptions()))
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [["a", 1], ["a", None, "b"], ["a", ["b", "c"]], ["a", {"b": "c"}], [["a"], "b"], [1, "a"]],
+)
+def test_token_arrays_with_other_things_than_strings_cost_no_other_row(
+    tmp_path: Path, odd: list[object]
+) -> None:
+    rows = [tokens("x", "y"), tokens("a", "b", response_tokens=odd), tokens("x", "y")]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert len(scan.responses) == 3
+    assert scan.tokens.set_index("token")["count"].to_dict() == {"x": 2, "y": 2}
+    assert "not_tokens" in kinds(scan)
+    assert scan.responses["surprisal_mean"].notna().all()
+    assert scan.fields["response_tokens"] == 2
+
+
 def test_lone_surrogates_and_hostile_tokens_survive_both_passes(tmp_path: Path) -> None:
     strings = ['"', "\\", '\\"', "]", '"],', "\\u0041", "\ud800", "", "\n", "🎉", "a" * 300]
     lines = [tokens(*strings, response="x\ud800y"), tokens(*strings)]

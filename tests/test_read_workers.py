@@ -28,7 +28,7 @@ from rlreport.options import ReadOptions
 workers.LEAST_BYTES = 0
 if __name__ == "__main__":
     try:
-        read_logs([sys.argv[1]], ReadOptions(workers=2))
+        read_logs([sys.argv[1]], ReadOptions(workers=3))
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -49,7 +49,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(big: Path) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """Start reading in a process of its own and wait for its workers."""
+    """Start reading in a process of its own and wait for the two beside it."""
     process = subprocess.Popen(
         [sys.executable, "-c", READ, str(big)], stderr=subprocess.PIPE, text=True
     )

@@ -27,8 +27,6 @@ REFUSED = (ValueError, RuntimeError, TypeError, AttributeError, LookupError)
 """What the parser raises on bad JSON, and on values of another type than asked for."""
 
 _MOST_SCHEMAS = 4096
-_TOKENS_KEY = b'"response_tokens"'
-_QUOTE = ord('"')
 
 
 class _Unexpected(Exception):
@@ -42,7 +40,6 @@ class _Schema:
     scalars: tuple[str, ...]
     arrays: tuple[str, ...]
     tokens: bool
-    after_tokens: bytes | None
     reference: bool
     group: bool
     finish: str
@@ -68,7 +65,7 @@ class FastRows:
             schema = self._schema(tuple(document.keys()))
             if schema is None:
                 return False
-            tokens = _tokens(document, schema, line)
+            tokens = _tokens(document, schema)
             values = _values(document, schema)
             extras = _extras(document, schema)
             counted = [name for name in schema.counted if document[name] is not None]
@@ -92,13 +89,16 @@ class FastRows:
             return schema
 
 
-def _tokens(document: Any, schema: _Schema, line: bytes) -> TokenFields:
+def _tokens(document: Any, schema: _Schema) -> TokenFields:
     tokens: RawTokens | None = None
     buffers: dict[str, memoryview] = {}
     size, uneven = -1, False
     if schema.tokens and (array := document["response_tokens"]) is not None:
         size = len(array)
-        tokens = _raw_tokens(line, schema.after_tokens, size)
+        tokens = RawTokens(array.mini, size)
+        # Ids in place of strings, say; what is odd further in is found with the batch.
+        if size and not tokens.text.startswith(b'["'):
+            raise _Unexpected
     for name in schema.arrays:
         array = document[name]
         if array is None or not (count := len(array)):
@@ -177,48 +177,13 @@ def _schema_of(names: tuple[str, ...]) -> _Schema | None:
     # The parser looks fields up by names that end at a NUL.
     if any("\0" in name for name in names):
         return None
-    after = None
-    if "response_tokens" in present:
-        after = next(iter(names[names.index("response_tokens") + 1 :]), None)
     return _Schema(
         scalars=tuple(name if name in present else "" for name in SCALARS),
         arrays=tuple(name for name in TOKEN_ARRAYS if name in present),
         tokens="response_tokens" in present,
-        after_tokens=None if after is None else b'"%s"' % after.encode(errors="replace"),
         reference="ref_response" in present,
         group="group_id" in present,
         finish=finish[0] if finish else "",
         extras=tuple(name for name in names if name not in CANONICAL),
         counted=tuple(name for name in COUNTED_ONLY if name in present),
     )
-
-
-def _raw_tokens(line: bytes, after: bytes | None, count: int) -> RawTokens:
-    """Return the slice of the line that holds the token array of ``count`` strings."""
-    key = line.find(_TOKENS_KEY)
-    start = line.find(b"[", key + len(_TOKENS_KEY), key + len(_TOKENS_KEY) + 16)
-    if key < 0 or start < 0:
-        raise _Unexpected
-    stop = line.find(after, start) if after is not None else len(line)
-    end = line.rfind(b"]", start, stop)
-    text = line[start:end]
-    # The key may also stand in a text or a nested object, and the next key in a token.
-    if end < 0 or _strings_in(text) != count:
-        raise _Unexpected
-    return RawTokens(text, count)
-
-
-def _strings_in(text: bytes) -> float:
-    """Return how many JSON strings stand in the text, by their quotes."""
-    quotes = text.count(b'"')
-    if b"\\" in text:
-        # Escapes are few: looking at what follows each backslash is faster than a search.
-        pieces = iter(text.split(b"\\"))
-        next(pieces)
-        for piece in pieces:
-            if not piece:
-                # A pair: what follows the second backslash is not escaped.
-                next(pieces, None)
-            elif piece[0] == _QUOTE:
-                quotes -= 1
-    return quotes / 2

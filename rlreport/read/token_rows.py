@@ -43,19 +43,22 @@ def token_rows(batch: Batch, file: int, vocabulary: Vocabulary) -> TokenRows:
     rows = np.array(batch.token_rows, dtype=np.int64)
     lengths = np.array(batch.lengths, dtype=np.int64)[rows]
     offsets = offsets_of(lengths)
-    ids, named = _ids(batch, lengths, offsets, vocabulary)
+    ids, named = _ids(batch, file, lengths, offsets, vocabulary)
     arrays, nan_values = _arrays(batch, lengths, offsets)
     tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values)
     return _without_padding(tokens, batch, file, vocabulary)
 
 
 def _ids(
-    batch: Batch, lengths: Ints, offsets: Ints, vocabulary: Vocabulary
+    batch: Batch, file: int, lengths: Ints, offsets: Ints, vocabulary: Vocabulary
 ) -> tuple[Ids, NDArray[np.bool_]]:
-    named = np.array([tokens is not None for tokens in batch.tokens], dtype=bool)
     raw = [tokens for tokens in batch.tokens if isinstance(tokens, RawTokens)]
-    numbers = vocabulary.raw_numbers([tokens.text for tokens in raw])
-    counts = np.array([tokens.strings for tokens in raw], dtype=np.int64)
+    numbers, counts = vocabulary.raw_numbers([tokens.text for tokens in raw])
+    said = np.array([tokens.strings for tokens in raw], dtype=np.int64)
+    if not np.array_equal(counts, said):
+        _refuse(batch, file, raw, counts)
+        return _ids(batch, file, lengths, offsets, vocabulary)
+    named = np.array([tokens is not None for tokens in batch.tokens], dtype=bool)
     if len(raw) == len(lengths):
         return (numbers if len(numbers) == offsets[-1] else _cut(numbers, counts, lengths)), named
     ids = np.full(int(offsets[-1]), -1, dtype=np.int32)
@@ -66,6 +69,16 @@ def _ids(
         own = next(pieces) if isinstance(tokens, RawTokens) else vocabulary.numbers(list(tokens))
         ids[offsets[i] : offsets[i + 1]] = own[: lengths[i]]
     return ids, named
+
+
+def _refuse(batch: Batch, file: int, raw: list[RawTokens], counts: Ints) -> None:
+    """Take from a batch the token arrays that hold something else than strings."""
+    found = dict(zip(map(id, raw), counts.tolist(), strict=True))
+    for i, tokens in enumerate(batch.tokens):
+        if isinstance(tokens, RawTokens) and found[id(tokens)] != tokens.strings:
+            row = batch.rows[batch.token_rows[i]]
+            batch.marks.add("not_tokens", Place(file, row.offset, row.line))
+            batch.tokens[i] = None
 
 
 def _cut(numbers: Ids, counts: Ints, lengths: Ints) -> Ids:

@@ -82,13 +82,13 @@ class Vocabulary:
                     self._add(string)
         return np.array([known[string] for string in strings], dtype=np.int32)
 
-    def raw_numbers(self, slices: list[bytes]) -> Ids:
-        """Return the numbers of all tokens of raw JSON arrays of strings, int32.
+    def raw_numbers(self, arrays: list[bytes]) -> tuple[Ids, Ints]:
+        """Return the numbers of all strings in raw JSON arrays, int32, and how many each holds.
 
         Args:
-            slices: one array a row, ``["a", "b"`` (the closing bracket does not matter).
+            arrays: one array a row, ``["a","b"]``.
         """
-        raw = b"".join(slices)
+        raw = b"".join(arrays)
         data = np.frombuffer(raw + bytes(_WORD_BYTES), dtype=np.uint8)
         quotes = _string_quotes(data, raw)
         starts = quotes[0::2] + 1
@@ -103,7 +103,8 @@ class Vocabulary:
             new = self.numbers(_decoded([raw[start : start + size] for start, size in spans]))
             self._by_raw.put(fresh, new)
             ids[unknown] = new[inverse]
-        return ids
+        ends = np.cumsum([len(array) for array in arrays])
+        return ids, np.diff(np.searchsorted(starts, ends), prepend=0)
 
     def _add(self, string: str) -> int:
         number = self._ids[string] = len(self.strings)

@@ -49,7 +49,7 @@ def scan_splits(
 
 
 class _Crew:
-    """Worker processes, each fed splits over a pipe.
+    """This process and workers beside it, each of which is fed splits over a pipe.
 
     Plain child processes rather than ``multiprocessing``: nothing of the caller's main
     module is imported again, and a child whose parent dies meets a closed pipe and ends.
@@ -58,32 +58,49 @@ class _Crew:
     def __init__(self, processes: int, options: ReadOptions, figures: FigureOptions) -> None:
         self._messages: queue.SimpleQueue[tuple[int, str, object]] = queue.SimpleQueue()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._shares: list[deque[Split]] = []
+        self._partials: dict[int, Partial] = {}
         self._count = processes
         self._settings = (options, figures)
 
     def scan(self, splits: Sequence[Split], phase: Phase) -> list[Partial]:
-        shares = _shares(splits, self._count)
-        partials: dict[int, Partial] = {}
+        """Scan all splits: the last share here, the others beside."""
+        self._shares = _shares(splits, self._count)
+        beside = self._count - 1
+        scanner = Scanner(*self._settings)
+
+        def advanced(count: int) -> None:
+            phase.advance(count)
+            while not self._messages.empty():
+                self._answer(phase)
+
         try:
-            for number in range(self._count):
+            for number in range(beside):
                 self._start(number)
                 for _ in range(_AHEAD):
-                    self._send(number, _next(shares, number))
-            while len(partials) < self._count:
-                number, kind, value = self._messages.get()
-                if kind == "advanced":
-                    phase.advance(value)  # type: ignore[arg-type]
-                elif kind == "done":
-                    self._send(number, _next(shares, number))
-                elif kind == "partial":
-                    partials[number] = value  # type: ignore[assignment]
-                elif kind == "error":
-                    raise value  # type: ignore[misc]
-                elif number not in partials:
-                    raise RlreportError(self._death(number))
+                    self._send(number, _next(self._shares, number))
+            while (split := _next(self._shares, beside)) is not None:
+                scanner.add(split, advanced)
+            own = scanner.partial()
+            while len(self._partials) < beside:
+                self._answer(phase)
         finally:
             self._stop()
-        return list(partials.values())
+        return [own, *self._partials.values()]
+
+    def _answer(self, phase: Phase) -> None:
+        """Do what the next message asks for, once it is there."""
+        number, kind, value = self._messages.get()
+        if kind == "advanced":
+            phase.advance(value)  # type: ignore[arg-type]
+        elif kind == "done":
+            self._send(number, _next(self._shares, number))
+        elif kind == "partial":
+            self._partials[number] = value  # type: ignore[assignment]
+        elif kind == "error":
+            raise value  # type: ignore[misc]
+        elif number not in self._partials:
+            raise RlreportError(self._death(number))
 
     def _start(self, number: int) -> None:
         environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path))
