@@ -12,10 +12,11 @@ import numpy as np
 
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
-from rlreport.bake.numbers import exact, significant
+from rlreport.bake.numbers import exact
 from rlreport.bake.token_codec import pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
 from rlreport.rollout import Rollout, TokenFigures
+from rlreport.text.numbers import significant
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "

@@ -20,7 +20,8 @@ from rlreport.draw.step import StepDesigns, step_charts, step_designs
 from rlreport.draw.svg import png
 from rlreport.draw.theme import tokens
 from rlreport.draw.tokens import token_charts
-from rlreport.draw.words import label, printable, unique_names
+from rlreport.draw.words import label, unique_names
+from rlreport.text.clean import printable
 from tests.draw_tables import response_table, responses_of, tables_of
 
 HOSTILE = [
@@ -60,7 +61,7 @@ def check(charts: Sequence[Chart]) -> None:
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
         assert "<ns" not in chart.svg  # a page is HTML, which knows no prefixes
-        assert root.get("aria-label") == printable(chart.description).replace("\n", " ")
+        assert root.get("aria-label") == printable(chart.description)
         for element in root.iter():
             assert not element.tag.endswith(("style", "script"))
             assert not [k for k in element.attrib if k == "style" or k[:2] == "on" or "href" in k]

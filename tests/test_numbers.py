@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.bake.numbers import MINUS, change, exact, number, percent, significant, size
+from rlreport.bake.numbers import change, exact, number, percent, size
+from rlreport.draw.words import figure
+from rlreport.text.numbers import MINUS, significant
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,20 @@ from rlreport.bake.numbers import MINUS, change, exact, number, percent, signifi
 )
 def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
     assert significant(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "percent", "text"),
+    [
+        (9.996, False, "10.0"),
+        (-math.inf, False, "−∞"),
+        (0.12, True, "12 %"),
+        (-0.00123, True, "−0.123 %"),
+        (math.nan, True, "–"),
+    ],
+)
+def test_charts_write_numbers_as_pages_do(value, percent, text):
+    assert figure(value, percent) == text
 
 
 @given(st.floats(-1e8, 1e8, allow_nan=False))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.text.clean import REPLACEMENT, clean_prompt, clean_text, safe_text
+from rlreport.text.clean import REPLACEMENT, clean_prompt, clean_text, printable, safe_text
 from rlreport.text.special import EOS_TOKENS, is_special
 from rlreport.text.tokens import BYTE_OF, Style, detect_style, readable_tokens, token_text
 
@@ -164,3 +164,9 @@ def test_cleaned_text_can_be_encoded_and_keeps_its_length(text: str) -> None:
     assert len(cleaned) == len(text)
     assert "\0" not in cleaned
     cleaned.encode()
+
+
+def test_what_cannot_be_shown_is_replaced() -> None:
+    assert printable("a\tb\nc 春🎉") == "a\tb\nc 春🎉"
+    for broken in ("\x00", "\x1b", "\r", "\x85", "\ud800", "\uffff", "\u202e", "\u2066"):
+        assert printable(f"a{broken}b") == f"a{REPLACEMENT}b"

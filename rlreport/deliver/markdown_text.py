@@ -11,15 +11,13 @@ import re
 
 from markupsafe import Markup
 
+from rlreport.text.clean import printable
+
 _ZERO_WIDTH_SPACE = "\u200b"
 _LEAST_FENCE = 3
 _REFERENCE = re.compile(r'([@#!$%&~^]|\bGH-)(?=[\w"])', re.IGNORECASE)
 _ADDRESS = re.compile(r"(:)(?=//)|(\bwww)(?=\.)", re.IGNORECASE)
 _MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
-# Controls, and what turns the direction of the text that follows it.
-_UNPRINTABLE = re.compile(
-    "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
-)
 _BACKTICKS = re.compile("`+")
 
 
@@ -50,8 +48,7 @@ def fenced(value: str, longest: int) -> Markup:
 
 
 def _printable(value: str) -> str:
-    lines = value.replace("\r\n", "\n").replace("\r", "\n")
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", lines)
+    return printable(value.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _unreferenced(line: str) -> str:

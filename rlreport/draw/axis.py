@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.text.numbers import MINUS
+
 Floats = NDArray[np.float64]
-MINUS = "−"
 LEAST_SPAN = 0.02
 """Least extent of an axis as a share of its largest value: smaller wobbles are rounding."""
 MOST = 1e300

@@ -16,7 +16,7 @@ from rlreport.draw.layout import Spec, total_size
 from rlreport.draw.stencil import stencil_of
 from rlreport.draw.still import still
 from rlreport.draw.theme import Theme, sentinels, tokens
-from rlreport.draw.words import printable
+from rlreport.text.clean import printable
 
 
 def start_drawing() -> None:

@@ -6,12 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 
+from rlreport.text.clean import printable
+from rlreport.text.numbers import MINUS, significant
+
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
-# What XML 1.0 cannot hold, and what would turn a label's direction for the text after it.
-_UNPRINTABLE = re.compile(
-    "[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
-)
-MINUS = "−"
 LONGEST_NAME = 80
 """Names become names of files."""
 
@@ -42,11 +40,6 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return result
 
 
-def printable(text: str) -> str:
-    """Text without what XML cannot hold, and without marks that turn the direction of reading."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
 def label(text: str, longest: int = 40) -> str:
     """Text from a log as a chart may show it: one line, printable, cut with an ellipsis."""
     clean = printable(" ".join(text.split()))
@@ -54,17 +47,10 @@ def label(text: str, longest: int = 40) -> str:
 
 
 def figure(value: float, percent: bool = False) -> str:
-    """Three significant digits, whole parts kept, thousands separated, a true minus sign."""
-    if not math.isfinite(value):
-        return "–"
-    if percent:
+    """Three significant digits; a share as a percentage, without zeros at its end."""
+    if percent and math.isfinite(value):
         return f"{100 * value:.3g} %".replace("-", MINUS)
-    if value == 0:
-        return "0"
-    exponent = math.floor(math.log10(abs(value)))
-    if exponent < -4:
-        return f"{value:.2e}".replace("-", MINUS)
-    return f"{value:,.{max(0, 2 - exponent)}f}".replace("-", MINUS)
+    return significant(value)
 
 
 def finite_or_none(value: float) -> float | None:

@@ -9,6 +9,10 @@ REPLACEMENT = "\ufffd"
 """Stands for what is no character: broken bytes, lone surrogates, NUL."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# Controls and what XML 1.0 cannot hold, and what turns the direction of the text after it.
+_UNPRINTABLE = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def safe_text(text: str) -> str:
@@ -22,6 +26,11 @@ def safe_text(text: str) -> str:
     except UnicodeEncodeError:
         return _LONE_SURROGATE.sub(REPLACEMENT, text)
     return text
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with what no chart and no line of Markdown can show replaced by U+FFFD."""
+    return _UNPRINTABLE.sub(REPLACEMENT, text)
 
 
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:

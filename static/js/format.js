@@ -1,4 +1,4 @@
-/** How numbers are written: the same rules as rlreport/bake/numbers.py. */
+/** How numbers are written: the same rules as rlreport/text/numbers.py. */
 
 export const MISSING = "–";
 
