@@ -72,8 +72,9 @@ def build_report(
 
     summary = summary_file() if report.github_summary else None
 
+    metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, progress)
-    tables = summarise(scan, prompt_texts(scan, read), *metrics_beside(logs, read.metrics))
+    tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
 

@@ -251,6 +251,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsFile:
+    """A file of trainer metrics: its name beside the logs, its steps, and the metrics it logs."""
+
+    name: str
+    steps: int
+    metrics: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class NgramSample:
     """Responses in which n-grams are counted: all of them, or a seeded sample per step.
 
@@ -292,6 +301,7 @@ class Tables:
         bad_count: unreadable lines in all (``bad_lines`` is capped).
         fields: canonical field -> rows that carried it.
         metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
+        metrics_files: the files they come from.
     """
 
     responses: pd.DataFrame
@@ -310,3 +320,4 @@ class Tables:
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    metrics_files: list[MetricsFile] = field(default_factory=list)

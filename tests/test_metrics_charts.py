@@ -108,6 +108,44 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
         charts(logs, metrics=[broken])
 
 
+def main_of(page: Path) -> str:
+    return page.read_text("utf-8").partition("<main")[2]
+
+
+def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: Path) -> None:
+    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
+    jsonl(logs / "project" / "experiment.jsonl", {"step": 10, "data": {"kl": 1.0, "lr": 2.0}})
+    _, report = charts(logs)
+    overview, data = (main_of(report.out / name) for name in ("index.html", "data.html"))
+    assert "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
+    cells = re.findall(r"<td[^>]*>(?:<div[^>]*>)?([^<]*)", data.partition("Trainer metrics")[2])
+    assert cells[:4] == ["project/experiment.jsonl", "1", "2", "kl, lr"]
+    assert cells[4:8] == ["trainer_state.json", "3", "1", "loss"]
+    exported = json.loads((report.out / "data" / "report.json").read_bytes())
+    assert exported["metrics_files"][0] == {
+        "name": "project/experiment.jsonl",
+        "steps": 1,
+        "metrics": ["kl", "lr"],
+    }
+
+    elsewhere = tmp_path / "progress.csv"
+    elsewhere.write_text("step,lr\n10,0.5\n")
+    _, report = charts(logs, metrics=[elsewhere, logs / "trainer_state.json"])
+    assert "Trainer metrics from progress.csv, trainer_state.json." in main_of(
+        report.out / "index.html"
+    )
+    for page in ("index.html", "data.html"):
+        assert str(tmp_path) not in (report.out / page).read_text("utf-8")
+
+
+def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
+    for i in range(5):
+        (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
+    _, report = charts(logs)
+    assert "Trainer metrics from 5 files." in main_of(report.out / "index.html")
+    assert "progress_4.csv" in main_of(report.out / "data.html")
+
+
 def test_a_log_without_metrics_has_no_such_chart(logs: Path) -> None:
     assert charts(logs)[0] == {}
 

@@ -28,6 +28,7 @@ class PageContext:
         designs: specifications of the step charts without data.
         usual_responses: responses of a usual step, None when steps differ.
         file_names: log files by index.
+        metrics_names: files of trainer metrics.
         one_file: pages are views of one file.
         advantages_logged: advantages are the log's, not recomputed.
         left_out: sentences about what is not shown.
@@ -45,6 +46,7 @@ class PageContext:
     designs: StepDesigns
     usual_responses: int | None
     file_names: list[str]
+    metrics_names: list[str]
     report: ReportOptions
     read: ReadOptions
     figures: FigureOptions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from rlreport import __version__
@@ -10,7 +11,7 @@ from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
 from rlreport.bake.numbers import size
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
-from rlreport.tables import Note, Tables
+from rlreport.tables import MetricsFile, Note, Tables
 
 FIELDS = (
     ("step", "training step", True),
@@ -38,6 +39,7 @@ def data_view(tables: Tables, context: PageContext, addresses: Addresses) -> Dat
     """Builds the view of the data page."""
     return DataView(
         files=_files(tables),
+        metrics=_metrics(tables.metrics_files) if tables.metrics_files else None,
         fields=_fields(tables),
         bad_lines=_bad_lines(tables),
         notes=[note_in_words(note) for note in tables.notes],
@@ -107,6 +109,27 @@ def _files(tables: Tables) -> TableView:
         for i, file in enumerate(tables.files)
     ]
     return TableView("files", "Files read", columns, rows)
+
+
+def _metrics(files: Sequence[MetricsFile]) -> TableView:
+    columns = [
+        ColumnView("name", "File", kind="text"),
+        ColumnView("steps", "Steps"),
+        ColumnView("count", "Metrics"),
+        ColumnView("metrics", "Names", kind="text"),
+    ]
+    rows = [
+        RowView(
+            str(i),
+            [
+                Cell(file.name, file.name),
+                *(_count(n) for n in (file.steps, len(file.metrics))),
+                Cell(", ".join(file.metrics)),
+            ],
+        )
+        for i, file in enumerate(files)
+    ]
+    return TableView("metrics-files", "Trainer metrics read", columns, rows)
 
 
 def _fields(tables: Tables) -> TableView:

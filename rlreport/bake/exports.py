@@ -68,6 +68,10 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
             }
             for file in tables.files
         ],
+        "metrics_files": [
+            {"name": file.name, "steps": file.steps, "metrics": file.metrics}
+            for file in tables.metrics_files
+        ],
         "bad_lines": [
             {"file": b.file, "line": b.line, "reason": b.reason, "torn": b.torn}
             for b in tables.bad_lines

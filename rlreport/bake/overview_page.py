@@ -19,6 +19,8 @@ from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 
 SNIPPET_CHARS = 400
+MOST_NAMED = 3
+"""Files of trainer metrics that are named; the data page names them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,19 @@ def _summary(context: PageContext, responses_in_all: int) -> str:
     steps = context.steps["step"]
     ranks = len(context.file_names)
     files = "1 file" if ranks == 1 else f"{ranks:,} files"
-    if len(steps) == 1:
-        return f"{responses_in_all:,} responses at step {steps.iloc[0]}, from {files}."
-    return (
-        f"{responses_in_all:,} responses over {len(steps):,} steps "
-        f"({steps.iloc[0]}–{steps.iloc[-1]}), from {files}."
+    at = (
+        f"at step {steps.iloc[0]}"
+        if len(steps) == 1
+        else f"over {len(steps):,} steps ({steps.iloc[0]}–{steps.iloc[-1]})"
     )
+    return f"{responses_in_all:,} responses {at}, from {files}.{_metrics(context.metrics_names)}"
+
+
+def _metrics(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    named = f"{len(names):,} files" if len(names) > MOST_NAMED else ", ".join(names)
+    return f" Trainer metrics from {named}."
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:

@@ -141,6 +141,7 @@ def prepare(
         designs=step_designs(),
         usual_responses=usual_responses(tables.steps["responses"].to_numpy()),
         file_names=[file.name for file in tables.files],
+        metrics_names=[file.name for file in tables.metrics_files],
         report=report,
         read=read,
         figures=figures,

@@ -250,6 +250,7 @@ class DataView:
     """``data.html``."""
 
     files: TableView
+    metrics: TableView | None
     fields: TableView
     bad_lines: TableView
     notes: list[str]

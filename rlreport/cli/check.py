@@ -33,8 +33,9 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     terminal = Terminal(quiet=given.pop("quiet") or as_json)
     path = given.pop("thresholds")
     limits = load_thresholds(path) if path else Thresholds()
+    metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, terminal.progress)
-    tables = summarise(scan, prompt_texts(scan, read), *metrics_beside(logs, read.metrics))
+    tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = run_checks(tables, limits)
     if as_json:
         click.echo(canonical_json(findings_json(verdict), indent=True).decode(), nl=False)

@@ -23,11 +23,13 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.bake.numbers import size, steps_in_words
     from rlreport.check.words import count
     from rlreport.cli.terminal import Terminal, place
+    from rlreport.metrics import metrics_beside
     from rlreport.read import read_logs
     from rlreport.summarise import usual_responses
 
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))
+    metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, terminal.progress)
     counts = scan.responses["step"].value_counts()
     usual = usual_responses(counts.to_numpy())
@@ -46,6 +48,11 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
             f"  {file.name}  {file.format}, {size(file.size)}, {file.rows:,} responses{left_out}"
             + (f" ({file.why})" if file.why else "")
         )
+    if metrics.files:
+        click.echo("\ntrainer metrics")
+        for beside in metrics.files:
+            of = f"{count(len(beside.metrics), 'metric')} of {count(beside.steps, 'step')}"
+            click.echo(f"  {beside.name}  {of}")
     click.echo("\nfields")
     rows = len(scan.responses)
     for name, meaning, needed in FIELDS:
@@ -54,9 +61,10 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
         click.echo(f"  {name:18} {state:12} {meaning}{'' if needed else ' (optional)'}")
     for name in scan.extras.columns:
         click.echo(f"  {str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged")
-    if scan.notes:
+    notes = [*scan.notes, *metrics.notes]
+    if notes:
         click.echo("\nnotes")
-        for note in scan.notes:
+        for note in notes:
             click.echo(f"  {note_in_words(note)}")
     if scan.bad_lines:
         click.echo(f"\nleft out: {scan.bad_count:,}")

@@ -91,6 +91,13 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     return listing
 
 
+def name_beside(path: Path, logs: Sequence[str | Path]) -> str:
+    """Name a file beside the logs as they are named; one that lies elsewhere by its last part."""
+    roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
+    whole, root = path.resolve(), Path(_common_root(roots))
+    return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else path.name
+
+
 def is_url(path: str) -> bool:
     """Tell whether a path carries a scheme such as ``s3://``."""
     scheme, separator, _ = path.partition("://")
@@ -108,14 +115,14 @@ class _Found:
 
 def _find_local(text: str, listing: Listing) -> list[_Found]:
     path = Path(text)
+    root = _root(path)
     if path.is_dir():
-        return list(_walk(path, path, listing))
+        return list(_walk(path, root, listing))
     if path.exists():
-        return list(_file(path, path.parent, listing, given=True))
+        return list(_file(path, root, listing, given=True))
     matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - takes absolute patterns too
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
-    root = _static_prefix(path)
     found: list[_Found] = []
     for match in map(Path, matches):
         found += _walk(match, root, listing) if match.is_dir() else _file(match, root, listing)
@@ -153,6 +160,13 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> I
     if path.is_file():
         identity = (status.st_dev, status.st_ino)
         yield _Found(str(path), str(root), status.st_size, identity, given)
+
+
+def _root(path: Path) -> Path:
+    """Return the folder that the files under a given path are named from."""
+    if path.exists():
+        return path if path.is_dir() else path.parent
+    return _static_prefix(path)
 
 
 def _static_prefix(pattern: Path) -> Path:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from rlreport.metrics import TrainerMetrics
 from rlreport.read.result import Scan
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import step_table, usual_responses
 from rlreport.summarise.tokens import token_table
-from rlreport.tables import Note, Tables
+from rlreport.tables import Tables
 
 __all__ = ["summarise", "usual_responses"]
 
@@ -19,17 +20,16 @@ __all__ = ["summarise", "usual_responses"]
 def summarise(
     scan: Scan,
     prompts: Sequence[str] = (),
-    metrics: pd.DataFrame | None = None,
-    notes: Sequence[Note] = (),
+    metrics: TrainerMetrics | None = None,
 ) -> Tables:
     """Derives every table from what was read.
 
     Args:
         scan: what was read.
         prompts: texts of the first prompts, by ``prompt_id``.
-        metrics: trainer metrics by step.
-        notes: remarks beside those of the scan.
+        metrics: the trainer's own, with remarks beside those of the scan.
     """
+    metrics = metrics or TrainerMetrics()
     return Tables(
         responses=scan.responses,
         extras=scan.extras,
@@ -44,9 +44,10 @@ def summarise(
         files=scan.files,
         bad_lines=scan.bad_lines,
         bad_count=scan.bad_count,
-        notes=[*scan.notes, *notes],
+        notes=[*scan.notes, *metrics.notes],
         fields=scan.fields,
-        metrics=pd.DataFrame() if metrics is None else metrics,
+        metrics=metrics.table,
+        metrics_files=metrics.files,
     )
 
 
