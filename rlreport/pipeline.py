@@ -73,7 +73,7 @@ def build_report(
     summary = summary_file() if report.github_summary else None
 
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, progress)
+    scan = read_logs(logs, read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)

@@ -16,10 +16,11 @@ import rlreport
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import MOST_METRICS, overview_charts
 from rlreport.draw.theme import LIGHT
-from rlreport.errors import UnusableInputError
+from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics import GUIDANCE
 from tests.draw_tables import response_table, tables_of
 from tests.reading import row, write
+from tests.running import rlreport as rlreport_command
 
 STEPS = (10, 20, 30)
 
@@ -127,6 +128,7 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: P
         "steps": 1,
         "metrics": ["kl", "lr"],
     }
+    assert not [note for note in exported["notes"] if "metrics" in note]
 
     elsewhere = tmp_path / "progress.csv"
     elsewhere.write_text("step,lr\n10,0.5\n")
@@ -144,6 +146,27 @@ def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
     _, report = charts(logs)
     assert "Trainer metrics from 5 files." in main_of(report.out / "index.html")
     assert "progress_4.csv" in main_of(report.out / "data.html")
+
+
+def test_metrics_that_are_read_are_nothing_odd_to_strict(logs: Path) -> None:
+    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
+    (logs / "progress.csv").write_text("step,lr\n10,0.5\n")
+    found, _ = charts(logs, strict=True)
+    assert found.keys() == {"loss", "lr"}
+    with pytest.raises(StrictError, match=r"progress\.csv"):
+        charts(logs, strict=True, metrics=[logs / "trainer_state.json"])
+    (logs / "trainer_state.json").write_text("{")
+    with pytest.raises(StrictError, match=r"trainer_state\.json"):
+        charts(logs, strict=True)
+
+
+@pytest.mark.parametrize("command", ["check", "inspect"])
+def test_every_command_knows_the_metrics_beside_the_logs(logs: Path, command: str) -> None:
+    state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
+    done = rlreport_command(command, logs, "--strict")
+    assert done.returncode == 0, done.stderr
+    if command == "inspect":
+        assert "trainer_state.json  1 metric of 3 steps" in done.stdout
 
 
 def test_a_log_without_metrics_has_no_such_chart(logs: Path) -> None:

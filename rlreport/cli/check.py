@@ -34,7 +34,7 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     path = given.pop("thresholds")
     limits = load_thresholds(path) if path else Thresholds()
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, terminal.progress)
+    scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = run_checks(tables, limits)
     if as_json:

@@ -30,7 +30,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, terminal.progress)
+    scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     counts = scan.responses["step"].value_counts()
     usual = usual_responses(counts.to_numpy())
     click.echo(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from rlreport.read.tolerant import RowError, load_object
 from rlreport.tables import Note
 
 PEEKED = 20
+METRICS_FILE = "metrics_file"
+"""Kind of the note on a file that is no log, but is read as trainer metrics."""
 _PEEK_BYTES = 4 << 20
 
 
@@ -30,24 +33,34 @@ class LogFiles:
     notes: list[Note] = field(default_factory=list)
 
 
-def detect_formats(listing: Listing, options: ReadOptions) -> LogFiles:
+def detect_formats(
+    listing: Listing, options: ReadOptions, metrics: Iterable[Path] = ()
+) -> LogFiles:
     """Find the format of every file and keep those of one split.
+
+    Args:
+        listing: the files found.
+        options: what they are said to be.
+        metrics: files that are read as trainer metrics.
 
     Raises:
         UsageError: an unknown format, mapping or split was asked for.
     """
     found = LogFiles()
+    plotted = {path.resolve() for path in metrics}
     splits: dict[str, list[int]] = {}
     for source in listing.sources:
         log_format, reason, split = _format_of(source, options)
         if log_format is None:
-            found.notes.append(Note("not_a_log", f"not read: {reason}", 1, source.name))
+            kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
+            found.notes.append(Note(kind, f"not read: {reason}", 1, source.name))
             continue
         splits.setdefault(split, []).append(len(found.sources))
         found.sources.append(source)
         found.formats.append(log_format)
-    for name in listing.other:
-        found.notes.append(Note("other_file", "not read as a log, going by its name", 1, name))
+    for source in listing.other:
+        kind = METRICS_FILE if Path(source.path).resolve() in plotted else "other_file"
+        found.notes.append(Note(kind, "not read as a log, going by its name", 1, source.name))
     return _without_repeats(_one_split(found, splits, options.split))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress, Silent
-from rlreport.read.detection import LogFiles, detect_formats
+from rlreport.read.detection import METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.marks import REMARKS, Place
 from rlreport.read.partial import Partial
 from rlreport.read.response_table import extras_table, lines_before, response_table, row_order
@@ -33,8 +33,16 @@ def read_logs(
     options: ReadOptions | None = None,
     figures: FigureOptions | None = None,
     progress: Progress | None = None,
+    metrics: Iterable[Path] = (),
 ) -> Scan:
     """Read every figure of the logs under files, folders, globs and URLs.
+
+    Args:
+        paths: the logs.
+        options: how to read them.
+        figures: γ and λ.
+        progress: told of every file's bytes.
+        metrics: files that are read as trainer metrics: as logs they are not missed.
 
     Raises:
         UsageError: a path, a format or a mapping that means nothing.
@@ -45,7 +53,7 @@ def read_logs(
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Silent()
     listing = find_sources(paths)
-    files = detect_formats(listing, options)
+    files = detect_formats(listing, options, metrics)
     splits = plan_splits(files.sources, files.formats)
     partial = scan_splits(splits, options, figures, progress)
     return _scan_of(_name(paths), partial, listing, files, options)
@@ -59,6 +67,7 @@ def _scan_of(
     notes = [*_notes(partial, files), *files.notes]
     if not partial.rows:
         raise UnusableInputError(_nothing(files, bad, bad_count, notes))
+    notes = [note for note in notes if note.kind != METRICS_FILE]
     order = row_order(partial.columns)
     restart_notes, order = _restarts(partial, files, order, options.restarts)
     notes += restart_notes

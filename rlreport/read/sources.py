@@ -59,7 +59,7 @@ class Listing:
 
     sources: list[Source]
     unreadable: list[tuple[str, str]]
-    other: list[str]
+    other: list[Source]
 
 
 def find_sources(paths: Sequence[str | Path]) -> Listing:
@@ -80,12 +80,10 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         if item.identity in seen:
             continue
         seen.add(item.identity)
-        name = _relative(item.path, root)
-        if not (item.given or item.path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))):
-            listing.other.append(name)
-            continue
         compression = COMPRESSIONS.get(PurePosixPath(item.path.lower()).suffix, "")
-        listing.sources.append(Source(name, item.path, item.size, compression))
+        source = Source(_relative(item.path, root), item.path, item.size, compression)
+        log = item.given or item.path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
+        (listing.sources if log else listing.other).append(source)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, root), why) for path, why in listing.unreadable)
     return listing
