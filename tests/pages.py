@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,8 @@ class Made:
         "🎉",
         "<|im_end|>",
     )
+    logged: Mapping[str, str] = field(default_factory=dict)
+    """How words are logged that are not logged as they read."""
 
 
 def write_step(folder: Path, made: Made) -> Path:
@@ -185,7 +187,7 @@ def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
         value=random.normal(size=made.tokens),
         advantage=random.normal(size=made.tokens),
     )
-    raw = [token or "Ģ" for token in tokens]
+    raw = [made.logged.get(token, token) or "Ģ" for token in tokens]
     return Rollout(
         100, n, "rank_0.jsonl", n + 1, "", "", raw_tokens=raw, tokens=tokens, figures=figures
     )

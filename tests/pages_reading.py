@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rlreport.text.tokens import BYTE_OF
+
 
 def node(page: str, name: str) -> str:
     """Text of the first inert node of a class."""
@@ -55,15 +57,26 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
     return header, ids.astype(int), columns
 
 
+def as_logged(header: dict, i: int) -> str:
+    """The string of a vocabulary entry, spelled from its text where the page leaves it out."""
+    text, raw = header["text"][i], header["raw"][i]
+    if raw is not None:
+        return raw
+    if header["style"] == "sentencepiece":
+        return "▁".join(text.split(" "))
+    if header["style"] == "byte-level":
+        characters = {byte: character for character, byte in BYTE_OF.items()}
+        return "".join(characters[byte] for byte in text.encode())
+    return text
+
+
 def page_tokens(page: Path) -> dict[int, tuple[list[str], dict[str, np.ndarray]]]:
     """n -> (raw tokens, column -> values) of a step's page."""
     header, ids, columns = unpack(node(page.read_text("utf-8"), "tokens-data"))
     found, at = {}, 0
     for n, length in zip(header["n"], header["lengths"], strict=True):
         part = slice(at, at + length)
-        raw = [
-            header["text"][i] if header["raw"][i] is None else header["raw"][i] for i in ids[part]
-        ]
+        raw = [as_logged(header, i) for i in ids[part]]
         found[n] = (raw, {name: values[part] for name, values in columns.items()})
         at += length
     return found

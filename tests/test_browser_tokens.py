@@ -144,6 +144,33 @@ def test_values_show_on_hover_on_focus_and_on_tap(page: Page, step: Path) -> Non
     assert page.locator(f"#{described}").is_visible()
 
 
+@pytest.mark.parametrize(
+    "logged",
+    [
+        {" the": "Ġthe", "\n": "Ċ", " 猫": "ĠçĮ«", "é": "Ã©", "🎉": "ðŁİī", "\xad": "ÂŃ"},
+        {" the": "▁the", "\n": "<0x0A>", " 猫": "▁猫", "é": "é", "🎉": "🎉", "a  b": "a▁▁b"},
+        {" the": " the", "\n": "Ċ", " 猫": " 猫", "é": "é", "</s>": "</s>"},
+    ],
+    ids=["byte-level", "sentencepiece", "plain"],
+)
+def test_a_token_says_how_it_was_logged(
+    browser: Browser, tmp_path: Path, logged: dict[str, str]
+) -> None:
+    made = Made(responses=1, with_tokens=1, words=(*logged, ""), logged=logged)
+    step = write_step(tmp_path, made)
+    raw = page_tokens(step)[0][0]
+    assert set(raw) == {*logged.values(), "Ģ"}
+    with visiting(browser, step, "#r=0") as page:
+        page.wait_for_selector(".token-text .t")
+        for i, string in enumerate(raw):
+            page.keyboard.press("ArrowRight") if i else page.locator(".token-text .t").first.click()
+            said = page.text_content(".tip .raw") or ""
+            if logged.get(string) == string:
+                assert "logged as" not in said
+            else:
+                assert said.endswith(f"(logged as {string})")
+
+
 def test_arrows_walk_tokens(page: Page) -> None:
     page.locator(".token-text .t").nth(0).click()
     page.keyboard.press("ArrowRight")

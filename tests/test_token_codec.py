@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from rlreport.bake.token_codec import decimal, pack_tokens
 from rlreport.rollout import Rollout, TokenFigures
-from tests.pages_reading import unpack
+from rlreport.text.tokens import Style, readable_tokens
+from tests.pages_reading import as_logged, unpack
 
 
 def rollout(n, raw, **figures):
@@ -27,9 +28,41 @@ def test_tokens_and_values_come_back():
     assert header["n"] == [3, 9]
     assert header["lengths"] == [3, 1]
     assert [header["text"][i] for i in ids] == [" a", "b", " a", "b"]
-    assert header["raw"] == ["Ġa", None]
+    assert header["raw"] == [None, None]
+    assert [as_logged(header, i) for i in ids] == ["Ġa", "b", "Ġa", "b"]
     assert list(columns) == ["logp"]
     np.testing.assert_array_equal(columns["logp"], [-0.11, -2.5, np.nan, np.nan])
+
+
+BYTE_LEVEL = ["Ġthe", "Ċ", "ä½łå¥½", "ä½", "ł", "é", "ĠðŁĺ", "Ģ", "<|im_end|>", "Ġ<|im", " ", "é"]
+SENTENCEPIECE = ["▁the", "▁", "<0xE4>", "<0xBD>", "<0xA0>", "▁▁春", "</s>", " a", "\n"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "style", "kept"),
+    [
+        (BYTE_LEVEL, "byte-level", {"ä½", "ł", "ĠðŁĺ", "Ģ", " ", "é"}),
+        (SENTENCEPIECE, "sentencepiece", {"<0xE4>", "<0xBD>", "<0xA0>", " a"}),
+        (["the", " cat", "春", "<|im_end|>", "\n"], "plain", set()),
+    ],
+)
+def test_strings_that_follow_from_their_text_are_left_out_and_come_back(raw, style, kept):
+    tokens = readable_tokens(raw, Style(style))
+    packed = Rollout(0, 1, "f", 1, "p", "r", raw_tokens=raw, tokens=tokens)
+    header, ids, _ = unpack(pack_tokens([packed], 4))
+    assert header["style"] == style
+    assert {string for string in header["raw"] if string is not None} == kept
+    assert [as_logged(header, i) for i in ids] == raw
+
+
+@given(st.lists(st.text(st.sampled_from("aé ▁Ġ春\n🎉<>0xE4\x00"), max_size=6), min_size=1))
+def test_any_strings_come_back(raw):
+    for style in Style:
+        tokens = readable_tokens(raw, style)
+        packed = Rollout(0, 1, "f", 1, "p", "r", raw_tokens=raw, tokens=tokens)
+        header, ids, _ = unpack(pack_tokens([packed], 4))
+        assert [as_logged(header, i) for i in ids] == raw
+        assert [header["text"][i] for i in ids] == tokens
 
 
 def test_nothing_is_packed_without_tokens():

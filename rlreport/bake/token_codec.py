@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rlreport.bake.script_json import canonical_json
 from rlreport.options import FigureOptions
 from rlreport.rollout import Rollout
+from rlreport.text.tokens import Style, spelled
 
 COLUMNS = (
     ("logp", "logp"),
@@ -68,6 +69,7 @@ def pack_tokens(
         and not (digits <= COMPACT_DIGITS and _derivable(key, there, advantages_logged))
     }
     figures = figures or FigureOptions()
+    style = _style(vocabulary)
     header = canonical_json(
         {
             "digits": digits,
@@ -76,7 +78,8 @@ def pack_tokens(
             "n": [r.n for r in with_tokens],
             "lengths": [len(r.raw_tokens) for r in with_tokens],
             "text": [text for text, _ in vocabulary],
-            "raw": [None if raw == text else raw for text, raw in vocabulary],
+            "style": style.value,
+            "raw": [None if raw == spelled(text, style) else raw for text, raw in vocabulary],
             "columns": list(shipped),
         }
     )
@@ -87,6 +90,14 @@ def pack_tokens(
         parts += [_planes(zigzag), exponent.tobytes()]
     packed = gzip.compress(b"".join(parts), compresslevel=4, mtime=0)
     return base64.b64encode(packed).decode("ascii")
+
+
+def _style(vocabulary: Collection[tuple[str, str]]) -> Style:
+    """The style from which most tokens' strings follow, so that the fewest are shipped."""
+    return max(
+        (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE),
+        key=lambda style: sum(raw == spelled(text, style) for text, raw in vocabulary),
+    )
 
 
 def _derivable(key: str, there: set[str], advantages_logged: bool) -> bool:

@@ -38,6 +38,8 @@ def _byte_alphabet() -> dict[str, int]:
 BYTE_OF = _byte_alphabet()
 """Character of byte-level BPE to the byte it stands for."""
 
+_CHARACTER_OF = {byte: character for character, byte in BYTE_OF.items()}
+
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _MOST_OUTSIDE = 0.02
@@ -121,6 +123,13 @@ def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list
     if pending:
         texts[-1] += decoder.decode(b"", final=True)
     return texts
+
+
+def spelled(text: str, style: Style) -> str:
+    """Return how tokens of a style write ``text``: what ``token_text`` reads back as it."""
+    if style is Style.BYTE_LEVEL:
+        return text.encode("utf-8", "replace").decode("latin-1").translate(_CHARACTER_OF)
+    return text.replace(" ", "▁") if style is Style.SENTENCEPIECE else text
 
 
 def token_text(raw: str, style: Style | None = None) -> str:

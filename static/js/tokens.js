@@ -171,7 +171,7 @@ export class TokenView {
 
   /** All values of token i. @param {number} i @param {DOMRect} beside */
   describe(i, beside) {
-    const raw = this.data.raw[this.data.ids[this.start + i]];
+    const raw = this.data.raw(this.data.ids[this.start + i]);
     const lines = this.metrics.map((metric) => {
       const value = this.values(metric)[i];
       const unit = metric.unit ? ` ${metric.unit}` : "";
