@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -41,6 +42,16 @@ def visiting(browser: Browser, page: Path, address: str = "", **options: Any) ->
         assert not asked, asked
     finally:
         context.close()
+
+
+def serious(page: Page) -> list[tuple[str, str]]:
+    """What axe finds serious or critical in a page: the rule, and the first element against it."""
+    options = {"preload": False, "resultTypes": ["violations"]}
+    return [
+        (violation["id"], violation["nodes"][0]["html"][:200])
+        for violation in Axe().run(page, options=options).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
 
 
 def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:

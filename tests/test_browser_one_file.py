@@ -18,7 +18,7 @@ from rlreport.bake.views import Link, Shell
 from rlreport.deliver.one_file import assemble
 from rlreport.deliver.views import view_node
 from tests import test_browser_list, test_browser_response, test_browser_tokens
-from tests.browser import visiting
+from tests.browser import serious, visiting
 from tests.pages import Made, step_view, write_step
 
 OVERVIEW = (
@@ -92,6 +92,16 @@ TestTokens = in_one_file(
 def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "run.html"
     return rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_500_000).out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_has_a_serious_finding_of_axe(browser: Browser, report: Path, scheme: str) -> None:
+    with visiting(browser, report, color_scheme=scheme) as page:
+        assert serious(page) == []
+        page.evaluate("location.hash = '#/steps/59?r=23&metric=kl&b=log_ratio'")
+        page.wait_for_selector(".response .token-text .t")
+        page.locator(".matrix-scroll").scroll_into_view_if_needed()
+        assert serious(page) == []
 
 
 def test_every_link_of_the_overview_leads_to_a_view(browser: Browser, report: Path) -> None:

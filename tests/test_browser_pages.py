@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from tests.browser import listed, numbers, visiting
+from tests.browser import listed, numbers, serious, visiting
 from tests.running import rlreport
 
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
@@ -36,14 +35,7 @@ def test_no_page_has_a_serious_finding_of_axe(
         if address:
             page.wait_for_selector(".token-text .t")
             page.locator(".matrix-scroll").scroll_into_view_if_needed()
-        found = [
-            (violation["id"], violation["nodes"][0]["html"][:200])
-            for violation in Axe()
-            .run(page, options={"preload": False, "resultTypes": ["violations"]})
-            .response["violations"]
-            if violation["impact"] in ("serious", "critical")
-        ]
-    assert found == []
+        assert serious(page) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
