@@ -78,7 +78,7 @@ def test_hostile_responses_stay_text(written):
     assert shown.tags <= ALLOWED
     assert not re.search(r"@\w|#\d|GH-\d|!\d", shown.prose)
     for attack in ATTACKS[:-1]:
-        assert sum(attack in block for block in shown.code) >= 8
+        assert sum(attack in block for block in shown.code) >= 6
 
 
 def test_pictures_lie_beside_it_and_all_are_shown(written):
@@ -93,6 +93,18 @@ def test_verdict_figures_steps_and_extremes_are_told(written):
     said = written.read_text("utf-8")
     for part in ("### Findings", "### Charts", "### Steps", "| Reward |", "<summary>Lowest reward"):
         assert part in said
+    assert re.search(r"\| \d[\d.]*\u00a0% \|", said)
+    titles = re.findall(r"^!\[([^.]+)\..*\]\(run_files/", said, re.MULTILINE)
+    assert len(titles) >= 3
+    for title in titles:
+        assert f"**{title}**\n\n![{title}." in said
+
+
+def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
+    summaries = re.findall(r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8"))
+    places = [summary.rpartition(" · ")[2] for summary in summaries]
+    assert len(places) == len(set(places)) > 1
+    assert any(";" in summary for summary in summaries)
 
 
 def test_it_stays_below_sixty_thousand_characters(tmp_path):

@@ -15,10 +15,11 @@ from rlreport.bake.environment import environment
 from rlreport.bake.numbers import number
 from rlreport.bake.report import Bakery
 from rlreport.bake.views import OverviewView, TableView
-from rlreport.choose import CostModel
+from rlreport.choose import CostModel, Extreme
 from rlreport.deliver import markdown_text
 from rlreport.deliver.place import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
+from rlreport.rollout import Rollout
 
 MOST_CHARACTERS = 60_000
 """Below what GitHub takes as a comment (65,536 characters), with room for words around it."""
@@ -117,10 +118,6 @@ def _render(
     folder: str,
 ) -> str:
     context = bakery.context
-    extremes = [
-        (extreme, number(extreme.value).text, rollout)
-        for extreme, rollout in bakery.texts.extremes[: detail.extremes]
-    ]
     text: str = (
         _environment()
         .get_template("markdown.md")
@@ -135,13 +132,24 @@ def _render(
                 for figure in view.figures
             },
             steps=_steps(view.steps, detail.steps),
-            extremes=extremes,
+            extremes=_extremes(bakery.texts.extremes[: detail.extremes]),
             pictures=drawn,
             folder=folder,
             detail=detail,
         )
     )
     return text
+
+
+def _extremes(
+    extremes: Sequence[tuple[Extreme, Rollout]],
+) -> list[tuple[list[str], Rollout]]:
+    """Each extreme response once, with all that it is the extreme of."""
+    once: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
+    for extreme, rollout in extremes:
+        which, _ = once.setdefault((rollout.step, rollout.n), ([], rollout))
+        which.append(f"{extreme.label}: {number(extreme.value).text}")
+    return list(once.values())
 
 
 def _steps(table: TableView, room: int) -> TableView:
@@ -162,6 +170,7 @@ def _environment() -> jinja2.Environment:
     made.filters = {
         **made.filters,
         "text": markdown_text.text,
+        "number": markdown_text.number,
         "code": markdown_text.code,
         "fenced": markdown_text.fenced,
     }

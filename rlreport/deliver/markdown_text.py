@@ -28,6 +28,11 @@ def text(value: str, longest: int = 400) -> Markup:
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
 
 
+def number(value: str) -> Markup:
+    """A number of a table, never broken before its unit."""
+    return Markup(text(value).replace(" ", "\N{NO-BREAK SPACE}"))
+
+
 def code(value: str, longest: int = 80) -> Markup:
     """Text of the model within a line: a code span, with white space made visible."""
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
