@@ -96,6 +96,17 @@ def test_differences_to_the_reference_are_marked_on_demand(page: Page) -> None:
     assert page.locator("ins, del").count() == 0
 
 
+def test_the_response_stands_beside_that_of_the_reference(page: Page) -> None:
+    open_row(page, 6)
+    prompt, response, reference = (
+        page.locator(f'[data-text="{key}"]').bounding_box()
+        for key in ("prompt", "response", "ref_response")
+    )
+    assert prompt and response and reference
+    assert prompt["y"] + prompt["height"] <= response["y"] == reference["y"]
+    assert prompt["width"] > response["width"] == reference["width"]
+
+
 def test_figures_carry_their_rank_in_the_step(page: Page) -> None:
     open_row(page, 2)
     assert page.inner_text('[data-figure="reward"]').endswith("3rd of 16")
@@ -105,7 +116,7 @@ def test_texts_that_findings_name_are_marked(page: Page) -> None:
     open_row(page, 1)
     marked = page.evaluate("[...CSS.highlights.get('finding')].map(range => range.toString())")
     assert marked == ["more"]
-    assert page.inner_text(".response .notes").startswith("✕ critical")
+    assert page.inner_text(".response .findings").startswith("✕ critical")
 
 
 def test_previous_and_next_follow_the_list_as_it_is_sorted_and_filtered(page: Page) -> None:

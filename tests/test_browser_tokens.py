@@ -260,6 +260,10 @@ def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path)
     page.locator(".token-text").nth(1).locator(".t").nth(5).click()
     at = page.locator(".token-text .t.at")
     assert at.count() == 2
+    tops = page.eval_on_selector_all(
+        ".token-text", "all => all.map(text => text.getBoundingClientRect().top)"
+    )
+    assert tops[0] == tops[1]
 
 
 def test_long_responses_open_whole(browser: Browser, tmp_path: Path) -> None:

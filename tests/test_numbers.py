@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlreport.bake.data_page import note_in_words
 from rlreport.bake.numbers import change, exact, number, percent, size
+from rlreport.bake.overview_page import extreme_number
+from rlreport.choose import Extreme
 from rlreport.draw.words import figure
+from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, significant
 
 
@@ -91,3 +95,22 @@ def test_bytes_are_decimal():
         "1.4 MB",
         "10 MB",
     ]
+
+
+def test_the_longest_response_has_a_whole_number_of_tokens():
+    assert extreme_number(Extreme("Longest", "response_tokens", 0, 40.0)).text == "40"
+    assert extreme_number(Extreme("Highest reward", "reward", 0, 40.0)).text == "40.0"
+
+
+@pytest.mark.parametrize(
+    ("note", "words"),
+    [
+        (Note("x", "odd", 1), "odd"),
+        (Note("x", "odd", 1, "a.jsonl"), "odd (a.jsonl)"),
+        (Note("x", "odd", 1, "a.jsonl", 1200), "odd (a.jsonl, line 1,200)"),
+        (Note("x", "odd", 2, "a.jsonl", 3), "odd (2 times, first in a.jsonl, line 3)"),
+        (Note("x", "odd", 2), "odd (2 times)"),
+    ],
+)
+def test_a_note_has_its_place_and_its_count(note, words):
+    assert note_in_words(note) == words

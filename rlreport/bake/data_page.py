@@ -58,10 +58,12 @@ def data_view(tables: Tables, context: PageContext, addresses: Addresses) -> Dat
 
 def note_in_words(note: Note) -> str:
     """A note with its count and first place."""
-    place = "" if note.file is None else f", first in {note.file}"
-    place += "" if note.file is None or note.line is None else f", line {note.line:,}"
-    count = "" if note.count <= 1 else f" ({note.count:,} times{place})"
-    return note.text + (count or (f" ({place[2:]})" if place else ""))
+    place = note.file or ""
+    if place and note.line is not None:
+        place += f", line {note.line:,}"
+    if note.count > 1:
+        place = f"{note.count:,} times" + (f", first in {place}" if place else "")
+    return f"{note.text} ({place})" if place else note.text
 
 
 def settings(context: PageContext) -> list[tuple[str, str]]:

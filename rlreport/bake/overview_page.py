@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
+from rlreport.bake.columns import WHOLE
 from rlreport.bake.context import PageContext
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import run_figures
 from rlreport.bake.numbers import number
-from rlreport.bake.views import Cell, ColumnView, OverviewView, RowView, TableView
+from rlreport.bake.views import Cell, ColumnView, Num, OverviewView, RowView, TableView
 from rlreport.choose import Extreme
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
@@ -109,7 +110,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
     rows = []
     for extreme, rollout in extremes:
         href = addresses.response(rollout.step, rollout.n, extreme.token)
-        value = number(extreme.value)
+        value = extreme_number(extreme)
         rows.append(
             RowView(
                 f"{rollout.step}-{rollout.n}-{extreme.metric}",
@@ -124,6 +125,11 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             )
         )
     return TableView("extremes", "Extreme responses of the run", columns, rows)
+
+
+def extreme_number(extreme: Extreme) -> Num:
+    """The value that makes a response extreme."""
+    return number(extreme.value, "count" if extreme.metric in WHOLE else "")
 
 
 def _steps(context: PageContext, addresses: Addresses) -> TableView:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlreport import __version__
 from rlreport.bake.environment import environment
-from rlreport.bake.numbers import number
+from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import Bakery
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import CostModel, Extreme
@@ -148,7 +148,7 @@ def _extremes(
     once: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         which, _ = once.setdefault((rollout.step, rollout.n), ([], rollout))
-        which.append(f"{extreme.label}: {number(extreme.value).text}")
+        which.append(f"{extreme.label}: {extreme_number(extreme).text}")
     return list(once.values())
 
 

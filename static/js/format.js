@@ -35,6 +35,14 @@ export function count(value) {
   return grouped(String(Math.round(value)));
 }
 
+/** Columns whose values are counts: those of WHOLE in rlreport/bake/columns.py. */
+const WHOLE = new Set(["response_tokens", "response_chars", "finished"]);
+
+/** The value of a response's column, as the baked list shows it. @param {string} key @param {number} value */
+export function figure(key, value) {
+  return WHOLE.has(key) && Number.isFinite(value) ? count(value) : significant(value);
+}
+
 /** "1st", "2nd", "3rd", "11th". @param {number} rank */
 export function ordinal(rank) {
   const tens = rank % 100;

@@ -3,7 +3,7 @@
 import { copies } from "./copy.js";
 import { decodeTokens, unpack } from "./data.js";
 import { el } from "./dom.js";
-import { exact, ordinal, significant } from "./format.js";
+import { exact, figure, ordinal } from "./format.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
 import { TokenView } from "./tokens.js";
@@ -138,7 +138,7 @@ export class Panel {
         token !== null && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, `Go to token ${token}`),
       ),
     );
-    return [el("ul", { class: "notes" }, ...items)];
+    return [el("ul", { class: "findings" }, ...items)];
   }
 
   /** Figures with their rank in the whole step, also where the page shows a part of it. */
@@ -155,7 +155,7 @@ export class Panel {
           el(
             "dd",
             {},
-            el("span", { title: exact(value) }, significant(value)),
+            el("span", { title: exact(value) }, figure(key, value)),
             unit && el("span", { class: "unit" }, ` ${unit}`),
             rank && el("span", { class: "rank" }, `, ${ordinal(rank)} of ${this.data.total}`),
           ),
