@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Collection, Sequence
+import operator
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +58,14 @@ def pack_tokens(
     with_tokens = [r for r in rollouts if r.raw_tokens]
     if not with_tokens:
         return ""
-    pairs = [pair for r in with_tokens for pair in zip(r.tokens, r.raw_tokens, strict=True)]
-    vocabulary = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-    ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32, len(pairs))
+    # Text and string in one: a tuple a token would keep the garbage collector busy.
+    tokens = [
+        f"{t}\0{raw}" for r in with_tokens for t, raw in zip(r.tokens, r.raw_tokens, strict=True)
+    ]
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    ids = np.fromiter(map(vocabulary.__getitem__, tokens), np.uint32, len(tokens))
+    texts, raw = zip(*(token.split("\0", 1) for token in vocabulary), strict=True)
+    style = _style(texts, raw)
     columns = {key: _column(with_tokens, name) for key, name in COLUMNS}
     there = {key for key, values in columns.items() if not np.isnan(values).all()}
     shipped = {
@@ -69,7 +75,6 @@ def pack_tokens(
         and not (digits <= COMPACT_DIGITS and _derivable(key, there, advantages_logged))
     }
     figures = figures or FigureOptions()
-    style = _style(vocabulary)
     header = canonical_json(
         {
             "digits": digits,
@@ -77,9 +82,12 @@ def pack_tokens(
             "lam": figures.lam,
             "n": [r.n for r in with_tokens],
             "lengths": [len(r.raw_tokens) for r in with_tokens],
-            "text": [text for text, _ in vocabulary],
+            "text": texts,
             "style": style.value,
-            "raw": [None if raw == spelled(text, style) else raw for text, raw in vocabulary],
+            "raw": [
+                None if own == usual else own
+                for own, usual in zip(raw, spelled(texts, style), strict=True)
+            ],
             "columns": list(shipped),
         }
     )
@@ -92,11 +100,11 @@ def pack_tokens(
     return base64.b64encode(packed).decode("ascii")
 
 
-def _style(vocabulary: Collection[tuple[str, str]]) -> Style:
+def _style(texts: Sequence[str], raw: Sequence[str]) -> Style:
     """The style from which most tokens' strings follow, so that the fewest are shipped."""
     return max(
         (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE),
-        key=lambda style: sum(raw == spelled(text, style) for text, raw in vocabulary),
+        key=lambda style: sum(map(operator.eq, raw, spelled(texts, style))),
     )
 
 

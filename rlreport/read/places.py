@@ -10,9 +10,11 @@ import numpy as np
 from rlreport.figures.ragged import Ints
 from rlreport.read.log_format import LogFormat
 from rlreport.read.sources import Source
+from rlreport.read.vocabulary import Vocabulary
 from rlreport.text.tokens import Style
 
 _MOST_OPEN = 16
+_MOST_STRINGS = 1 << 18
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class Places:
     n: Ints
     style: Style | None = None
     _open: dict[int, IO[bytes]] = field(default_factory=dict, repr=False, compare=False)
+    _vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
 
     def read(self, row: int) -> bytes:
         """Return the bytes of a row's line.
@@ -59,6 +62,12 @@ class Places:
         stream.seek(offset)
         return stream.read(length)
 
+    def vocabulary(self, pad_tokens: tuple[str, ...]) -> Vocabulary:
+        """Return the numbers of token strings, kept from one page to the next."""
+        if self._vocabulary is None or len(self._vocabulary) > _MOST_STRINGS:
+            self._vocabulary = Vocabulary(pad_tokens)
+        return self._vocabulary
+
     def close(self) -> None:
         """Close what was opened."""
         for stream in self._open.values():
@@ -66,8 +75,9 @@ class Places:
         self._open.clear()
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave open streams behind."""
-        return {item.name: getattr(self, item.name) for item in fields(self)} | {"_open": {}}
+        """Leave open streams and the vocabulary behind."""
+        own: dict[str, object] = {"_open": {}, "_vocabulary": None}
+        return {item.name: getattr(self, item.name) for item in fields(self)} | own
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """Start without open streams."""

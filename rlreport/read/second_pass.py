@@ -142,7 +142,8 @@ def _rollouts(
     with_tokens = [row for row in rows if not _TOKEN_FIELDS.isdisjoint(records[row])]
     for row in with_tokens:
         reader.read_record(records[row], Place(file, 0, 0), 0)
-    tokens = _tokens(reader.take(), file, options, figures)
+    vocabulary = places.vocabulary(options.pad_tokens)
+    tokens = _tokens(reader.take(), file, vocabulary, figures)
     found = {with_tokens[i]: own for i, own in tokens.items()}
     for row in rows:
         raw, values = found.get(row, ([], TokenFigures()))
@@ -150,12 +151,11 @@ def _rollouts(
 
 
 def _tokens(
-    batch: Batch, file: int, options: ReadOptions, figures: FigureOptions
+    batch: Batch, file: int, vocabulary: Vocabulary, figures: FigureOptions
 ) -> dict[int, tuple[list[str], TokenFigures]]:
     """Return the raw tokens and the figures of a batch's rows that have any, by row."""
     if not batch.token_rows:
         return {}
-    vocabulary = Vocabulary(options.pad_tokens)
     tokens = token_rows(batch, file, vocabulary)
     arrays = {name: tokens.arrays.get(name) for name in TOKEN_ARRAYS}
     flat = token_figures(
@@ -169,11 +169,11 @@ def _tokens(
         gamma=figures.gamma,
         lam=figures.lam,
     )
-    ids = tokens.ids.tolist()
+    ids, string_of = tokens.ids.tolist(), vocabulary.strings.__getitem__
     found = {}
     for place, row in enumerate(tokens.rows.tolist()):
         start, stop = tokens.offsets[place : place + 2].tolist()
-        raw = [vocabulary.strings[i] for i in ids[start:stop]] if tokens.named[place] else []
+        raw = list(map(string_of, ids[start:stop])) if tokens.named[place] else []
         found[row] = raw, flat.between(start, stop)
     return found
 

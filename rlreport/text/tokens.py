@@ -125,11 +125,19 @@ def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list
     return texts
 
 
-def spelled(text: str, style: Style) -> str:
-    """Return how tokens of a style write ``text``: what ``token_text`` reads back as it."""
+def spelled(texts: Sequence[str], style: Style) -> list[str]:
+    """Return how tokens of a style write each text: what ``token_text`` reads back as it.
+
+    Args:
+        texts: as ``readable_tokens`` returns them, without NUL.
+        style: how the tokens are written.
+    """
+    # All at once: a page has thousands.
+    joined = "\0".join(texts)
     if style is Style.BYTE_LEVEL:
-        return text.encode("utf-8", "replace").decode("latin-1").translate(_CHARACTER_OF)
-    return text.replace(" ", "▁") if style is Style.SENTENCEPIECE else text
+        joined = joined.encode("utf-8", "replace").decode("latin-1").translate(_CHARACTER_OF)
+        return joined.split(_CHARACTER_OF[0])
+    return (joined.replace(" ", "▁") if style is Style.SENTENCEPIECE else joined).split("\0")
 
 
 def token_text(raw: str, style: Style | None = None) -> str:
