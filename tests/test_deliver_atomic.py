@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,10 +30,21 @@ def log(tmp_path_factory):
     return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(steps=8))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_full_disk_leaves_the_old_report(form, log, tmp_path):
-    out = tmp_path / f"run{FORMS[form]}"
+@pytest.fixture(scope="module", params=FORMS)
+def old(request, log, tmp_path_factory):
+    """A report that was there before, one of each form."""
+    out = tmp_path_factory.mktemp("old") / f"run{FORMS[request.param]}"
     rlreport.build(log, out, title="old", workers=1)
+    return out
+
+
+def copied(old, tmp_path):
+    shutil.copytree(old.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / old.name
+
+
+def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
+    out = copied(old, tmp_path)
     before = files_of(out)
     command = [sys.executable, "-c", SMALL_FILES, "build", log, "-o", out, "--workers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -43,12 +55,20 @@ def test_a_full_disk_leaves_the_old_report(form, log, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_an_earlier_report_is_replaced(old, log, tmp_path):
+    out = copied(old, tmp_path)
+    first = files_of(out)
+    rlreport.build(log, out, title="new", workers=1)
+    assert files_of(out) != first
+
+
 @pytest.mark.parametrize(
-    ("form", "number", "status"), [("folder", signal.SIGINT, 130), ("html", signal.SIGTERM, 143)]
+    ("old", "number", "status"),
+    [("folder", signal.SIGINT, 130), ("html", signal.SIGTERM, 143)],
+    indirect=["old"],
 )
-def test_an_interrupt_leaves_the_old_report(form, number, status, log, tmp_path):
-    out = tmp_path / f"run{FORMS[form]}"
-    rlreport.build(log, out, title="old", workers=1)
+def test_an_interrupt_leaves_the_old_report(old, number, status, log, tmp_path):
+    out = copied(old, tmp_path)
     before = files_of(out)
     command = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "2"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -81,10 +101,3 @@ def test_a_file_of_others_is_never_overwritten(form, log, tmp_path):
     assert out.read_text().startswith("My notes")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_an_earlier_report_is_replaced(form, log, tmp_path):
-    out = tmp_path / f"run{FORMS[form]}"
-    rlreport.build(log, out, title="first", workers=1)
-    first = files_of(out)
-    rlreport.build(log, out, title="second", workers=1)
-    assert files_of(out) != first

@@ -51,17 +51,31 @@ def log(tmp_path_factory):
     return write_log(tmp_path_factory.mktemp("redact") / "log.jsonl", rows)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_no_word_of_the_logs_is_in_any_form(form, log, tmp_path):
-    out = tmp_path / f"run{FORMS[form]}"
-    done = rlreport.build(log, out, redact=True, workers=1)
-    assert done.verdict.findings
-    assert set(SECRET.findall(everything(out))) == set()
+@pytest.fixture(scope="module")
+def plain(log, tmp_path_factory):
+    return rlreport.build(log, tmp_path_factory.mktemp("plain") / "run.html", workers=1)
 
 
-def test_the_words_are_there_otherwise(log, tmp_path):
-    done = rlreport.build(log, tmp_path / "run.html", workers=1)
-    held = set(SECRET.findall(everything(tmp_path / "run.html")))
+@pytest.fixture(scope="module", params=FORMS)
+def hidden(request, log, tmp_path_factory):
+    out = tmp_path_factory.mktemp("hidden") / f"run{FORMS[request.param]}"
+    return rlreport.build(log, out, redact=True, workers=1)
+
+
+def test_no_word_of_the_logs_is_in_any_form(hidden):
+    assert hidden.verdict.findings
+    assert set(SECRET.findall(everything(hidden.out))) == set()
+
+
+def test_figures_findings_and_lengths_stay(hidden, plain):
+    assert hidden.tables.steps.equals(plain.tables.steps)
+    assert hidden.tables.responses.equals(plain.tables.responses)
+    assert [f.id for f in hidden.verdict.findings] == [f.id for f in plain.verdict.findings]
+    assert re.search(rb"\[\d+ characters, [0-9a-f]{16}\]", everything(hidden.out))
+
+
+def test_the_words_are_there_otherwise(plain):
+    held = set(SECRET.findall(everything(plain.out)))
     assert {
         b"askqzxwv",
         b"turnqzxwv",
@@ -70,13 +84,4 @@ def test_the_words_are_there_otherwise(log, tmp_path):
         b"labelqzxwv",
         b"sourceqzxwv",
     } <= held
-    assert any("hackqzxwvword" in finding.title for finding in done.verdict.findings)
-
-
-def test_figures_findings_and_lengths_stay(log, tmp_path):
-    plain = rlreport.build(log, tmp_path / "plain.html", workers=1)
-    hidden = rlreport.build(log, tmp_path / "hidden.html", redact=True, workers=1)
-    assert hidden.tables.steps.equals(plain.tables.steps)
-    assert hidden.tables.responses.equals(plain.tables.responses)
-    assert [f.id for f in hidden.verdict.findings] == [f.id for f in plain.verdict.findings]
-    assert re.search(rb"\[\d+ characters, [0-9a-f]{16}\]", everything(tmp_path / "hidden.html"))
+    assert any("hackqzxwvword" in finding.title for finding in plain.verdict.findings)

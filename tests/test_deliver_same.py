@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -12,9 +15,19 @@ import pytest
 import rlreport
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
-from tests.running import rlreport as rlreport_command
 
 EPOCH = "1700000000"
+
+SEVERAL = """
+import json, sys
+from rlreport.cli import main
+for arguments in json.loads(sys.argv[1]):
+    try:
+        main(arguments)
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
 
 
 @pytest.fixture(scope="module")
@@ -22,25 +35,31 @@ def log(tmp_path_factory):
     return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows())
 
 
+@pytest.fixture(scope="module")
+def built(log, tmp_path_factory):
+    """All forms built in two folders, by a process each; in either, another form comes first."""
+    place = tmp_path_factory.mktemp("built")
+    for folder, workers, forms in (("a", 1, [*FORMS]), ("b", 2, [*reversed(FORMS)])):
+        (place / folder).mkdir()
+        outs = [str(place / folder / f"{form}{FORMS[form]}") for form in forms]
+        builds = [["build", str(log), "-o", out, "--workers", str(workers)] for out in outs]
+        command = [sys.executable, "-c", SEVERAL, json.dumps(builds)]
+        subprocess.run(command, check=True, cwd=place / folder, stdout=subprocess.DEVNULL)
+    return place
+
+
 @pytest.mark.parametrize("form", FORMS)
-def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, log, tmp_path):
-    name = f"run{FORMS[form]}"
-    for folder, workers in (("a", 1), ("b", 2)):
-        (tmp_path / folder).mkdir()
-        options = ("-o", tmp_path / folder / name, "--workers", workers)
-        done = rlreport_command("build", log, *options, cwd=tmp_path / folder)
-        assert done.returncode == 0, done.stderr
-    first, second = (files_of(tmp_path / folder / name) for folder in ("a", "b"))
+def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, built):
+    first, second = (files_of(built / folder / f"{form}{FORMS[form]}") for folder in ("a", "b"))
+    assert first
     assert list(first) == list(second)
     assert [name for name in first if first[name] != second[name]] == []
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_form_names_this_machine_or_its_user(form, log, tmp_path):
-    out = tmp_path / f"run{FORMS[form]}"
-    rlreport.build(log, out, workers=1)
-    held = everything(out)
-    named = [str(tmp_path), "secretplace", str(Path.cwd())]
+def test_no_form_names_this_machine_or_its_user(form, built):
+    held = everything(built / "a" / f"{form}{FORMS[form]}")
+    named = [str(built), "secretplace", str(Path.cwd())]
     for name in (getpass.getuser(), socket.gethostname()):
         # A short name may well be a word of the report.
         named += [name] if len(name) > 4 else [f"/{name}/", f"@{name}"]
@@ -58,14 +77,12 @@ def test_time_is_told_only_when_asked_for(log, tmp_path, monkeypatch):
     assert "2023-11-14 22:13 UTC" in (tmp_path / "b.md").read_text()
 
 
-def test_a_zip_is_the_folder_without_times_or_owners(log, tmp_path):
-    rlreport.build(log, tmp_path / "run", workers=1)
-    rlreport.build(log, tmp_path / "run.zip", workers=1)
-    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+def test_a_zip_is_the_folder_without_times_or_owners(built):
+    with zipfile.ZipFile(built / "a" / "zip.zip") as archive:
         assert archive.testzip() is None
         assert archive.namelist()[0] == "index.html"
-        zipped = {f"run/{entry}": archive.read(entry) for entry in archive.namelist()}
+        zipped = {f"folder/{entry}": archive.read(entry) for entry in archive.namelist()}
         for entry in archive.infolist():
             assert entry.date_time == (1980, 1, 1, 0, 0, 0)
             assert entry.external_attr == 0o100644 << 16
-    assert zipped == files_of(tmp_path / "run")
+    assert zipped == files_of(built / "a" / "folder")

@@ -129,8 +129,12 @@ class BigramSketch:
     def settled(self) -> dict[int, Hashes]:
         """Return step -> its k smallest hashes, ascending."""
         size = self.size
-        for step in list(self.by_step):
+        for step in list(self._pending):
             self._settle(step, size)
+        # A step of few additions may still hold more than is kept now that there are more steps.
+        for step, held in self.by_step.items():
+            if len(held) > size:
+                self.by_step[step] = held[:size].copy()
         return self.by_step
 
     def update(self, other: dict[int, Hashes]) -> None:
