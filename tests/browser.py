@@ -69,6 +69,18 @@ def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
     return said, asked
 
 
+def copy(page: Page, button: str) -> None:
+    """Presses a button that copies, and waits until it says so: it does for a moment only."""
+    page.eval_on_selector(
+        button,
+        """button => { window.said = new Promise(done => {
+            new MutationObserver(() => done(button.textContent)).observe(button, {childList: true})
+        }) }""",
+    )
+    page.click(button)
+    assert page.evaluate("said") == "Copied"
+
+
 def numbers(page: Page, key: str, table: str = ".responses") -> list[float]:
     """Exact values of the rows now listed, in order."""
     column = page.eval_on_selector(f'{table} th[data-key="{key}"]', "th => th.cellIndex")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import listed, numbers, visiting
+from tests.browser import copy, listed, numbers, visiting
 from tests.pages import Made, write_step
 
 LONG = 10_000
@@ -126,15 +126,13 @@ def test_rows_are_compact_or_full(page: Page) -> None:
 def test_what_is_filtered_is_copied_as_csv_and_json(browser: Browser, step: Path) -> None:
     with visiting(browser, step, permissions=["clipboard-read", "clipboard-write"]) as page:
         page.fill("input[type=search]", "answer 12")
-        page.click("button:has-text('Copy CSV')")
-        page.wait_for_selector("button:has-text('Copied')")
+        copy(page, "button:has-text('Copy CSV')")
         copied = page.evaluate("navigator.clipboard.readText()")
         rows = list(csv.DictReader(io.StringIO(copied)))
         assert [row["n"] for row in rows] == ["12"]
         assert float(rows[0]["reward"]) == numbers(page, "reward")[0]
         assert rows[0]["response"].startswith("answer 12 ")
-        page.click("button:has-text('Copy JSON')")
-        page.wait_for_selector("button:has-text('Copy CSV')")
+        copy(page, "button:has-text('Copy JSON')")
         records = json.loads(page.evaluate("navigator.clipboard.readText()"))
         assert [record["n"] for record in records] == [12]
 

@@ -126,16 +126,16 @@ def test_back_and_forward_go_through_views_and_find_the_place_again(
     browser: Browser, report: Path
 ) -> None:
     with visiting(browser, report) as page:
-        page.locator('[data-table="steps"] a').last.scroll_into_view_if_needed()
-        left = page.evaluate("scrollY")
+        # Charts that come to life may still move the page: what counts is where the press met it.
+        page.evaluate("addEventListener('click', () => { window.left = scrollY; }, { once: true })")
         page.locator('[data-table="steps"] a').last.click()
         page.wait_for_selector(".page.step")
         assert page.title().startswith("Step 59")
         assert page.evaluate("scrollY") == 0
         page.go_back()
         page.wait_for_selector(".page.overview")
-        assert left > 0
-        assert page.evaluate("scrollY") == left
+        assert page.evaluate("left") > 0
+        assert page.evaluate("scrollY === left")
         page.go_forward()
         page.wait_for_selector(".page.step")
         page.reload()

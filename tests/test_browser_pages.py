@@ -110,6 +110,8 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 150, steps=4)
         page.mouse.up()
+        # The list follows once the hand rests for 30 ms; a slow one has moved it before.
+        page.evaluate("new Promise(done => setTimeout(done, 40))")
         page.wait_for_selector(".chips button")
         low, high = (
             float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0]) for end in ("min", "max")

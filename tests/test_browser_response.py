@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import listed, visiting
+from tests.browser import copy, listed, visiting
 from tests.pages import Made, write_step
 
 TITLE = ".response h2"
@@ -145,8 +145,7 @@ def test_back_leaves_the_responses_at_once(page: Page) -> None:
 
 def test_the_place_in_the_logs_is_copied(browser: Browser, step: Path) -> None:
     with visiting(browser, step, "#r=7", permissions=["clipboard-read", "clipboard-write"]) as page:
-        page.click("button:has-text('Copy place')")
-        page.wait_for_selector("button:has-text('Copied')")
+        copy(page, "button:has-text('Copy place')")
         assert page.evaluate("navigator.clipboard.readText()") == "rank_0.jsonl:8"
 
 
@@ -155,8 +154,7 @@ def test_copying_works_where_the_clipboard_is_refused(browser: Browser, step: Pa
         page.evaluate(
             "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
         )
-        page.click("button:has-text('Copy place')")
-        page.wait_for_selector("button:has-text('Copied')")
+        copy(page, "button:has-text('Copy place')")
 
 
 def test_slash_searches_and_letters_typed_there_are_letters(page: Page) -> None:

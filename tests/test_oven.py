@@ -11,6 +11,9 @@ from rlreport.bake.oven import LEAST_FOR_HELPERS, Oven
 from rlreport.errors import RlreportError
 from tests.baking import PARENT, fail_at, named, suicide, where
 
+ENDLESS = 100_000
+"""Pages that would take half an hour: a helper has time to start, however slow the machine."""
+
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("count", [0, 1, 7, LEAST_FOR_HELPERS + 12])
@@ -21,10 +24,10 @@ def test_pages_come_in_the_order_of_their_jobs(workers, count):
 
 
 def test_many_pages_are_baked_by_other_processes_too():
-    count = LEAST_FOR_HELPERS + 200
     with Oven(2) as oven:
-        processes = set(oven.start(where, range(count), 0.02, count=count))
-    assert len(processes) == 2
+        processes = iter(oven.start(where, range(ENDLESS), 0.02, count=ENDLESS))
+        first = next(processes)
+        assert any(process != first for process in processes)
 
 
 def test_an_oven_can_be_used_again_after_a_batch_was_given_up():
@@ -44,11 +47,10 @@ def test_an_error_of_ours_reaches_the_caller(count):
 
 
 def test_a_killed_helper_is_one_clear_error():
-    count = LEAST_FOR_HELPERS + 400
     os.environ[PARENT] = str(os.getpid())
     try:
         with Oven(2) as oven, pytest.raises(RlreportError, match="killed"):
-            list(oven.start(suicide, range(count), signal.SIGKILL, count=count))
+            list(oven.start(suicide, range(ENDLESS), signal.SIGKILL, count=ENDLESS))
     finally:
         del os.environ[PARENT]
 
