@@ -22,11 +22,12 @@ report: $(VENV)/installed
 browser:
 	tests/install-browser
 
+# Many tests start programs; where the environment forbids bytecode, each would compile anew.
 test: $(VENV)/installed-test browser
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tests benchmarks

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from rlreport.check import run_checks
 from rlreport.check.registry import CHECKS
 from tests.null_runs import null_run
@@ -11,6 +13,7 @@ from tests.null_runs import null_run
 RUNS = 200
 
 
+@pytest.mark.no_cover
 def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs() -> None:
     warned: Counter[str] = Counter()
     ran: Counter[str] = Counter()

@@ -99,5 +99,3 @@ def test_a_file_of_others_is_never_overwritten(form, log, tmp_path):
     with pytest.raises(rlreport.RlreportError, match="not a report of rlreport"):
         rlreport.build(log, out, workers=1)
     assert out.read_text().startswith("My notes")
-
-

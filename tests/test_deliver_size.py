@@ -41,6 +41,7 @@ def weight(out):
     return sum(map(len, files_of(out).values()))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("form", "limit"),
     [
@@ -54,23 +55,29 @@ def test_it_holds_to_the_byte(form, limit, log, tmp_path):
     assert done.size == weight(out) <= limit
 
 
-def test_what_it_may_have_is_used(log, tmp_path):
-    for limit in (1_300_000, 2_000_000):
-        done = rlreport.build(log, tmp_path / "run.html", max_size=limit, workers=1)
+@pytest.fixture(scope="module")
+def cut(log, tmp_path_factory):
+    """One file that leaves out most."""
+    out = tmp_path_factory.mktemp("cut") / "run.html"
+    return rlreport.build(log, out, max_size=1_300_000, workers=1)
+
+
+def test_what_it_may_have_is_used(log, cut, tmp_path):
+    more = rlreport.build(log, tmp_path / "run.html", max_size=2_000_000, workers=1)
+    for done, limit in ((cut, 1_300_000), (more, 2_000_000)):
         assert 0.8 * limit <= done.size <= limit
         assert done.left_out
 
 
-def test_what_is_worth_most_stays_and_the_overview_says_what_went(log, tmp_path):
-    done = rlreport.build(log, tmp_path / "run.html", max_size=1_300_000, workers=1)
-    document = (tmp_path / "run.html").read_bytes()
+def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
+    document = cut.out.read_bytes()
     pages = views(document)
     overview = document.partition(b"</main>")[0].decode()
-    for sentence in done.left_out:
+    for sentence in cut.left_out:
         assert sentence in overview
-    steps = done.tables.steps["step"]
+    steps = cut.tables.steps["step"]
     assert {f"steps/{steps.min()}", f"steps/{steps.max()}"} <= set(pages)
-    rewards = done.tables.responses
+    rewards = cut.tables.responses
     worst = rewards.loc[rewards["reward"].idxmin()]
     page = pages[f"steps/{int(worst['step'])}"]
     assert f'<tr data-n="{int(worst["n"])}"' in page

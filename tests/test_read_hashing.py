@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def test_places_find_every_hash(hashes: list[int]) -> None:
     assert known[places_in(known, array(hashes))].tolist() == hashes
 
 
+@pytest.mark.no_cover
 @given(
     st.integers(0, 2**32),
     st.sampled_from([0, 1, 40]),
