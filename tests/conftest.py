@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import shutil
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,19 @@ settings.load_profile("busy")
 # whose answer to Ctrl-C is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    # pytest-cov's own no_cover does nothing in a worker of xdist, where two measure at once.
+    traced = sys.gettrace()
+    if item.get_closest_marker("untraced"):
+        sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(traced)
+
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL_RUNS = {

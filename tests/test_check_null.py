@@ -13,7 +13,7 @@ from tests.null_runs import null_run
 RUNS = 200
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs() -> None:
     warned: Counter[str] = Counter()
     ran: Counter[str] = Counter()

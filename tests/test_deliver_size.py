@@ -41,7 +41,7 @@ def weight(out):
     return sum(map(len, files_of(out).values()))
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("form", "limit"),
     [

@@ -88,7 +88,7 @@ def other_files() -> Iterator[Path]:
                     yield path
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 def test_no_other_file_of_this_machine_is_taken_for_rollouts() -> None:
     files = list(itertools.islice(other_files(), 2 * OTHER_FILES))
     metadata: list[tuple[str, list[Row]]] = [
@@ -331,7 +331,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=8), max_size=3), st.sampled_from(STEPS))
 def test_odd_objects_yield_rows_or_a_reason_in_every_format(objects: list[Row], step: int) -> None:
     detect(f"completions_{step}.jsonl", objects)

@@ -61,7 +61,7 @@ def check(data: bytes) -> None:
             assert len(rollout.tokens) == len(rollout.raw_tokens)
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(changes, max_size=4), st.integers(0, 3))
 def test_rows_with_arbitrary_values_are_read_or_reported(
@@ -72,7 +72,7 @@ def test_rows_with_arbitrary_values_are_read_or_reported(
     check("".join(json.dumps(item) + "\n" for item in base + mutated).encode())
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("run", ["ppo_healthy", "grpo_math", "eval_poem_task"])
 def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(shared_data: Path, run: str) -> None:
     lines = next((shared_data / run).glob("*.jsonl")).read_bytes().splitlines(keepends=True)

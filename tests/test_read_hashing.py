@@ -37,7 +37,7 @@ def test_places_find_every_hash(hashes: list[int]) -> None:
     assert known[places_in(known, array(hashes))].tolist() == hashes
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @given(
     st.integers(0, 2**32),
     st.sampled_from([0, 1, 40]),

@@ -92,7 +92,7 @@ def whole(sources: list[Source]) -> list[object]:
     return tables(merge([scan(Split(i, s, 0, s.size), *SETTINGS) for i, s in enumerate(sources)]))
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_cut_and_any_order_give_identical_tables(
