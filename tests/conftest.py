@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     # pytest-cov's own no_cover does nothing in a worker of xdist, where two measure at once.
     traced = sys.gettrace()
     if item.get_closest_marker("untraced"):

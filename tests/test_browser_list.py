@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser import copy, listed, numbers, visiting
 from tests.pages import Made, write_step
 
+pytestmark = pytest.mark.untraced
 LONG = 10_000
 
 

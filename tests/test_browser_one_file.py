@@ -21,6 +21,8 @@ from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, visiting
 from tests.pages import Made, step_view, write_step
 
+pytestmark = pytest.mark.untraced
+
 OVERVIEW = (
     '<div class="page overview" data-kind="overview" data-title="made up"><h1>made up</h1></div>'
 )

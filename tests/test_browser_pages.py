@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from tests.browser import listed, numbers, serious, visiting
 from tests.running import rlreport
 
+pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
 
 

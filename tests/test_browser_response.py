@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser import copy, listed, visiting
 from tests.pages import Made, write_step
 
+pytestmark = pytest.mark.untraced
 TITLE = ".response h2"
 
 

@@ -13,6 +13,7 @@ from tests.browser import visiting
 from tests.pages import TOKEN_METRICS, Made, write_step
 from tests.pages_reading import page_tokens
 
+pytestmark = pytest.mark.untraced
 MADE = Made(responses=4, with_tokens=3, tokens=60)
 
 

@@ -43,6 +43,7 @@ def copied(old, tmp_path):
     return tmp_path / old.name
 
 
+@pytest.mark.untraced
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
     out = copied(old, tmp_path)
     before = files_of(out)
@@ -55,6 +56,7 @@ def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.untraced
 def test_an_earlier_report_is_replaced(old, log, tmp_path):
     out = copied(old, tmp_path)
     first = files_of(out)

@@ -107,6 +107,7 @@ def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
     assert any(";" in summary for summary in summaries)
 
 
+@pytest.mark.untraced
 def test_it_stays_below_sixty_thousand_characters(tmp_path):
     rows = hostile_rows(steps=300, each=3)
     for row in rows:

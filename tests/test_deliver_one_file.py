@@ -114,6 +114,7 @@ def test_the_cost_without_data_is_below_a_megabyte(tmp_path):
     assert rlreport.build(log, tmp_path / "run.html", workers=1).size <= 1_000_000
 
 
+@pytest.mark.untraced
 def test_a_real_run_of_three_thousand_responses_is_small(shared_data, tmp_path):
     done = rlreport.build(shared_data / "eval_poem_task", tmp_path / "run.html", workers=1)
     assert done.shown == 3000

@@ -90,6 +90,7 @@ def test_a_run_of_any_shape_draws(
         assert drawn[0].name == "step_reward"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 0.0])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's on the way to such figures
 def test_odd_numbers_draw(value: float, designs: StepDesigns) -> None:
@@ -164,6 +165,7 @@ def test_charts_of_large_steps_stay_small(designs: StepDesigns) -> None:
             assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("run", ["ppo_healthy", "eval_poem_task", "grpo_math"])
 def test_the_same_tables_give_the_same_bytes(shared_data, run: str, designs: StepDesigns) -> None:
     responses = responses_of(shared_data / run)

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import rlreport
 from tests.pages_reading import page_tokens
+from tests.running import build
 
 GAMMA, LAM = 1.0, 0.95
 EOS = "<|endoftext|>"
@@ -56,12 +56,12 @@ def token_figures(row: dict) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
 def token_run(request, shared_data, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "report"
-    rlreport.build(shared_data / request.param, out)
+    build(shared_data / request.param, out)
     return load(shared_data / request.param), out
 
 
 def test_text_only_steps_equal_pandas(shared_data, tmp_path):
-    rlreport.build(shared_data / "eval_poem_task", tmp_path / "report")
+    build(shared_data / "eval_poem_task", tmp_path / "report")
     steps = pd.read_csv(tmp_path / "report" / "data" / "steps.csv").set_index("step")
     log = pd.DataFrame(load(shared_data / "eval_poem_task"))
     log["gap"] = log["reward"] - log["ref_reward"]
