@@ -40,7 +40,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     # Loaded before the first job, while the parent reads the logs.
     import rlreport.bake.pages  # noqa: F401
-    from rlreport.draw.svg import start_drawing
+    from rlreport.draw.engine import start_drawing
 
     start_drawing()
     try:

@@ -1,13 +1,15 @@
 """Bakes pages in this process and beside it, in order.
 
-A few pages are baked by a second thread: drawing leaves Python alone while V8 works. Many are
-baked by helper processes, which cost a second each before their first page. Helpers are plain
+A few pages are baked by a second thread, which goes on while a process beside draws the charts
+of the first. Many are baked by helper processes, which cost a second each before their first
+page and draw by themselves. Helpers are plain
 child processes rather than ``multiprocessing``: nothing of the caller's main module is imported
 again, and a child whose parent dies meets a closed pipe and ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -16,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
-from rlreport.draw.svg import start_drawing
+from rlreport.draw.engine import drawing_beside
 from rlreport.errors import RlreportError
 
 Job = TypeVar("Job")
@@ -38,16 +40,19 @@ class Oven:
     """Threads and processes that bake; a context manager, as they end with it."""
 
     def __init__(self, workers: int) -> None:
-        """Makes an oven of ``workers`` workers, 0 for one a core; drawing starts to warm up."""
+        """Makes an oven of ``workers`` workers, 0 for one a core; with one, all is done here."""
         self._beside = (workers or os.cpu_count() or 1) - 1
         self._helpers: list[_Helper] = []
-        threading.Thread(target=start_drawing, daemon=True).start()
+        self._engine = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if self._beside:
+            self._engine.enter_context(drawing_beside())
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Ends the helpers, whatever they do."""
+        """Ends the processes, whatever they do."""
+        self._engine.close()
         for helper in self._helpers:
             helper.process.kill()
         for helper in self._helpers:

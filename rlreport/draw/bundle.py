@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from rlreport.draw.engine import convert
 from rlreport.draw.kept import kept
 
 
@@ -21,9 +22,7 @@ def make() -> str:
     The bundle is one function's body here, since as a classic script it would leave hundreds
     of names in the page.
     """
-    import vl_convert  # starts V8
-
-    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # only its stub wants any
+    bundle = convert("javascript_bundle")
     return f"/* Vega, from {made_of()} */\n(function () {{\n{bundle}\n}})();\n"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from rlreport.draw.engine import convert
 from rlreport.draw.layout import Spec, total_size
 from rlreport.draw.letters import letters
 from rlreport.draw.shrink import parts, shrink
@@ -47,15 +48,13 @@ def draw(drawings: Sequence[Drawing]) -> list[str]:
     """
     if not drawings:
         return []
-    import vl_convert  # starts V8
-
     together = {
         "width": 1,
         "height": 1,
         "config": drawings[0].vega["config"],
         "marks": [_group(drawing.vega) for drawing in drawings],
     }
-    drawn = vl_convert.vega_to_svg(orjson.dumps(together).decode(), allowed_base_urls=[])
+    drawn = convert("vega_to_svg", orjson.dumps(together).decode(), allowed_base_urls=[])
     variables = sentinels()
     return [
         shrink(part, one.name, one.description, one.size, variables, one.letters)

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 from rlreport.draw.axis import labelled
+from rlreport.draw.engine import convert
 from rlreport.draw.kept import kept
 from rlreport.draw.layout import Spec
 from rlreport.draw.letters import scaled, without_text
@@ -90,9 +91,7 @@ def compiled(bare: str) -> Vega:
     Raises:
         ValueError: Vega-Lite refused the specification.
     """
-    import vl_convert  # starts V8
-
-    vega: Vega = vl_convert.vegalite_to_vega(bare)
+    vega: Vega = convert("vegalite_to_vega", bare)
     return vega
 
 

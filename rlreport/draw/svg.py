@@ -12,18 +12,12 @@ from typing import Any
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.drawing import Drawing, draw, drawing
+from rlreport.draw.engine import convert
 from rlreport.draw.layout import Spec, total_size
 from rlreport.draw.stencil import stencil_of
 from rlreport.draw.still import still
 from rlreport.draw.theme import Theme, sentinels, tokens
 from rlreport.text.clean import printable
-
-
-def start_drawing() -> None:
-    """Starts the drawing engine, which takes a third of a second, before the first chart."""
-    import vl_convert
-
-    vl_convert.vega_to_svg({"width": 1, "height": 1}, allowed_base_urls=[])
 
 
 def baked(charts: Iterable[Chart]) -> list[Chart]:
@@ -53,15 +47,13 @@ def png(spec: Spec, width: int, theme: Theme = "light") -> bytes:
     Raises:
         ValueError: Vega-Lite refused the specification.
     """
-    import vl_convert  # starts V8
-
     text = json.dumps(_printable(still(spec)))
     if theme == "dark":
         dark = tokens("dark")
         for colour, variable in sentinels().items():
             text = text.replace(f'"{colour}"', f'"{dark[variable.removeprefix("--")]}"')
     scale = width / total_size(spec)[0]
-    drawn: bytes = vl_convert.vegalite_to_png(text, scale=scale, allowed_base_urls=[])
+    drawn: bytes = convert("vegalite_to_png", text, scale=scale, allowed_base_urls=[])
     return drawn
 
 

@@ -1,0 +1,133 @@
+"""vl-convert, here or in a process beside this one.
+
+vl-convert holds Python's lock while it works, and its V8 takes a third of a second to start.
+In a process of its own it starts while the rest of the program is still imported, and draws
+one page while Python prepares the next. The process is a plain child rather than one of
+``multiprocessing``: nothing of the caller's main module is imported again, and a child whose
+parent dies meets a closed pipe and ends.
+
+This module needs neither NumPy nor pandas, so that the process starts fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import IO, Any
+
+from rlreport.errors import RlreportError
+
+_KILLED = "the process that draws charts was killed (out of memory?); try --workers 1"
+_WARM_UP = '{"width": 1, "height": 1}'
+
+
+def convert(function: str, *given: object, **options: object) -> Any:
+    """Calls a function of ``vl_convert``: beside this process where an engine runs, else here.
+
+    Raises:
+        ValueError: it refused what was given.
+        RlreportError: the process beside was killed.
+    """
+    engine = _running[-1] if _running else None
+    if engine is None:
+        return _converted(function, given, options)
+    return engine.ask(function, given, options)
+
+
+@contextlib.contextmanager
+def drawing_beside() -> Iterator[None]:
+    """Runs an engine, which serves all threads of this process, and ends it."""
+    engine = _Engine()
+    _running.append(engine)
+    try:
+        yield
+    finally:
+        _running.remove(engine)
+        engine.end()
+
+
+def start_drawing() -> None:
+    """Starts V8 in this process, before the first chart."""
+    _converted("vega_to_svg", (_WARM_UP,), {"allowed_base_urls": []})
+
+
+class _Engine:
+    """A child process that calls ``vl_convert``, one call at a time."""
+
+    def __init__(self) -> None:
+        paths = os.pathsep.join(path or "." for path in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rlreport.draw.engine"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": paths},
+            # Ctrl-C on a terminal reaches a whole group; it is the parent's to answer.
+            start_new_session=True,
+        )
+        self._turn = threading.Lock()
+
+    def ask(self, *call: object) -> Any:
+        pipes = self._process.stdin, self._process.stdout
+        try:
+            with self._turn:
+                _send(pipes[0], call)
+                answer = pickle.load(pipes[1])  # type: ignore[arg-type]
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
+            raise RlreportError(_KILLED) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+_running: list[_Engine] = []
+
+
+def _converted(function: str, given: tuple[object, ...], options: dict[str, object]) -> Any:
+    import vl_convert  # starts V8
+
+    return getattr(vl_convert, function)(*given, **options)
+
+
+def _send(pipe: IO[bytes] | None, message: object) -> None:
+    pickle.dump(message, pipe, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[arg-type]
+    pipe.flush()  # type: ignore[union-attr]
+
+
+def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
+    """Answers calls until the parent is gone."""
+    while True:
+        call = pickle.load(incoming)
+        try:
+            answer = _converted(*call)
+        except ValueError as error:
+            answer = error
+        _send(outgoing, answer)
+
+
+def main() -> None:
+    """Serves the parent process."""
+    # Ctrl-C is the parent's to answer; it ends its engine.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Whatever a library prints must not land among the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    start_drawing()
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        _serve(sys.stdin.buffer, outgoing)
+
+
+if __name__ == "__main__":
+    main()
