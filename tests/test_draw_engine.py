@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
+from rlreport.draw import engine
 from rlreport.draw.engine import convert, drawing_beside
 from rlreport.errors import RlreportError
 
@@ -23,16 +24,25 @@ with drawing_beside():
 """
 
 
+@pytest.fixture(autouse=True)
+def own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the engine of all tests: these end and kill theirs."""
+    monkeypatch.setattr(engine, "_shared", engine._Shared())
+
+
 def beside() -> list[psutil.Process]:
     return [p for p in psutil.Process().children() if "rlreport.draw.engine" in p.cmdline()]
 
 
 def test_it_draws_the_same_beside_and_here() -> None:
     here = convert("vega_to_svg", RULE, allowed_base_urls=[])
+    others = len(beside())
     with drawing_beside():
-        assert len(beside()) == 1
+        with drawing_beside():
+            assert len(beside()) == others + 1
         assert convert("vega_to_svg", RULE, allowed_base_urls=[]) == here
-    assert not beside()
+        assert len(beside()) == others + 1
+    assert len(beside()) == others
 
 
 def test_what_is_refused_is_refused_as_here() -> None:
@@ -70,7 +80,7 @@ def test_python_goes_on_while_a_chart_is_drawn() -> None:
 def test_a_killed_engine_is_one_clear_error() -> None:
     with drawing_beside():
         convert("vega_to_svg", RULE)
-        beside()[0].kill()
+        max(beside(), key=psutil.Process.create_time).kill()
         with pytest.raises(RlreportError, match="draws charts was killed"):
             convert("vega_to_svg", RULE)
 

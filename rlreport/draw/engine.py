@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from rlreport.errors import RlreportError
@@ -34,7 +35,7 @@ def convert(function: str, *given: object, **options: object) -> Any:
         ValueError: it refused what was given.
         RlreportError: the process beside was killed.
     """
-    engine = _running[-1] if _running else None
+    engine = _shared.engine
     if engine is None:
         return _converted(function, given, options)
     return engine.ask(function, given, options)
@@ -42,14 +43,19 @@ def convert(function: str, *given: object, **options: object) -> Any:
 
 @contextlib.contextmanager
 def drawing_beside() -> Iterator[None]:
-    """Runs an engine, which serves all threads of this process, and ends it."""
-    engine = _Engine()
-    _running.append(engine)
+    """Runs an engine: one for all threads of this process, until the last of its users is done."""
+    with _shared.lock:
+        _shared.users += 1
+        if _shared.engine is None:
+            _shared.engine = _Engine()
     try:
         yield
     finally:
-        _running.remove(engine)
-        engine.end()
+        with _shared.lock:
+            _shared.users -= 1
+            if not _shared.users:
+                _shared.engine.end()
+                _shared.engine = None
 
 
 def start_drawing() -> None:
@@ -92,7 +98,16 @@ class _Engine:
                 pipe.close()  # type: ignore[union-attr]
 
 
-_running: list[_Engine] = []
+@dataclass(slots=True)
+class _Shared:
+    """The engine of this process, and how many use it."""
+
+    engine: _Engine | None = None
+    users: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_shared = _Shared()
 
 
 def _converted(function: str, given: tuple[object, ...], options: dict[str, object]) -> Any:
