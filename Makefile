@@ -23,12 +23,12 @@ browser:
 	tests/install-browser
 
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
-# By file, as the tests of a file look at the same builds.
+# By file, as the tests of a file look at the same builds; three at once, as browsers wait.
 test: $(VENV)/installed-test browser
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term:skip-covered
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --cov --cov-report=term:skip-covered
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tests benchmarks
