@@ -21,6 +21,7 @@ from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read import prompt_texts, read_logs
+from rlreport.read.places import Places
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 
@@ -72,9 +73,7 @@ def build_report(
 
     summary = summary_file() if report.github_summary else None
 
-    metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, progress, metrics.paths)
-    tables = summarise(scan, prompt_texts(scan, read), metrics)
+    name, places, tables = _read(logs, read, figures, progress)
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
 
@@ -86,7 +85,8 @@ def build_report(
         return choose(tables, verdict, report, chosen_form.cost, budget)
 
     prepared = prepare(
-        scan,
+        name,
+        places,
         tables,
         verdict,
         spreading,
@@ -105,3 +105,13 @@ def build_report(
     return Report(
         out, chosen_form.id, size, bakery.plan.responses, tables, verdict, bakery.context.left_out
     )
+
+
+def _read(
+    logs: Sequence[str | Path], read: ReadOptions, figures: FigureOptions, progress: Progress
+) -> tuple[str, Places, Tables]:
+    """Reads and summarises; what is only needed for the tables is let go."""
+    metrics = metrics_beside(logs, read.metrics)
+    scan = read_logs(logs, read, figures, progress, metrics.paths)
+    tables = summarise(scan, prompt_texts(scan, read), metrics)
+    return scan.name, scan.places(), tables

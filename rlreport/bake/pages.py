@@ -80,7 +80,7 @@ def step_pages(bakery: Bakery, finish: Callable[[Page], T]) -> Iterator[T]:
 
     A page is finished where it was baked.
     """
-    shared = (bakery.context, bakery.scan.places(), finish)
+    shared = (bakery.context, bakery.places, finish)
     count = len(bakery.plan.steps)
     batch: Iterable[T] = bakery.oven.start(_finished, _jobs(bakery), shared, count=count)
 

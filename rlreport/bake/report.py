@@ -25,7 +25,7 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import step_designs
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read.result import Scan
+from rlreport.read.places import Places
 from rlreport.summarise import usual_responses
 from rlreport.tables import Tables
 
@@ -39,7 +39,7 @@ class Bakery:
     """Everything a form needs to write a report; pages are baked when they are asked for.
 
     Attributes:
-        scan: where the rows lie, to read the chosen ones back.
+        places: where the rows lie, to read the chosen ones back.
         tables: all tables, prompts with their text.
         context: what every page shares.
         plan: what is shown.
@@ -50,7 +50,7 @@ class Bakery:
         oven: bakes the steps' pages.
     """
 
-    scan: Scan
+    places: Places
     tables: Tables
     context: PageContext
     plan: Plan
@@ -113,7 +113,8 @@ def as_file(page: Page) -> tuple[str, bytes]:
 
 
 def prepare(
-    scan: Scan,
+    name: str,
+    places: Places,
     tables: Tables,
     verdict: Verdict,
     spreading: SpreadingNgrams,
@@ -130,7 +131,7 @@ def prepare(
     responses = tables.responses
     steps = responses["step"].to_numpy()
     context = PageContext(
-        run=report.title or scan.name,
+        run=report.title or name,
         steps=tables.steps,
         shown_steps=[step.step for step in plan.steps],
         verdict=verdict,
@@ -153,9 +154,9 @@ def prepare(
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},
     )
-    texts = run_texts(scan, tables, context)
+    texts = run_texts(places, tables, context)
     return Bakery(
-        scan,
+        places,
         tables,
         context,
         plan,
