@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import sys
 from typing import IO
 
+from rlreport import child
 from rlreport.errors import RlreportError
 
 
@@ -27,26 +25,18 @@ def serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
                 answer = bake(message, shared)
             except RlreportError as error:
                 answer = error
-        pickle.dump(answer, outgoing, protocol=pickle.HIGHEST_PROTOCOL)
-        outgoing.flush()
+        child.send(outgoing, answer)
 
 
 def main() -> None:
     """Serves the parent process."""
-    # Ctrl-C is the parent's to answer; it ends its helpers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever a library prints must not land among the pages.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # Loaded before the first job, while the parent reads the logs.
-    import rlreport.bake.pages  # noqa: F401
-    from rlreport.draw.engine import start_drawing
+    with child.serving() as (incoming, outgoing):
+        # Loaded before the first job, while the parent reads the logs.
+        import rlreport.bake.pages  # noqa: F401
+        from rlreport.draw.engine import start_drawing
 
-    start_drawing()
-    try:
-        serve(sys.stdin.buffer, outgoing)
-    except (EOFError, BrokenPipeError):
-        return
+        start_drawing()
+        serve(incoming, outgoing)
 
 
 if __name__ == "__main__":

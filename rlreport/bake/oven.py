@@ -2,9 +2,7 @@
 
 A few pages are baked by a second thread, which goes on while a process beside draws the charts
 of the first. Many are baked by helper processes, which cost a second each before their first
-page and draw by themselves. Helpers are plain
-child processes rather than ``multiprocessing``: nothing of the caller's main module is imported
-again, and a child whose parent dies meets a closed pipe and ends.
+page and draw by themselves.
 """
 
 from __future__ import annotations
@@ -12,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
+from rlreport import child
 from rlreport.draw.engine import drawing_beside
 from rlreport.errors import RlreportError
 
@@ -54,9 +51,7 @@ class Oven:
         """Ends the processes, whatever they do."""
         self._engine.close()
         for helper in self._helpers:
-            helper.process.kill()
-        for helper in self._helpers:
-            helper.process.wait()
+            child.end(helper.process)
 
     def start(
         self,
@@ -174,15 +169,7 @@ class _Helper:
     """A child process that bakes one job at a time."""
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path or "." for path in sys.path)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "rlreport.bake.helper"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
-            # Ctrl-C on a terminal reaches a whole group; it is the parent's to answer.
-            start_new_session=True,
-        )
+        self.process = child.start("rlreport.bake.helper")
         # A batch that was given up may still have a job in here when the next one starts.
         self._busy = threading.Lock()
 
@@ -200,8 +187,7 @@ class _Helper:
 
     def _ask(self, message: object) -> Any:
         """Sends a message and waits for the answer; EOFError when the process is gone."""
-        if self.process.stdin is None or self.process.stdout is None:
+        if self.process.stdout is None:
             raise EOFError
-        pickle.dump(message, self.process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
-        self.process.stdin.flush()
+        child.send(self.process.stdin, message)
         return pickle.load(self.process.stdout)

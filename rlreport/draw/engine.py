@@ -2,9 +2,7 @@
 
 vl-convert holds Python's lock while it works, and its V8 takes a third of a second to start.
 In a process of its own it starts while the rest of the program is still imported, and draws
-one page while Python prepares the next. The process is a plain child rather than one of
-``multiprocessing``: nothing of the caller's main module is imported again, and a child whose
-parent dies meets a closed pipe and ends.
+one page while Python prepares the next.
 
 This module needs neither NumPy nor pandas, so that the process starts fast.
 """
@@ -12,16 +10,13 @@ This module needs neither NumPy nor pandas, so that the process starts fast.
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from rlreport import child
 from rlreport.errors import RlreportError
 
 _KILLED = "the process that draws charts was killed (out of memory?); try --workers 1"
@@ -67,22 +62,14 @@ class _Engine:
     """A child process that calls ``vl_convert``, one call at a time."""
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path or "." for path in sys.path)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rlreport.draw.engine"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths},
-            # Ctrl-C on a terminal reaches a whole group; it is the parent's to answer.
-            start_new_session=True,
-        )
+        self._process = child.start("rlreport.draw.engine")
         self._turn = threading.Lock()
 
     def ask(self, *call: object) -> Any:
         pipes = self._process.stdin, self._process.stdout
         try:
             with self._turn:
-                _send(pipes[0], call)
+                child.send(pipes[0], call)
                 answer = pickle.load(pipes[1])  # type: ignore[arg-type]
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             raise RlreportError(_KILLED) from None
@@ -91,11 +78,7 @@ class _Engine:
         return answer
 
     def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+        child.end(self._process)
 
 
 @dataclass(slots=True)
@@ -116,11 +99,6 @@ def _converted(function: str, given: tuple[object, ...], options: dict[str, obje
     return getattr(vl_convert, function)(*given, **options)
 
 
-def _send(pipe: IO[bytes] | None, message: object) -> None:
-    pickle.dump(message, pipe, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[arg-type]
-    pipe.flush()  # type: ignore[union-attr]
-
-
 def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
     """Answers calls until the parent is gone."""
     while True:
@@ -129,19 +107,14 @@ def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
             answer = _converted(*call)
         except ValueError as error:
             answer = error
-        _send(outgoing, answer)
+        child.send(outgoing, answer)
 
 
 def main() -> None:
     """Serves the parent process."""
-    # Ctrl-C is the parent's to answer; it ends its engine.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever a library prints must not land among the answers.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    start_drawing()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        _serve(sys.stdin.buffer, outgoing)
+    with child.serving() as (incoming, outgoing):
+        start_drawing()
+        _serve(incoming, outgoing)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import sys
 from typing import IO
 
+from rlreport import child
 from rlreport.errors import RlreportError
 from rlreport.read.scan import Scanner
-from rlreport.read.workers import write_message
 
 
 def serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
@@ -23,25 +20,17 @@ def serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
     scanner = Scanner(options, figures)
     try:
         while (split := pickle.load(incoming)) is not None:
-            scanner.add(split, lambda count: write_message(outgoing, ("advanced", count)))
-            write_message(outgoing, ("done", None))
-        write_message(outgoing, ("partial", scanner.partial()))
+            scanner.add(split, lambda count: child.send(outgoing, ("advanced", count)))
+            child.send(outgoing, ("done", None))
+        child.send(outgoing, ("partial", scanner.partial()))
     except RlreportError as error:
-        write_message(outgoing, ("error", error))
+        child.send(outgoing, ("error", error))
 
 
 def main() -> None:
     """Serve the parent process."""
-    # Ctrl-C is the parent's to answer; it ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outgoing = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever a library prints must not land among the messages.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    try:
-        serve(sys.stdin.buffer, outgoing)
-    except (EOFError, BrokenPipeError):
-        # The parent is gone.
-        sys.exit(1)
+    with child.serving() as (incoming, outgoing):
+        serve(incoming, outgoing)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ import os
 import pickle
 import queue
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import IO
 
+from rlreport import child
 from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Phase, Progress
@@ -49,11 +48,7 @@ def scan_splits(
 
 
 class _Crew:
-    """This process and workers beside it, each of which is fed splits over a pipe.
-
-    Plain child processes rather than ``multiprocessing``: nothing of the caller's main
-    module is imported again, and a child whose parent dies meets a closed pipe and ends.
-    """
+    """This process and workers beside it, each of which is fed splits over a pipe."""
 
     def __init__(self, processes: int, options: ReadOptions, figures: FigureOptions) -> None:
         self._messages: queue.SimpleQueue[tuple[int, str, object]] = queue.SimpleQueue()
@@ -103,19 +98,15 @@ class _Crew:
             raise RlreportError(self._death(number))
 
     def _start(self, number: int) -> None:
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p or "." for p in sys.path))
-        # NumPy's linear algebra, which no worker uses, would start a thread for every core.
-        environment["OPENBLAS_NUM_THREADS"] = "1"
-        # Arrays of a batch come and go: glibc would give their memory back after each.
-        environment.setdefault("MALLOC_MMAP_THRESHOLD_", str(_KEPT_ARRAY))
-        environment.setdefault("MALLOC_TRIM_THRESHOLD_", str(_KEPT_IN_ALL))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rlreport.read.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            # Ctrl-C on a terminal reaches a whole group; it is the parent's to answer.
-            start_new_session=True,
+        process = child.start(
+            "rlreport.read.worker",
+            {
+                # NumPy's linear algebra, which no worker uses, would start a thread a core.
+                "OPENBLAS_NUM_THREADS": "1",
+                # Arrays of a batch come and go: glibc would give their memory back after each.
+                "MALLOC_MMAP_THRESHOLD_": str(_KEPT_ARRAY),
+                "MALLOC_TRIM_THRESHOLD_": str(_KEPT_IN_ALL),
+            },
         )
         self._processes.append(process)
         self._send(number, self._settings)
@@ -125,7 +116,7 @@ class _Crew:
         pipe = self._processes[number].stdin
         # A worker that is gone is noticed by its silence.
         with contextlib.suppress(BrokenPipeError, ValueError):
-            write_message(pipe, message)  # type: ignore[arg-type]
+            child.send(pipe, message)
 
     def _listen(self, number: int, process: subprocess.Popen[bytes]) -> None:
         try:
@@ -145,13 +136,7 @@ class _Crew:
 
     def _stop(self) -> None:
         for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+            child.end(process)
 
 
 def _shares(splits: Sequence[Split], count: int) -> list[deque[Split]]:
@@ -182,9 +167,3 @@ def _next(shares: list[deque[Split]], number: int) -> Split | None:
         return shares[number].popleft()
     longest = max(shares, key=lambda share: sum(split.weight for split in share))
     return longest.pop() if longest else None
-
-
-def write_message(pipe: IO[bytes], message: object) -> None:
-    """Write a message that ``pickle.load`` reads at the other end."""
-    pickle.dump(message, pipe, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.flush()
