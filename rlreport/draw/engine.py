@@ -40,9 +40,9 @@ def convert(function: str, *given: object, **options: object) -> Any:
 def drawing_beside() -> Iterator[None]:
     """Runs an engine: one for all threads of this process, until the last of its users is done."""
     with _shared.lock:
-        _shared.users += 1
         if _shared.engine is None:
             _shared.engine = _Engine()
+        _shared.users += 1
     try:
         yield
     finally:

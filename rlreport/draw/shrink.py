@@ -48,7 +48,7 @@ _RUN_OF_DOTS = re.compile(
     r'(?:<path transform="translate\([^)]*\)"\1)*'
 )
 _DOTS = "dots"
-_GEOMETRY = ("d", "transform", "x", "y", "x1", "y1", "x2", "y2", "width", "height", "cx", "cy")
+_GEOMETRY = ("d", "transform", "x", "y", "x1", "y1", "x2", "y2", "width", "height")
 
 
 def parts(svg: str) -> list[ET.Element]:
@@ -135,12 +135,10 @@ def _cleaned(element: ET.Element, prefix: str) -> list[ET.Element]:
         tag = child.tag.removeprefix(f"{{{SVG}}}")
         if child.get("display") == "none" or child.get("class") == "background":
             continue
-        if tag == "rect" and element.tag.endswith("svg"):
-            continue  # the page shows through
         attributes = _attributes(child, prefix)
         if child.get("class") == _DOTS:
             if "stroke" not in attributes:
-                del attributes["stroke-width"]
+                attributes.pop("stroke-width", None)
             dots = ET.Element("g", attributes)
             dots.extend(ET.Element("circle", dot.attrib) for dot in child)
             result.append(dots)

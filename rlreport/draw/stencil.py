@@ -82,17 +82,8 @@ def stencil_of(spec: Spec) -> Stencil:
 @cache
 def _stencil(bare: str) -> Stencil:
     made_of = f"{version('vl-convert-python')} {bare}"
-    return Stencil(json.loads(kept("stencil.json", made_of, lambda: json.dumps(compiled(bare)))))
-
-
-def compiled(bare: str) -> Vega:
-    """Compiles a skeleton, as JSON.
-
-    Raises:
-        ValueError: Vega-Lite refused the specification.
-    """
-    vega: Vega = convert("vegalite_to_vega", bare)
-    return vega
+    vega = kept("stencil.json", made_of, lambda: json.dumps(convert("vegalite_to_vega", bare)))
+    return Stencil(json.loads(vega))
 
 
 def skeleton(spec: Spec) -> Spec:

@@ -36,7 +36,7 @@ def baked(charts: Iterable[Chart]) -> list[Chart]:
 
 
 def _drawing(chart: Chart) -> Drawing:
-    shown = _printable(still(chart.spec))
+    shown = _printable(chart.spec)
     vega = stencil_of(shown).filled(shown, shown["data"]["values"])
     return drawing(chart.name, printable(chart.description), shown, vega)
 
