@@ -38,6 +38,13 @@ def test_lines_of_another_framework(tmp_path: Path) -> None:
     assert scan.extras["acc"].tolist() == [1.0] * 6
 
 
+def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: Path) -> None:
+    rows = [verl(1, text, 0.5) for text in ("a", "b")]
+    scan = read(write(tmp_path / "1.jsonl", [b"\xef\xbb\xbf", *rows]))
+    assert responses(scan) == ["a", "b"]
+    assert fetch_texts(scan, scan.prompt_rows) == ["2+2?"]
+
+
 def test_a_line_that_holds_columns_gives_several_rows(tmp_path: Path) -> None:
     line = {
         "global_step": [3, 3], "id": ["q", "q"], "prompt": ["2+2?", "2+2?"], "tag": ["m", "m"],

@@ -14,6 +14,7 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import Scan, fetch, fetch_texts, read_logs
 from rlreport.tables import RESPONSE_COLUMNS
 from rlreport.text.units import units
+from tests.reading import read, tokens, write
 
 RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 Read = tuple[Scan, list[dict[str, Any]]]
@@ -185,6 +186,21 @@ def test_second_pass_gives_the_same_texts_and_figures(run: Read) -> None:
             assert int(np.argmax(rollout.figures.kl)) == table["kl_max_position"]
         if rollout.figures.value_error is not None:
             assert rollout.figures.value_error.mean() == pytest.approx(table["value_error_mean"])
+
+
+@pytest.mark.parametrize("odd", [{}, {"values": ["0.5", 1.0]}, {"turns": [["user", "hi"]]}])
+@pytest.mark.parametrize(
+    ("truth", "shown"), [("4", "4"), (4, "4"), (0.5, "0.5"), (None, None), ({"a": 1}, None)]
+)
+def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
+    tmp_path: Path, odd: dict[str, Any], truth: object, shown: str | None
+) -> None:
+    rows = [tokens("a", "b", ref_response="ref", ground_truth=truth, **odd)]
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
+    assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
+    assert rollout.raw_tokens == ["a", "b"]
 
 
 def test_critic_error_by_position_sums_to_all_tokens(run: Read) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import simdjson
 
@@ -47,6 +47,25 @@ class _Schema:
     counted: tuple[str, ...]
 
 
+class ParsedLine(NamedTuple):
+    """What a line holds, for ``RowWriter``; nothing of it refers to the parser."""
+
+    values: RowValues
+    tokens: TokenFields
+    extras: list[tuple[str, float | str]]
+    counted: dict[str, object]
+
+    def texts(self) -> dict[str, Any]:
+        """Return the fields that are texts, as a canonical record has them."""
+        values = self.values
+        return {
+            "prompt": values.prompt,
+            "response": values.response,
+            "ref_response": values.reference,
+            **self.counted,
+        }
+
+
 class FastRows:
     """Reads lines into a writer's batch, as long as every value is of the usual type."""
 
@@ -56,28 +75,37 @@ class FastRows:
         self._parser = simdjson.Parser()
         self._schemas: dict[tuple[str, ...], _Schema | None] = {}
 
-    def read(self, line_number: int, offset: int, line: bytes) -> bool:
-        """Read a line; False, and nothing is done, where any value is out of the ordinary."""
+    def read(self, line_number: int, offset: int, line: bytes) -> ParsedLine | None:
+        """Read a line; None, and nothing is done, where any value is out of the ordinary."""
+        parsed = self._parsed(line)
+        if parsed is None:
+            return None
+        batch = self._writer.batch
+        for name, value in parsed.extras:
+            batch.add_extra(name, value)
+        for name in parsed.counted:
+            batch.count(name)
+        place = Place(self._file, offset, line_number)
+        self._writer.add(parsed.values, parsed.tokens, place, len(line))
+        return parsed
+
+    def _parsed(self, line: bytes) -> ParsedLine | None:
         try:
             document: Any = self._parser.parse(line)
             if type(document) is not simdjson.Object:
-                return False
+                return None
             schema = self._schema(tuple(document.keys()))
             if schema is None:
-                return False
+                return None
             tokens = _tokens(document, schema)
-            values = _values(document, schema)
-            extras = _extras(document, schema)
-            counted = [name for name in schema.counted if document[name] is not None]
+            return ParsedLine(
+                _values(document, schema),
+                tokens,
+                _extras(document, schema),
+                _counted(document, schema),
+            )
         except (_Unexpected, *REFUSED):
-            return False
-        batch = self._writer.batch
-        for name, value in extras:
-            batch.add_extra(name, value)
-        for name in counted:
-            batch.count(name)
-        self._writer.add(values, tokens, Place(self._file, offset, line_number), len(line))
-        return True
+            return None
 
     def _schema(self, names: tuple[str, ...]) -> _Schema | None:
         try:
@@ -163,6 +191,16 @@ def _extras(document: Any, schema: _Schema) -> list[tuple[str, float | str]]:
         elif type(value) is str and len(value) <= LONGEST_EXTRA:
             extras.append((name, safe_text(value)))
     return extras
+
+
+def _counted(document: Any, schema: _Schema) -> dict[str, object]:
+    """Return the fields that are only counted; what is no text or number is left with None."""
+    counted: dict[str, object] = {}
+    for name in schema.counted:
+        value = document[name]
+        if value is not None:
+            counted[name] = value if type(value) in (str, int, float, bool) else None
+    return counted
 
 
 def _schema_of(names: tuple[str, ...]) -> _Schema | None:

@@ -54,13 +54,27 @@ class RowReader:
         Raises:
             RowError: nothing can be made of it; the batch is as before.
         """
-        if self._fast.read(line_number, offset, line):
-            return
+        if self._fast.read(line_number, offset, line) is None:
+            self._read_odd_line(line_number, offset, line)
+
+    def read_back(self, line_number: int, offset: int, line: bytes) -> dict[str, Any]:
+        """Read a native line, and return its record: all fields, or those that are texts.
+
+        Raises:
+            RowError: nothing can be made of it; the batch is as before.
+        """
+        parsed = self._fast.read(line_number, offset, line)
+        if parsed is None:
+            return self._read_odd_line(line_number, offset, line)
+        return parsed.texts()
+
+    def _read_odd_line(self, line_number: int, offset: int, line: bytes) -> dict[str, Any]:
         place = Place(self._file, offset, line_number)
         obj, lenient = load_object(line)
         self.read_record(obj, place, len(line))
         if lenient:
             self.batch.marks.add("tolerant", place)
+        return obj
 
     def read_record(self, record: dict[str, Any], place: Place, length: int, sub: int = 0) -> None:
         """Read a row given as a dict with the canonical fields, whatever its types.

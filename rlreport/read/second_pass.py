@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rlreport.figures.token import token_figures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch
 from rlreport.read.fields import TOKEN_ARRAYS
-from rlreport.read.lines import DAMAGED, reason_of
+from rlreport.read.lines import BOM, DAMAGED, reason_of
 from rlreport.read.marks import Place
 from rlreport.read.places import Places, reading_order
 from rlreport.read.result import Scan
@@ -25,7 +26,6 @@ from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens
 
-_TOKEN_FIELDS = frozenset(("response_tokens", *TOKEN_ARRAYS))
 PROMPT_CHARACTERS = 400
 PROMPTS_READ = 2_000
 """Prompts whose text is read back for the prompt table; the others keep their figures."""
@@ -46,13 +46,14 @@ def fetch(
         UnusableInputError: a log changed or vanished since the first pass.
     """
     places = scan if isinstance(scan, Places) else scan.places()
-    records = _records(places, rows)
+    made: dict[int, Rollout] = {}
+    for file, own in _by_file(places, rows):
+        with _unchanged(places.sources[file].name):
+            reader = RowReader(file, options)
+            records = dict(_read_back(places, file, own, reader))
+        made.update(_rollouts(places, file, records, reader.take(), options, figures))
     if places is not scan:
         places.close()
-    made: dict[int, Rollout] = {}
-    for file in np.unique(places.file[list(records)]).tolist():
-        own = [row for row in records if places.file[row] == file]
-        made.update(_rollouts(places, file, own, records, options, figures))
     yield from (made[row] for row in rows)
 
 
@@ -66,10 +67,14 @@ def fetch_texts(
     """
     places = scan if isinstance(scan, Places) else scan.places()
     options = options or ReadOptions()
-    records = _records(places, rows, keep=("prompt",))
+    prompts: dict[int, str] = {}
+    for file, own in _by_file(places, rows):
+        with _unchanged(places.sources[file].name):
+            for row, record in _records(places, file, own):
+                prompts[row] = _prompt(record, options)[:PROMPT_CHARACTERS]
     if places is not scan:
         places.close()
-    return [_prompt(records[row], options)[:PROMPT_CHARACTERS] for row in rows]
+    return [prompts[row] for row in rows]
 
 
 def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
@@ -85,35 +90,47 @@ def _prompt(record: dict[str, Any], options: ReadOptions) -> str:
     return clean_prompt(record["prompt"], options.pad_tokens, options.system_end_token)
 
 
-def _records(
-    places: Places, rows: Sequence[int], keep: tuple[str, ...] | None = None
-) -> dict[int, dict[str, Any]]:
-    """Read the canonical records of rows, by row; only the fields in ``keep`` if given."""
+def _by_file(places: Places, rows: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each file with its rows, in the order in which they are read fastest."""
     wanted = np.unique(np.array(rows, dtype=np.int64))
     wanted = wanted[reading_order(places, wanted)]
-    records: dict[int, dict[str, Any]] = {}
-    name = ""
+    files = places.file[wanted]
+    for file in np.unique(files).tolist():
+        yield file, wanted[files == file].tolist()
+
+
+@contextlib.contextmanager
+def _unchanged(name: str) -> Iterator[None]:
+    """Say that a log changed where rows are no longer what they were."""
     try:
-        for file in np.unique(places.file[wanted]).tolist():
-            name = places.sources[file].name
-            own = wanted[places.file[wanted] == file]
-            for row, record in _file_records(places, file, own.tolist()):
-                records[row] = record if keep is None else {key: record[key] for key in keep}
+        yield
     except (RowError, IndexError, KeyError, *DAMAGED) as error:
         raise UnusableInputError(
             f"{name} changed while it was read ({reason_of(error)}); build again"
         ) from None
-    return records
 
 
-def _file_records(
-    places: Places, file: int, rows: list[int]
+def _read_back(
+    places: Places, file: int, rows: list[int], reader: RowReader
 ) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read rows of a file into a reader's batch, and yield each with its record."""
+    log_format = places.formats[file]
+    if log_format.container == "lines" and log_format.reader is None:
+        for row in rows:
+            yield row, reader.read_back(0, 0, places.read(row))
+        return
+    for row, record in _records(places, file, rows):
+        reader.read_record(record, Place(file, 0, 0), 0)
+        yield row, record
+
+
+def _records(places: Places, file: int, rows: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield rows of a file with their canonical records."""
     log_format = places.formats[file]
     name = places.sources[file].name
     if log_format.container == "lines":
         for row in rows:
-            obj, _ = load_object(places.read(row))
+            obj, _ = load_object(places.read(row).removeprefix(BOM))
             made = log_format.rows(obj, name, int(places.line[row]), 0)
             yield row, made[int(places.sub[row])]
         return
@@ -132,22 +149,16 @@ def _file_records(
 def _rollouts(
     places: Places,
     file: int,
-    rows: Sequence[int],
     records: Mapping[int, dict[str, Any]],
+    batch: Batch,
     options: ReadOptions,
     figures: FigureOptions,
 ) -> Iterator[tuple[int, Rollout]]:
-    """Make the rollouts of rows of one file, their token arrays side by side in one pass."""
-    reader = RowReader(file, options)
-    with_tokens = [row for row in rows if not _TOKEN_FIELDS.isdisjoint(records[row])]
-    for row in with_tokens:
-        reader.read_record(records[row], Place(file, 0, 0), 0)
-    vocabulary = places.vocabulary(options.pad_tokens)
-    tokens = _tokens(reader.take(), file, vocabulary, figures)
-    found = {with_tokens[i]: own for i, own in tokens.items()}
-    for row in rows:
-        raw, values = found.get(row, ([], TokenFigures()))
-        yield row, _rollout(places, row, records[row], options, raw, values)
+    """Make the rollouts of records of one file, which are the rows of the batch, in order."""
+    tokens = _tokens(batch, file, places.vocabulary(options.pad_tokens), figures)
+    for i, (row, record) in enumerate(records.items()):
+        raw, values = tokens.get(i, ([], TokenFigures()))
+        yield row, _rollout(places, row, record, options, raw, values)
 
 
 def _tokens(

@@ -12,7 +12,6 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from functools import lru_cache
 
 from rlreport.text.clean import REPLACEMENT, safe_text
 from rlreport.text.special import is_special
@@ -44,6 +43,7 @@ _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
+_MOST_KNOWN = 1 << 18
 
 
 def detect_style(vocabulary: Iterable[str]) -> Style:
@@ -93,8 +93,8 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
     if style is Style.PLAIN:
         return [safe_text(token) for token in raw]
     byte_level = style is Style.BYTE_LEVEL
-    whole = map(_byte_level_text if byte_level else _sentencepiece_text, raw)
-    texts = [text for text in whole if text is not None]
+    whole = _BYTE_LEVEL if byte_level else _SENTENCEPIECE
+    texts = [text for text in map(whole.__getitem__, raw) if text is not None]
     if len(texts) == len(raw):
         return texts
     return _joined(raw, _byte_level_bytes if byte_level else _sentencepiece_bytes)
@@ -220,14 +220,20 @@ def _sentencepiece_bytes(token: str) -> bytes | None:
     return safe_text(token.replace("▁", " ")).encode()
 
 
-@lru_cache(maxsize=1 << 16)
-def _byte_level_text(token: str) -> str | None:
-    return _whole(token, _byte_level_bytes(token))
+class _WholeTexts(dict[str, str | None]):
+    """Token strings met so far to their texts; None for one with a part of a character.
 
+    A dict, as looking up is most of what reading tokens costs.
+    """
 
-@lru_cache(maxsize=1 << 16)
-def _sentencepiece_text(token: str) -> str | None:
-    return _whole(token, _sentencepiece_bytes(token))
+    def __init__(self, to_bytes: Callable[[str], bytes | None]) -> None:
+        self._to_bytes = to_bytes
+
+    def __missing__(self, token: str) -> str | None:
+        if len(self) >= _MOST_KNOWN:
+            self.clear()
+        text = self[token] = _whole(token, self._to_bytes(token))
+        return text
 
 
 def _whole(token: str, own: bytes | None) -> str | None:
@@ -238,3 +244,7 @@ def _whole(token: str, own: bytes | None) -> str | None:
         return own.decode().replace("\0", REPLACEMENT)
     except UnicodeDecodeError:
         return None
+
+
+_BYTE_LEVEL = _WholeTexts(_byte_level_bytes)
+_SENTENCEPIECE = _WholeTexts(_sentencepiece_bytes)
