@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlreport.bake.oven import Oven
@@ -17,6 +17,7 @@ from rlreport.deliver import deliver, form_of
 from rlreport.deliver.email import check_mail
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.place import refuse_foreign
+from rlreport.memory import give_back
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
@@ -76,6 +77,8 @@ def build_report(
     name, places, tables = _read(logs, read, figures, progress)
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
+    tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
+    give_back()
 
     if report.redact:
         tables, verdict = redacted_tables(tables), redacted_verdict(verdict, tables)
@@ -114,4 +117,7 @@ def _read(
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
-    return scan.name, scan.places(), tables
+    name, places = scan.name, scan.places()
+    del scan
+    give_back()
+    return name, places, tables

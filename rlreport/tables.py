@@ -209,6 +209,9 @@ TOKEN_COLUMNS = _columns(
     ("prob_last", "float64", "", "mean probability in the last window"),
     ("prob_change", "float64", "", "prob_last - prob_first"),
     ("abs_value_error_mean", "float64", "", "mean |value - return|"),
+    ("example_step", "Int64", "", "step of the sampled response with the largest KL that holds it"),
+    ("example_n", "Int64", "", "position of that response in its step"),
+    ("example_position", "Int64", "tokens", "where it first stands there, from 0"),
 )
 """One row per token string. Written as ``data/tokens.csv``."""
 
@@ -266,7 +269,7 @@ class NgramSample:
     Attributes:
         rows: int64 (S,), indices into the response table, ascending.
         offsets: int64 (S + 1,), where each response's units start in ``units``.
-        units: int64 (sum of lengths,), indices into ``vocabulary``.
+        units: int32 (sum of lengths,), indices into ``vocabulary``.
         vocabulary: unit strings: tokens as logged, or words and CJK characters.
         per_step: most responses kept per step; every response of a smaller step is in.
         unit: ``token`` or ``word``.
@@ -274,7 +277,7 @@ class NgramSample:
 
     rows: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    units: NDArray[np.int64]
+    units: NDArray[np.int32]
     vocabulary: list[str]
     per_step: int
     unit: str
@@ -294,7 +297,7 @@ class Tables:
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
         extras_by_step: ``step`` and the mean of each numeric extra.
-        ngrams: units of a sample of responses, None without any text.
+        ngrams: units of a sample of responses, None without any text, and once counted.
         ref_ngrams: the same of the reference responses, None without them.
         reward_parts: names of extras that are parts of the reward.
         files, bad_lines, notes: what was read, and what was not.

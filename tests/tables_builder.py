@@ -97,7 +97,7 @@ def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> NgramSample:
     return NgramSample(
         rows=np.arange(len(texts)),
         offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64),
-        units=np.array([number[part] for part in flat], dtype=np.int64),
+        units=np.array([number[part] for part in flat], dtype=np.int32),
         vocabulary=vocabulary,
         per_step=len(texts),
         unit=unit,

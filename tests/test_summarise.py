@@ -10,6 +10,7 @@ from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import incomplete, step_table, usual_responses
 from rlreport.summarise.tokens import token_table
 from rlreport.tables import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from tests.tables_builder import sample
 
 
 def responses(**columns) -> pd.DataFrame:
@@ -107,9 +108,9 @@ def test_prompts_over_the_steps():
     assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == ([0, 2], [0, 5])
 
 
-def test_tokens_sum_over_bins_and_compare_first_and_last_window():
-    bins = np.arange(10)
-    sums = pd.DataFrame(
+def token_sums(bins: np.ndarray) -> pd.DataFrame:
+    """What a scan found of two tokens, of which one grows likelier."""
+    return pd.DataFrame(
         {
             "bin_start": np.tile(bins, 2),
             "bin_stop": np.tile(bins, 2),
@@ -127,7 +128,12 @@ def test_tokens_sum_over_bins_and_compare_first_and_last_window():
             "abs_value_error": 0.0,
         }
     )
-    tokens = token_table(sums, bins)
+
+
+def test_tokens_sum_over_bins_and_compare_first_and_last_window():
+    bins = np.arange(10)
+    responses = pd.DataFrame({"step": bins, "n": 0, "kl_k1": 0.0})
+    tokens = token_table(token_sums(bins), responses)
     assert list(tokens.columns) == [c.name for c in TOKEN_COLUMNS]
     first, second = tokens.to_dict("records")
     assert (first["token"], first["raw"], first["kl_share"]) == (" b", "Ġb", 0.75)
@@ -135,3 +141,22 @@ def test_tokens_sum_over_bins_and_compare_first_and_last_window():
     assert second["prob_first"] == pytest.approx(0.1)
     assert second["prob_change"] == pytest.approx(0.7)
     assert np.isnan(second["abs_value_error_mean"])
+    assert tokens[["example_step", "example_n", "example_position"]].isna().all(axis=None)
+
+
+def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds_it():
+    responses = pd.DataFrame(
+        {"step": [0, 0, 1, 1], "n": [0, 1, 0, 1], "kl_k1": [1.0, 3.0, 3.0, np.nan]}
+    )
+    units = [["Ġa", "Ġc"], ["Ġc", "Ġb", "Ġc"], ["Ġb", "Ġc"], ["Ġa", "Ġb"]]
+    tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
+    # The earliest on a tie; a token of no sampled response, and an unknown KL, come last.
+    assert example(tokens, "Ġa") == (0, 0, 0)
+    assert example(tokens, "Ġb") == (0, 1, 1)
+    words = token_table(token_sums(np.arange(10)), responses, sample(units, "word"))
+    assert words["example_step"].isna().all()
+
+
+def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:
+    """Step, n and position of a token's example."""
+    return tuple(tokens.loc[raw, ["example_step", "example_n", "example_position"]])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
@@ -119,7 +119,6 @@ class _Ranking:
         key = known[by].abs() if by_size else known[by]
         ranked = known.assign(_key=key).sort_values(["_key", "raw"], ascending=[False, True])
         top = ranked.head(LISTED)
-        seen = token_examples(self.tables, top["raw"].tolist())
         rows = []
         for i, record in enumerate(top.to_dict("records")):
             cells = [Cell(str(record["token"]), str(record["raw"]), str(record["raw"]))]
@@ -127,42 +126,16 @@ class _Ranking:
                 kind = {"count": "count", "kl_share": "share"}.get(str(column.key), "")
                 value = number(float(record[column.key]), kind)
                 cells.append(Cell(value.text, value.value, value.exact))
-            cells.append(self._example(seen.get(str(record["raw"]))))
+            cells.append(self._example(record))
             rows.append(RowView(f"{table_id}-{i}", cells))
         return TableView(table_id, caption, [_TOKEN, *columns, _SEEN_IN], rows, note)
 
-    def _example(self, place: tuple[int, int, int] | None) -> Cell:
-        if place is None:
+    def _example(self, token: Mapping[Hashable, Any]) -> Cell:
+        if pd.isna(token["example_step"]):
             return Cell("–", None, "in none of the sampled responses")
-        step, n, position = place
+        step, n, position = (int(token[f"example_{part}"]) for part in ("step", "n", "position"))
         href = self.addresses.response(step, n, position)
         return Cell(f"step {step}, response {n}", float(step), href=href)
-
-
-def token_examples(tables: Tables, raw: Sequence[str]) -> dict[str, tuple[int, int, int]]:
-    """For each token the sampled response with the largest KL that holds it.
-
-    Returns:
-        raw token -> (step, n, position of the token); tokens of no sampled response miss.
-    """
-    sample = tables.ngrams
-    if sample is None or sample.unit != "token" or not len(sample.units):
-        return {}
-    number_of = {token: i for i, token in enumerate(sample.vocabulary)}
-    wanted = np.array([number_of[token] for token in raw if token in number_of], np.int64)
-    at = np.flatnonzero(np.isin(sample.units, wanted))
-    owner = np.searchsorted(sample.offsets, at, side="right") - 1
-    kl = np.nan_to_num(tables.responses["kl_k1"].to_numpy()[sample.rows][owner], nan=-np.inf)
-    # The last of each unit in this order is the one with the largest KL, the earliest on a tie.
-    order = np.lexsort((-at, kl, sample.units[at]))
-    last = np.flatnonzero(np.diff(sample.units[at][order], append=-1))
-    steps, ns = (tables.responses[c].to_numpy() for c in ("step", "n"))
-    found = {}
-    for i in order[last]:
-        row = sample.rows[owner[i]]
-        place = (int(steps[row]), int(ns[row]), int(at[i] - sample.offsets[owner[i]]))
-        found[sample.vocabulary[sample.units[at[i]]]] = place
-    return found
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | None:

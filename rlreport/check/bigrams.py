@@ -68,10 +68,11 @@ class _Bigrams:
 
 
 def _bigrams(sample: Sample, base: int) -> _Bigrams:
-    inside = sample.response[1:] == sample.response[:-1]
-    keys = (sample.units[:-1] * base + sample.units[1:])[inside]
-    lengths = np.bincount(sample.response[1:][inside], minlength=len(sample.rows))
-    return _Bigrams(keys, lengths, sample.steps)
+    lengths = np.maximum(np.diff(sample.offsets) - 1, 0)
+    inside = np.ones(len(sample.units), np.bool_)
+    inside[sample.offsets[1:][np.diff(sample.offsets) > 0] - 1] = False
+    keys = sample.units[:-1].astype(np.int64) * base + sample.units[1:]
+    return _Bigrams(keys[inside[:-1]], lengths, sample.steps)
 
 
 def _distinct(bigrams: _Bigrams, size: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,10 @@ MOST_UNITS = 30_000
 """Distinct units considered at most: keys of three of them and a response fit 63 bits."""
 
 
+MOST_AT_ONCE = 1 << 19
+"""Units looked at side by side, so that memory does not grow with the length of responses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A stretch of the sampled responses.
@@ -26,37 +31,68 @@ class Sample:
     Attributes:
         rows: int64 (S,), indices into the response table.
         steps: int64 (S,), their steps.
-        units: int64 (U,), indices into the vocabulary.
-        response: int64 (U,), which of the S each unit belongs to.
+        offsets: int64 (S + 1,), where each response's units start, from 0.
+        units: int32 (U,), indices into the vocabulary, −1 for what is not in it.
     """
 
     rows: Ints
     steps: Ints
-    units: Ints
-    response: Ints
+    offsets: Ints
+    units: NDArray[np.int32]
+
+    @property
+    def response(self) -> Ints:
+        """Which of the S each unit belongs to, int64 (U,)."""
+        return np.repeat(np.arange(len(self.rows)), np.diff(self.offsets))
+
+    def between(self, start: int, stop: int) -> Sample:
+        """Return some consecutive responses."""
+        offsets = self.offsets[start : stop + 1]
+        units = self.units[offsets[0] : offsets[-1]]
+        return Sample(self.rows[start:stop], self.steps[start:stop], offsets - offsets[0], units)
+
+    def parts(self) -> Iterator[tuple[int, Sample]]:
+        """Yield consecutive parts of about MOST_AT_ONCE units, each with its first response."""
+        start = 0
+        while start < len(self.rows):
+            most = self.offsets[start] + MOST_AT_ONCE
+            stop = int(np.searchsorted(self.offsets, most, side="right")) - 1
+            stop = max(stop, start + 1)
+            yield start, self.between(start, stop)
+            start = stop
 
 
 def sample_of(tables: Tables, ngrams: NgramSample, window: Window | None = None) -> Sample:
     """Return the sampled responses of a window, or of the run."""
     rows = np.asarray(ngrams.rows, dtype=np.int64)
     offsets = np.asarray(ngrams.offsets, dtype=np.int64)
+    steps = tables.responses["step"].to_numpy()[rows]
+    units = np.asarray(ngrams.units, dtype=np.int32)
     low, high = 0, len(rows)
     if window is not None:
         low, high = np.searchsorted(rows, (window.rows.start, window.rows.stop)).tolist()
-    units = np.asarray(ngrams.units, dtype=np.int64)[offsets[low] : offsets[high]]
-    response = np.repeat(np.arange(high - low), np.diff(offsets[low : high + 1]))
-    steps = tables.responses["step"].to_numpy()[rows[low:high]]
-    return Sample(rows[low:high], steps, units, response)
+    return Sample(rows, steps, offsets, units).between(low, high)
 
 
-def holders(sample: Sample, keys: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct keys (−1 skipped) and how many responses hold each."""
-    held = keys >= 0
-    if not held.any():
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    pairs = np.sort(keys[held] * len(sample.rows) + sample.response[held])
-    first = np.append(True, pairs[1:] != pairs[:-1])
-    return np.unique(pairs[first] // len(sample.rows), return_counts=True)
+def holders(sample: Sample, keys_of: Callable[[Sample], Ints]) -> tuple[Ints, Ints]:
+    """Return the distinct keys and how many responses hold each, int64 (K,) each.
+
+    Args:
+        sample: the responses.
+        keys_of: gives the key of each unit of a part of them, int64; −1 for none.
+    """
+    found: list[tuple[Ints, Ints]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for _, part in sample.parts():
+        keys = keys_of(part)
+        held = keys >= 0
+        pairs = np.sort(keys[held] * len(part.rows) + part.response[held])
+        first = np.ones(len(pairs), np.bool_)
+        first[1:] = pairs[1:] != pairs[:-1]
+        found.append(np.unique(pairs[first] // len(part.rows), return_counts=True))
+    keys, inverse = np.unique(np.concatenate([k for k, _ in found]), return_inverse=True)
+    counts = np.zeros(len(keys), np.int64)
+    np.add.at(counts, inverse, np.concatenate([c for _, c in found]))
+    return keys, counts
 
 
 def common_units(sample: Sample, least: float, usable: Bools) -> Ints:
@@ -65,8 +101,11 @@ def common_units(sample: Sample, least: float, usable: Bools) -> Ints:
     An n-gram is held by no more responses than its rarest unit, so n-grams of other units
     need no counting.
     """
-    keys = np.where(usable[sample.units], sample.units, -1)
-    units, counts = holders(sample, keys)
+
+    def usable_units(part: Sample) -> Ints:
+        return np.where(usable[part.units], part.units.astype(np.int64), -1)
+
+    units, counts = holders(sample, usable_units)
     enough = counts >= least * len(sample.rows) * (1 - 1e-9)
     units, counts = units[enough], counts[enough]
     if len(units) > MOST_UNITS:
@@ -84,6 +123,7 @@ def ngram_keys(sample: Sample, places: Ints, base: int, n: int) -> Ints:
         n: length of the n-grams.
     """
     numbers = places[sample.units]
+    response = sample.response
     keys = numbers.copy()
     for shift in range(1, n):
         if shift >= len(numbers):
@@ -91,7 +131,7 @@ def ngram_keys(sample: Sample, places: Ints, base: int, n: int) -> Ints:
         following = np.full(len(numbers), -1, np.int64)
         following[:-shift] = numbers[shift:]
         apart = np.ones(len(numbers), np.bool_)
-        apart[:-shift] = sample.response[shift:] != sample.response[:-shift]
+        apart[:-shift] = response[shift:] != response[:-shift]
         keys = np.where((keys < 0) | (following < 0) | apart, -1, keys * base + following)
     return keys
 
@@ -100,9 +140,12 @@ def counts_of(sample: Sample, places: Ints, base: int, n: int, wanted: Ints) -> 
     """Return how many responses hold each wanted key (ascending), int64 like ``wanted``."""
     if not len(wanted):
         return np.zeros(0, np.int64)
-    keys = ngram_keys(sample, places, base, n)
-    at = np.minimum(np.searchsorted(wanted, keys), len(wanted) - 1)
-    found, times = holders(sample, np.where(wanted[at] == keys, at, -1))
+
+    def wanted_keys(part: Sample) -> Ints:
+        at, hit = _found(ngram_keys(part, places, base, n), wanted)
+        return np.where(hit, at, -1)
+
+    found, times = holders(sample, wanted_keys)
     counts = np.zeros(len(wanted), np.int64)
     counts[found] = times
     return counts
@@ -114,15 +157,20 @@ def occurrences(sample: Sample, places: Ints, base: int, n: int, wanted: Ints) -
     Returns:
         int64 (G, S) counts, and int64 (G, S) positions from 0, −1 where it is not held.
     """
-    keys = ngram_keys(sample, places, base, n)
-    at = np.minimum(np.searchsorted(wanted, keys), len(wanted) - 1)
-    hit = np.flatnonzero(wanted[at] == keys)
     shape = (len(wanted), len(sample.rows))
-    cell = at[hit] * len(sample.rows) + sample.response[hit]
-    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    starts = np.searchsorted(sample.response, np.arange(len(sample.rows)))
+    counts = np.zeros(shape, np.int64)
     position = np.full(shape, -1, np.int64)
-    # Backwards, so that the first occurrence is the one written last.
-    back = hit[::-1]
-    position[at[back], sample.response[back]] = back - starts[sample.response[back]]
+    for start, part in sample.parts():
+        at, found = _found(ngram_keys(part, places, base, n), wanted)
+        # Backwards, so that the first occurrence is the one written last.
+        hit = np.flatnonzero(found)[::-1]
+        response = part.response[hit]
+        np.add.at(counts, (at[hit], start + response), 1)
+        position[at[hit], start + response] = hit - part.offsets[response]
     return counts, position
+
+
+def _found(keys: Ints, wanted: Ints) -> tuple[Ints, Bools]:
+    """Return where each key stands, or would, among the wanted ones, and whether it does."""
+    at = np.minimum(np.searchsorted(wanted, keys), len(wanted) - 1)
+    return at, wanted[at] == keys

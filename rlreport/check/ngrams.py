@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -129,9 +129,9 @@ def _baselines(
     if reference is not None and reference.unit == ngrams.unit:
         number = {text: i for i, text in enumerate(ngrams.vocabulary)}
         # Units the policy never used get a number past its vocabulary's, which matches nothing.
-        known = np.array([number.get(text, -1) for text in reference.vocabulary], dtype=np.int64)
+        known = np.array([number.get(text, -1) for text in reference.vocabulary], dtype=np.int32)
         sample = sample_of(tables, reference)
-        bases.append(Sample(sample.rows, sample.steps, known[sample.units], sample.response))
+        bases.append(replace(sample, units=known[sample.units]))
     return [base for base in bases if len(base.rows)]
 
 
@@ -141,7 +141,7 @@ def _candidates(
     limits = thresholds.reward_hacking_token
     # The last place stands for units outside the vocabulary (-1 indexes it).
     padded = np.append(places, -1)
-    keys, counts = counting.holders(ending, counting.ngram_keys(ending, padded, size, n))
+    keys, counts = counting.holders(ending, lambda part: counting.ngram_keys(part, padded, size, n))
     after = counts.astype(np.float64)
     common = after >= limits.share * len(ending.rows) * (1 - 1e-9)
     keys, after = keys[common], after[common]

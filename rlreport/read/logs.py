@@ -17,8 +17,10 @@ from rlreport.read.partial import Partial
 from rlreport.read.response_table import extras_table, lines_before, response_table, row_order
 from rlreport.read.restarts import superseded
 from rlreport.read.result import Scan
+from rlreport.read.sample import UnitSample
 from rlreport.read.sources import Listing, find_sources, is_url
 from rlreport.read.splits import plan_splits
+from rlreport.read.token_table import TokenTable
 from rlreport.read.unit_tables import bigram_frame, ngram_sample, position_frame, token_frame
 from rlreport.read.workers import scan_splits
 from rlreport.tables import BadLine, LogFile, Note
@@ -80,6 +82,12 @@ def _scan_of(
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
     extras, carried = extras_table(partial.extras, partial.rows, order)
+    # Each large part of the partial is let go once there is a table of it.
+    ngrams = ngram_sample(partial.sample, partial, order)
+    ref_ngrams = ngram_sample(partial.references, partial, order)
+    partial.sample, partial.references = UnitSample(), UnitSample()
+    tokens = token_frame(partial)
+    partial.tokens = TokenTable()
     return Scan(
         name=name,
         files=_log_files(partial, files),
@@ -87,11 +95,11 @@ def _scan_of(
         extras=extras,
         reward_parts=sorted(partial.reward_parts & set(extras.columns)),
         prompt_rows=prompt_rows,
-        tokens=token_frame(partial),
+        tokens=tokens,
         positions=position_frame(partial),
         bigrams=bigram_frame(partial),
-        ngrams=ngram_sample(partial.sample, partial, order),
-        ref_ngrams=ngram_sample(partial.references, partial, order),
+        ngrams=ngrams,
+        ref_ngrams=ref_ngrams,
         bad_lines=bad,
         bad_count=bad_count,
         notes=notes,

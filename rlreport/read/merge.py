@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,15 +11,19 @@ from rlreport.read.bigrams import BigramSketch
 from rlreport.read.columns import ExtraColumns, joined_columns
 from rlreport.read.hashing import Hashes, places_in
 from rlreport.read.partial import MOST_FLAWS, Partial
-from rlreport.read.sample import UnitSample, chosen, concatenate, sample_size, take
+from rlreport.read.sample import UnitSample, chosen, gathered, sample_size
 from rlreport.read.token_table import merge_tables
 
 
-def merge(partials: Sequence[Partial]) -> Partial:
+def merge(partials: Sequence[Partial], *, spend: bool = False) -> Partial:
     """Merge partials of distinct splits.
 
     Associative and commutative but for the order of rows, which the response table's sort
-    by (step, file, offset, sub) settles. The arguments are left as they are.
+    by (step, file, offset, sub) settles.
+
+    Args:
+        partials: any number.
+        spend: let go of their largest parts as they are merged; else they stay as they are.
     """
     filled = [partial for partial in partials if partial.rows]
     bases = np.cumsum([0, *(partial.rows for partial in filled)]).tolist()
@@ -42,10 +47,13 @@ def merge(partials: Sequence[Partial]) -> Partial:
     out.segments = sorted(segment for partial in partials for segment in partial.segments)
     out.flaws = sorted(flaw for partial in partials for flaw in partial.flaws)[:MOST_FLAWS]
     out.flaw_count = sum(partial.flaw_count for partial in partials)
-    out.tokens = merge_tables([partial.tokens for partial in filled], out.steps())
+    out.tokens = merge_tables([p.tokens for p in filled], out.steps(), spend=spend)
     out.hashes, out.strings = _union(filled)
     out.sample = _merge_samples([p.sample for p in filled], filled, bases, out.hashes)
     out.references = _merge_samples([p.references for p in filled], filled, bases, out.hashes)
+    if spend:
+        for partial in filled:
+            partial.sample, partial.references = UnitSample(), UnitSample()
     _forget_unused(out)
     return out
 
@@ -63,25 +71,14 @@ def _union(partials: Sequence[Partial]) -> tuple[Hashes, list[str]]:
 def _merge_samples(
     samples: Sequence[UnitSample], partials: Sequence[Partial], bases: list[int], hashes: Hashes
 ) -> UnitSample:
-    moved = []
-    for sample, partial, base in zip(samples, partials, bases, strict=False):
-        place = np.searchsorted(hashes, partial.hashes).astype(np.int32)
-        units = place[sample.units] if len(place) else sample.units
-        moved.append(
-            UnitSample(
-                sample.steps,
-                sample.priorities,
-                sample.rows + base,
-                sample.offsets,
-                units,
-                sample.tokens,
-            )
-        )
-    if not moved:
+    if not samples:
         return UnitSample()
-    everything = concatenate(moved)
-    size = sample_size(len(np.unique(everything.steps)))
-    return take(everything, chosen(everything.steps, everything.priorities, size))
+    steps = np.concatenate([sample.steps for sample in samples])
+    priorities = np.concatenate([sample.priorities for sample in samples])
+    order = chosen(steps, priorities, sample_size(len(np.unique(steps))))
+    moved = [replace(s, rows=s.rows + base) for s, base in zip(samples, bases, strict=False)]
+    numbers = [np.searchsorted(hashes, p.hashes).astype(np.int32) for p in partials]
+    return gathered(moved, order, numbers)
 
 
 def _forget_unused(out: Partial) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,19 +44,6 @@ class UnitSample:
     tokens: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
 
-def concatenate(samples: list[UnitSample]) -> UnitSample:
-    """Put samples with the same numbering of rows and units one after the other."""
-    lengths = np.concatenate([np.diff(sample.offsets) for sample in samples])
-    return UnitSample(
-        np.concatenate([sample.steps for sample in samples]),
-        np.concatenate([sample.priorities for sample in samples]),
-        np.concatenate([sample.rows for sample in samples]),
-        offsets_of(lengths),
-        np.concatenate([sample.units for sample in samples]),
-        np.concatenate([sample.tokens for sample in samples]),
-    )
-
-
 def chosen(steps: Ints, priorities: Hashes, size: int) -> Ints:
     """Return which of the rows are among their step's ``size`` smallest priorities, by step."""
     order = np.lexsort((priorities, steps))
@@ -69,16 +57,42 @@ def chosen(steps: Ints, priorities: Hashes, size: int) -> Ints:
 
 def take(sample: UnitSample, order: Ints) -> UnitSample:
     """Return some of a sample's responses."""
-    starts, stops = sample.offsets[:-1][order], sample.offsets[1:][order]
+    return gathered([sample], order)
+
+
+def gathered(
+    samples: Sequence[UnitSample],
+    order: Ints,
+    numbers: Sequence[NDArray[np.int32] | None] | None = None,
+) -> UnitSample:
+    """Return some responses of samples that stand one after the other.
+
+    The units, by far the largest part, are copied once.
+
+    Args:
+        samples: the samples; their rows are numbered alike.
+        order: which of all their responses, and in what order.
+        numbers: for each sample what to call its units instead, int32, by their numbers.
+    """
+    numbers = numbers or [None] * len(samples)
+    lengths = np.concatenate([np.diff(sample.offsets) for sample in samples])[order]
+    offsets = offsets_of(lengths)
+    units = np.empty(int(offsets[-1]), dtype=np.int32)
+    bases = np.cumsum([0, *(len(sample.steps) for sample in samples)])
+    owners = np.searchsorted(bases, order, side="right") - 1
     # Slices of some hundred units are copied much faster than single units are picked.
-    spans = zip(starts.tolist(), stops.tolist(), strict=True)
+    places = zip(owners.tolist(), (order - bases[owners]).tolist(), strict=True)
+    for i, (owner, place) in enumerate(places):
+        sample, called = samples[owner], numbers[owner]
+        own = sample.units[sample.offsets[place] : sample.offsets[place + 1]]
+        units[offsets[i] : offsets[i + 1]] = own if called is None else called[own]
     return UnitSample(
-        sample.steps[order],
-        sample.priorities[order],
-        sample.rows[order],
-        offsets_of(stops - starts),
-        np.concatenate([sample.units[:0], *(sample.units[start:stop] for start, stop in spans)]),
-        sample.tokens[order],
+        np.concatenate([sample.steps for sample in samples])[order],
+        np.concatenate([sample.priorities for sample in samples])[order],
+        np.concatenate([sample.rows for sample in samples])[order],
+        offsets,
+        units,
+        np.concatenate([sample.tokens for sample in samples])[order],
     )
 
 
@@ -118,8 +132,10 @@ class Sampler:
 
     def settled(self) -> UnitSample:
         """Return the sample of all that was added."""
-        everything = concatenate([self._kept, *self._new])
-        self._kept = take(everything, chosen(everything.steps, everything.priorities, self.size))
+        samples = [self._kept, *self._new]
+        steps = np.concatenate([sample.steps for sample in samples])
+        priorities = np.concatenate([sample.priorities for sample in samples])
+        self._kept = gathered(samples, chosen(steps, priorities, self.size))
         self._new = []
         self._held = 0
         self._limits = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlreport.memory import give_back
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.collector import Collector
 from rlreport.read.lines import BOM, DAMAGED, Block, line_blocks, reason_of
@@ -50,14 +51,19 @@ class Scanner:
         """
         if len(self._collector.vocabulary) > _MOST_STRINGS:
             # Words never end: start afresh with what the tables need of them.
-            self._earlier = [merge([*self._earlier, self._collector.partial()])]
+            self._earlier = [merge([*self._earlier, self._collector.partial()], spend=True)]
             self._collector = Collector(self._options, self._figures)
         _SplitScan(split, self._options, self._collector).run(advanced or (lambda _: None))
 
     def partial(self) -> Partial:
-        """Return what was found in all splits; the scanner is spent then."""
+        """Return what was found in all splits; the scanner starts afresh then."""
+        # Of batches, then of the collector: two processes are at their largest here.
+        give_back()
         last = self._collector.partial()
-        return merge([*self._earlier, last]) if self._earlier else last
+        found = merge([*self._earlier, last], spend=True) if self._earlier else last
+        self._collector, self._earlier = Collector(self._options, self._figures), []
+        give_back()
+        return found
 
 
 class _SplitScan:

@@ -80,13 +80,10 @@ class TokenSums:
         ids = np.concatenate([entries.ids for entries in self._sparse])
         bins = np.concatenate([entries.bins for entries in self._sparse])
         sizes = [len(entries.ids) for entries in self._sparse]
-        rows = [
-            beside(parts, sizes)
-            for parts in zip(*(entries.rows for entries in self._sparse), strict=True)
-        ]
+        parts = [entries.rows for entries in self._sparse]
         self._sparse = []
-        table = TokenTable(self._shift, bins, hashes[ids], rows)
-        return table, ids
+        rows = [beside([own.pop(0) for own in parts], sizes) for _ in range(ROWS)]
+        return TokenTable(self._shift, bins, hashes[ids], rows), ids
 
     def _see(self, steps: Ints) -> None:
         fresh = set(steps.tolist()) - self._steps

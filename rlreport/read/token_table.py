@@ -58,12 +58,13 @@ class TokenTable:
         return to_floats(np.stack(parts))
 
 
-def merge_tables(tables: list[TokenTable], steps: Ints) -> TokenTable:
+def merge_tables(tables: list[TokenTable], steps: Ints, *, spend: bool = False) -> TokenTable:
     """Merge tables into one.
 
     Args:
         tables: any number.
         steps: int64, all distinct steps that went into them, ascending.
+        spend: let go of the tables' rows as they are merged.
     """
     tables = [table for table in tables if len(table.bins)]
     if not tables:
@@ -73,11 +74,15 @@ def merge_tables(tables: list[TokenTable], steps: Ints) -> TokenTable:
     tokens = np.concatenate([table.tokens for table in tables])
     # One sort by a hash of both keys; its order is the same whatever came first.
     order, starts = grouped(pair_hashes(bins.astype(np.uint64), tokens))
+    parts = [list(table.rows) for table in tables]
+    if spend:
+        for table in tables:
+            table.rows = [None] * ROWS
     merged = TokenTable(
         shift,
         bins[order[starts]],
         tokens[order[starts]],
-        added([table.rows for table in tables], [len(t.bins) for t in tables], order, starts),
+        added(parts, [len(table.bins) for table in tables], order, starts),
         any(table.dropped for table in tables),
     )
     distinct = np.unique(merged.tokens)
@@ -110,10 +115,10 @@ def grouped(keys: Hashes) -> tuple[Ints, Ints]:
 
 
 def added(parts: list[Rows], sizes: list[int], order: Ints, starts: Ints) -> Rows:
-    """Put the rows of parts side by side and sum each group."""
+    """Put the rows of parts side by side and sum each group; takes the rows out of the parts."""
     added: Rows = []
-    for rows in zip(*parts, strict=True):
-        row = beside(rows, sizes)
+    for _ in range(ROWS):
+        row = beside([rows.pop(0) for rows in parts], sizes)
         added.append(None if row is None else np.add.reduceat(row[order], starts))
     # Carrying may fill a high part that was empty.
     for at in range(len(COUNTS), ROWS, 2):

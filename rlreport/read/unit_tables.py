@@ -18,13 +18,13 @@ from rlreport.tables import NgramSample
 def token_frame(partial: Partial) -> pd.DataFrame:
     """Return ``Scan.tokens``."""
     table = partial.tokens
-    strings = np.array(partial.strings, dtype=object)
-    places = places_in(partial.hashes, table.tokens)
-    tokens = strings[places] if len(strings) else np.zeros(0, dtype=object)
+    # Strings that differ only beyond what is kept of them are one.
+    strings, number = np.unique(np.array(partial.strings, dtype=object), return_inverse=True)
+    codes = number[places_in(partial.hashes, table.tokens)]
     frame = {
         "bin_start": table.bins << table.shift,
         "bin_stop": ((table.bins + 1) << table.shift) - 1,
-        "token": pd.Series(tokens, dtype=object),
+        "token": pd.Categorical.from_codes(codes, pd.Index(strings, dtype=object)),
     }
     count = table.count("count")
     frame |= {"count": count} | {name: count - table.count(name) for name in COUNTS[1:]}
@@ -76,13 +76,12 @@ def ngram_sample(sample: UnitSample, partial: Partial, order: Ints) -> NgramSamp
     # Numbering what occurs is far cheaper than sorting millions of units.
     seen = np.zeros(len(partial.strings), dtype=bool)
     seen[sample.units] = True
-    used = np.flatnonzero(seen)
-    number = np.cumsum(seen) - 1
+    numbers = (np.cumsum(seen) - 1).astype(np.int32)
     return NgramSample(
         rows=row_of[sample.rows],
         offsets=sample.offsets,
-        units=number[sample.units],
-        vocabulary=[partial.strings[i] for i in used.tolist()],
+        units=numbers[sample.units],
+        vocabulary=[partial.strings[i] for i in np.flatnonzero(seen).tolist()],
         per_step=size,
         unit="token" if tokens else "word",
     )

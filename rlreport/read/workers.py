@@ -44,7 +44,7 @@ def scan_splits(
             for split in splits:
                 scanner.add(split, phase.advance)
             return scanner.partial()
-        return merge(_Crew(processes, options, figures).scan(splits, phase))
+        return merge(_Crew(processes, options, figures).scan(splits, phase), spend=True)
 
 
 class _Crew:

@@ -35,7 +35,7 @@ def summarise(
         extras=scan.extras,
         steps=step_table(scan.responses, scan.bigrams),
         prompts=prompt_table(scan.responses, prompts),
-        tokens=token_table(scan.tokens, scan.responses["step"].to_numpy()),
+        tokens=token_table(scan.tokens, scan.responses, scan.ngrams),
         positions=scan.positions,
         extras_by_step=_extras_by_step(scan.responses, scan.extras),
         ngrams=scan.ngrams,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.summarise.grouped import Floats, Grouped
-from rlreport.tables import TOKEN_COLUMNS
+from rlreport.tables import TOKEN_COLUMNS, NgramSample
 from rlreport.text.tokens import detect_style, token_text
 
 WINDOW_SHARE = 0.2
@@ -15,25 +17,31 @@ LEAST_WINDOW = 3
 """First and last window: a fifth of the steps, at least three, as the health checks take them."""
 
 
-def token_table(sums: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
+def token_table(
+    sums: pd.DataFrame, responses: pd.DataFrame, sample: NgramSample | None = None
+) -> pd.DataFrame:
     """Summarises the scan's sums by token.
 
     Args:
         sums: one row per (bin of steps, raw token) as in ``Scan.tokens``.
-        steps: int64, step of each response (any order).
+        responses: RESPONSE_COLUMNS.
+        sample: units of a sample of the responses, for examples.
 
     Returns:
         TOKEN_COLUMNS, by falling share of the KL; empty without token strings.
     """
     if sums.empty:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
-    codes, strings = pd.factorize(sums["token"], sort=True)
+    token = pd.Categorical(sums["token"]).remove_unused_categories()
+    codes, strings = token.codes, token.categories
     order = np.lexsort((sums["bin_start"].to_numpy(), codes))
-    column = {name: sums[name].to_numpy()[order] for name in sums.columns if name != "token"}
     tokens = Grouped.by(codes[order])
 
+    def ordered(name: str) -> NDArray[Any]:
+        return sums[name].to_numpy()[order]
+
     def total(name: str, rows: NDArray[np.bool_] | None = None) -> Floats:
-        values = column[name].astype(np.float64)
+        values = ordered(name).astype(np.float64)
         return tokens.sum(values if rows is None else np.where(rows, values, 0.0))
 
     def mean(name: str, count: str, rows: NDArray[np.bool_] | None = None) -> Floats:
@@ -42,7 +50,9 @@ def token_table(sums: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
         found: Floats = np.divide(total(name, rows), seen, out=nothing, where=seen > 0)
         return found
 
-    first, last = _windows(column["bin_start"], column["bin_stop"], np.unique(steps))
+    first, last = _windows(
+        ordered("bin_start"), ordered("bin_stop"), np.unique(responses["step"].to_numpy())
+    )
     kl = total("kl")
     raw = np.asarray(strings, dtype=object)
     style = detect_style(raw)
@@ -65,9 +75,38 @@ def token_table(sums: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
         }
     )
     table["prob_change"] = table["prob_last"] - table["prob_first"]
+    examples = _examples(sample, responses).reindex(raw)
+    for name in examples.columns:
+        table[name] = examples[name].array
     table = table.sort_values(["kl_share", "count", "raw"], ascending=[False, False, True])
     columns = [c.name for c in TOKEN_COLUMNS]
     return table[columns].astype({c.name: c.dtype for c in TOKEN_COLUMNS}).reset_index(drop=True)
+
+
+def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFrame:
+    """The sampled response with the largest KL that holds each token, the earliest on a tie.
+
+    Returns:
+        ``example_step``, ``example_n`` and ``example_position`` by raw token.
+    """
+    if sample is None or sample.unit != "token":
+        sample = NgramSample(*(np.zeros(0, np.int64),) * 2, np.zeros(0, np.int32), [], 0, "token")
+    row = np.full(len(sample.vocabulary), -1, np.int64)
+    position = np.full(len(sample.vocabulary), -1, np.int64)
+    kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
+    # What is written last stays: the largest KL, and of its tokens the first.
+    for i in np.argsort(-kl, kind="stable")[::-1].tolist():
+        units = sample.units[sample.offsets[i] : sample.offsets[i + 1]][::-1]
+        row[units] = sample.rows[i]
+        position[units] = np.arange(len(units) - 1, -1, -1)
+    found = {
+        "example_step": responses["step"].to_numpy()[row],
+        "example_n": responses["n"].to_numpy()[row],
+        "example_position": position,
+    }
+    table = pd.DataFrame(found, index=pd.Index(sample.vocabulary, dtype=object), dtype="Int64")
+    # Strings that differ only beyond what is kept of them are one.
+    return table[(row >= 0) & ~table.index.duplicated()]
 
 
 def _windows(
