@@ -37,7 +37,8 @@ def _byte_alphabet() -> dict[str, int]:
 BYTE_OF = _byte_alphabet()
 """Character of byte-level BPE to the byte it stands for."""
 
-_CHARACTER_OF = {byte: character for character, byte in BYTE_OF.items()}
+_CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
+"""The character of each byte, in the order of the bytes: a character map of ``codecs``."""
 
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -135,8 +136,8 @@ def spelled(texts: Sequence[str], style: Style) -> list[str]:
     # All at once: a page has thousands.
     joined = "\0".join(texts)
     if style is Style.BYTE_LEVEL:
-        joined = joined.encode("utf-8", "replace").decode("latin-1").translate(_CHARACTER_OF)
-        return joined.split(_CHARACTER_OF[0])
+        own = joined.encode("utf-8", "replace")
+        return codecs.charmap_decode(own, "strict", _CHARACTERS)[0].split(_CHARACTERS[0])
     return (joined.replace(" ", "▁") if style is Style.SENTENCEPIECE else joined).split("\0")
 
 
