@@ -11,7 +11,7 @@ import orjson
 from rlreport.draw.engine import convert
 from rlreport.draw.layout import Spec, total_size
 from rlreport.draw.letters import letters
-from rlreport.draw.shrink import parts, shrink
+from rlreport.draw.shrink import Place, parts, shrink
 from rlreport.draw.stencil import Vega
 from rlreport.draw.theme import sentinels
 
@@ -26,6 +26,7 @@ class Drawing:
         size: width and height in pixels.
         letters: its texts, as SVG.
         vega: a filled stencil.
+        dots: places of the dots, of which ``vega`` draws one.
     """
 
     name: str
@@ -33,11 +34,14 @@ class Drawing:
     size: tuple[int, int]
     letters: str
     vega: Vega
+    dots: Sequence[Place] = ()
 
 
-def drawing(name: str, description: str, spec: Spec, vega: Vega) -> Drawing:
+def drawing(
+    name: str, description: str, spec: Spec, vega: Vega, dots: Sequence[Place] = ()
+) -> Drawing:
     """A chart that can be drawn: ``vega``, lettered and sized as its ``spec`` says."""
-    return Drawing(name, description, total_size(spec), letters(spec), vega)
+    return Drawing(name, description, total_size(spec), letters(spec), vega, dots)
 
 
 def draw(drawings: Sequence[Drawing]) -> list[str]:
@@ -57,7 +61,7 @@ def draw(drawings: Sequence[Drawing]) -> list[str]:
     drawn = convert("vega_to_svg", orjson.dumps(together).decode(), allowed_base_urls=[])
     variables = sentinels()
     return [
-        shrink(part, one.name, one.description, one.size, variables, one.letters)
+        shrink(part, one.name, one.description, one.size, variables, one.letters, one.dots)
         for part, one in zip(parts(drawn), drawings, strict=True)
     ]
 

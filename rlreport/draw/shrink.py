@@ -8,6 +8,7 @@ circles, numbers keep one decimal, and colours become custom properties.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 SVG = "http://www.w3.org/2000/svg"
@@ -48,7 +49,12 @@ _RUN_OF_DOTS = re.compile(
     r'(?:<path transform="translate\([^)]*\)"\1)*'
 )
 _DOTS = "dots"
+_DOT = re.compile(r'<circle cx="[^"]*" cy="[^"]*" (r="[^"]*" />)')
 _GEOMETRY = ("d", "transform", "x", "y", "x1", "y1", "x2", "y2", "width", "height")
+
+
+Place = tuple[float, float]
+"""Pixels from the left and from the top."""
 
 
 def parts(svg: str) -> list[ET.Element]:
@@ -75,6 +81,7 @@ def shrink(
     size: tuple[int, int],
     variables: dict[str, str],
     letters: str,
+    dots: Sequence[Place] = (),
 ) -> str:
     """Rewrites a drawn chart for a page.
 
@@ -85,6 +92,7 @@ def shrink(
         size: width and height in pixels.
         variables: colour in the drawing → CSS custom property that takes its place.
         letters: SVG texts that lie over the drawing.
+        dots: places in the plot of the one dot that is drawn, where there are several.
     """
     root = ET.Element(
         "svg",
@@ -104,6 +112,8 @@ def shrink(
             if colour in variables:
                 element.set(attribute, f"var({variables[colour]})")
     drawn = ET.tostring(root, encoding="unicode")
+    if dots:
+        drawn = _DOT.sub(lambda dot: _at_each(dots, dot[1]), drawn)
     return drawn.removesuffix("</svg>") + letters + "</svg>"
 
 
@@ -126,6 +136,10 @@ def _one_group(run: re.Match[str]) -> str:
         for x, y in _PLACE.findall(run[0])
     ]
     return f'<g class="{_DOTS}" {run[3]}>{"".join(circles)}</g>'
+
+
+def _at_each(places: Sequence[Place], radius: str) -> str:
+    return "".join(f'<circle cx="{_tenth(x)}" cy="{_tenth(y)}" {radius}' for x, y in places)
 
 
 def _cleaned(element: ET.Element, prefix: str) -> list[ET.Element]:
@@ -185,7 +199,7 @@ def _rounded(match: re.Match[str]) -> str:
     return _tenth(match[0])
 
 
-def _tenth(number: str) -> str:
+def _tenth(number: float | str) -> str:
     text = f"{float(number):.1f}".removesuffix(".0")
     return "0" if text == "-0" else text
 

@@ -82,8 +82,11 @@ def stencil_of(spec: Spec) -> Stencil:
 @cache
 def _stencil(bare: str) -> Stencil:
     made_of = f"{version('vl-convert-python')} {bare}"
-    vega = kept("stencil.json", made_of, lambda: json.dumps(convert("vegalite_to_vega", bare)))
-    return Stencil(json.loads(vega))
+    made = kept("stencil.json", made_of, lambda: json.dumps(convert("vegalite_to_vega", bare)))
+    vega = json.loads(made)
+    # A grid has an axis of its own; the other one on the left would only bear text.
+    axes = [axis for axis in vega["axes"] if axis["scale"] == "x" or axis["grid"]]
+    return Stencil({**vega, "axes": axes})
 
 
 def skeleton(spec: Spec) -> Spec:

@@ -55,4 +55,9 @@ def figure(value: float, percent: bool = False) -> str:
 
 def finite_or_none(value: float) -> float | None:
     """The value with six significant digits, None for NaN and infinities (JSON has neither)."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+    return six_digits(value) if math.isfinite(value) else None
+
+
+def six_digits(value: float) -> float:
+    """The value with six significant digits."""
+    return float(f"{value:.6g}")
