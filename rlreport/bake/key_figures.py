@@ -70,9 +70,9 @@ def run_figures(steps: pd.DataFrame) -> list[KeyFigure]:
 def step_figures(steps: pd.DataFrame, position: int) -> list[KeyFigure]:
     """Figures of one step with their change since the previous and the first step."""
     made = []
+    names = steps["step"].to_numpy()
     for figure in _fed(steps):
         values = steps[figure.column].to_numpy(np.float64)
-        names = steps["step"].to_numpy()
         against = dict.fromkeys(i for i in (position - 1, 0) if 0 <= i < position)
         changes = [
             delta

@@ -27,22 +27,21 @@ def exact(value: float) -> str:
     """The value itself, as short as repr() makes it."""
     if math.isnan(value):
         return "not a number or not logged"
-    return repr(int(value)) if value == int_or_nan(value) else repr(float(value))
+    value = float(value)
+    # Beyond, a float no longer tells whole numbers apart.
+    return repr(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def int_or_nan(value: float) -> float:
-    """``value`` where it is a whole number that a float holds exactly, else NaN."""
-    return (
-        value if math.isfinite(value) and value == round(value) and abs(value) < 2**53 else math.nan
-    )
+_WRITTEN = {"": significant, "count": whole, "share": percent}
+"""How numbers of each kind are written."""
 
 
 def number(value: float | None, kind: str = "", why_missing: str = "not in the log") -> Num:
     """Makes a shown number; ``kind`` is "", "count" or "share"."""
     if value is None or math.isnan(value):
         return Num(MISSING, why_missing, None)
-    write = {"": significant, "count": whole, "share": percent}[kind]
-    return Num(write(float(value)), exact(float(value)), float(value))
+    value = float(value)
+    return Num(_WRITTEN[kind](value), exact(value), value)
 
 
 def change(now: float, then: float, since: str, kind: str = "") -> Change | None:
@@ -50,8 +49,7 @@ def change(now: float, then: float, since: str, kind: str = "") -> Change | None
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then
-    write = {"": significant, "count": whole, "share": percent}[kind]
-    text = write(delta)
+    text = _WRITTEN[kind](delta)
     flat = not any(c in "123456789∞" for c in text.split("e")[0])
     direction = "flat" if flat else ("up" if delta > 0 else "down")
     words = {"flat": "unchanged", "up": "up", "down": "down"}[direction]

@@ -91,7 +91,8 @@ class _Shown:
         self.addresses = addresses
         by_n = pd.Index(rows.responses["n"])
         self.places: NDArray[np.intp] = by_n.get_indexer([r.n for r in rows.rollouts])
-        self.values = {c.key: self._whole(c.key)[self.places] for c in context.columns}
+        self.in_all = {c.key: self._whole(c.key) for c in context.columns}
+        self.values = {key: values[self.places] for key, values in self.in_all.items()}
 
     def _whole(self, key: str) -> NDArray[np.float64]:
         """A column over all responses of the step."""
@@ -105,15 +106,15 @@ class _Shown:
         rollouts = self.rows.rollouts[:STATIC_ROWS]
         columns = self._in_reading_order()
         blamed = self._blamed()
-        scale = {c.key: _scale(self.values[c.key]) for c in columns if c.key in self.values}
+        numbers = {
+            c.key: _number_cells(c.key, self.values[c.key]) for c in columns if c.key in self.values
+        }
         rows = [
             RowView(
                 str(rollout.n),
                 [Cell(str(rollout.n), float(rollout.n))]
                 + [
-                    _number_cell(c, self.values[c.key][i], scale[c.key])
-                    if c.key in scale
-                    else _text_cell(getattr(rollout, c.key))
+                    numbers[c.key][i] if c.key in numbers else _text_cell(getattr(rollout, c.key))
                     for c in columns
                 ],
                 href=self._address(rollout.n),
@@ -192,11 +193,12 @@ class _Shown:
 
     def _ranks(self, key: str) -> list[int | None]:
         """Ranks of the shown responses among all of the step, 1 is the largest value."""
-        values = self._whole(key)
+        values = self.in_all[key]
         known = np.sort(values[~np.isnan(values)])
         mine = self.values[key]
-        ranks = len(known) - np.searchsorted(known, mine, side="right") + 1
-        return [None if np.isnan(v) else int(r) for v, r in zip(mine, ranks, strict=True)]
+        ranks = (len(known) - np.searchsorted(known, mine, side="right") + 1).tolist()
+        missing = np.isnan(mine).tolist()
+        return [None if gone else rank for gone, rank in zip(missing, ranks, strict=True)]
 
     def _blamed(self) -> dict[int, list[str]]:
         """Findings that point at a response: n -> their ids."""
@@ -222,20 +224,25 @@ class _Shown:
         return badges
 
 
-def _number_cell(column: ColumnView, value: float, scale: float) -> Cell:
-    shown = number(float(value), "count" if column.key in WHOLE else "")
-    finite = shown.value is not None and math.isfinite(shown.value) and scale > 0
-    bar = math.ceil(20 * abs(value) / scale) if finite else 0
-    return Cell(shown.text, shown.value, shown.exact, bar)
+def _number_cells(key: str, values: NDArray[np.float64]) -> list[Cell]:
+    """The cells of a column, the largest value with the longest bar."""
+    kind = "count" if key in WHOLE else ""
+    shown = [number(value, kind) for value in values[:STATIC_ROWS].tolist()]
+    return [
+        Cell(text, value, exact, bar)
+        for (text, exact, value), bar in zip(shown, _bars(values), strict=False)
+    ]
 
 
 def _text_cell(text: str | None) -> Cell:
     return Cell("–", None, "not logged") if text is None else Cell(text)
 
 
-def _scale(values: NDArray[np.float64]) -> float:
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max()) if len(finite) else 0.0
+def _bars(values: NDArray[np.float64]) -> list[int]:
+    """Lengths of the bars in twentieths; none where a value is not finite."""
+    size = np.where(np.isfinite(values), np.abs(values), 0.0)
+    scale = float(size.max(initial=0.0)) or 1.0
+    return [math.ceil(20 * one / scale) for one in size.tolist()]
 
 
 def _string(value: object) -> str | None:

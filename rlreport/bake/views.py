@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from rlreport.draw.chart import Chart
 
 
-@dataclass(frozen=True, slots=True)
-class Num:
+class Num(NamedTuple):
     """A number as shown, with its exact value ("−0.31", "-0.3141592"), or why it is missing."""
 
     text: str

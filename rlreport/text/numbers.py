@@ -26,6 +26,6 @@ def significant(value: float, digits: int = 3) -> str:
         return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
     if magnitude >= 1e9:
         return f"{value:.{digits - 1}e}".replace("e+", "e").replace("-", MINUS)
-    rounded = float(f"{value:.{digits - 1}e}")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    _, exponent = f"{value:.{digits - 1}e}".split("e")  # once rounded: 9.996 is 10.0
+    decimals = max(0, digits - 1 - int(exponent))
     return f"{value:,.{decimals}f}".replace("-", MINUS)
