@@ -66,7 +66,11 @@ class Stencil:
             "scales": [
                 {**scale, **domains.get(scale["name"], {})} for scale in self.vega["scales"]
             ],
-            "axes": [{**axis, "values": ticks[axis["scale"]]} for axis in self.vega["axes"]],
+            # Without labels only a grid shows where its ticks are.
+            "axes": [
+                {**axis, "values": ticks[axis["scale"]] if axis["grid"] else []}
+                for axis in self.vega["axes"]
+            ],
         }
 
 
