@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
@@ -13,11 +14,13 @@ import pytest
 
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
+from rlreport.draw.drawing import Drawing, draw
 from rlreport.draw.layout import PADDING
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.step import step_charts, step_designs
 from rlreport.draw.tokens import token_charts
+from rlreport.draw.words import finite_or_none
 from tests.draw_tables import response_table, responses_of, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
@@ -109,6 +112,26 @@ def test_dots_of_a_scatter_are_responses(step_of, name: str, column: str) -> Non
             np.sort(rows[key]),
             atol=slack(chart, "xy"[axis]),
         )
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9, 1e120])
+def test_dots_stand_to_the_tenth_where_vega_puts_them(monkeypatch, size: float) -> None:
+    drawn: list[Drawing] = []
+    monkeypatch.setattr("rlreport.draw.step.draw", lambda made: drawn.extend(made) or draw(made))
+    spread = np.random.default_rng(3).standard_cauchy((2, 500))
+    rows = [{"step": 1, "reward": size * a, "kl_k1": size * b} for a, b in spread.T]
+    table = response_table(rows)
+    step_charts(table, None, step_designs(), step=1)
+    ours = next(one for one in drawn if one.name == "step_reward_kl")
+    x, y = (map(finite_or_none, table[key]) for key in ("kl_k1", "reward"))
+    all_rows = [{"x": a, "y": b} for a, b in zip(x, y, strict=True)]
+    data = [
+        {**source, "values": all_rows} if source["name"] == "rows" else source
+        for source in ours.vega["data"]
+    ]
+    vegas = replace(ours, vega={**ours.vega, "data": data}, dots=())
+    assert len(ours.dots) == 500
+    assert draw([ours]) == draw([vegas])
 
 
 def test_bars_of_the_gap_are_ordered_and_complete(step_of) -> None:
