@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
+from rlreport.memory import give_back
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch, Row, carried
 from rlreport.read.bigrams import BigramSketch, bigram_hashes, distinct_by_row
@@ -97,6 +98,7 @@ class Collector:
         out.columns = joined_columns(self._columns)
         out.extras, out.extras_dropped = self._extras.settled()
         out.tokens, tokens = self._tokens.table(self.vocabulary.hashes)
+        give_back()
         out.bigrams = self._bigrams.settled()
         out.sample = self._sampler.settled()
         out.references = self._references.settled()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rlreport.figures.ragged import Ints
-from rlreport.read.exact import binned_sums
-from rlreport.read.hashing import Hashes, pair_hashes
+from rlreport.read.exact import MOST_ADDED, binned_sums
+from rlreport.read.hashing import Hashes
 from rlreport.read.measure import PerToken
+from rlreport.read.token_entries import TokenEntries
 from rlreport.read.token_table import (
     COUNTS,
     ROWS,
     Rows,
     TokenTable,
-    added,
-    beside,
-    grouped,
+    carry_rows,
     shift_of,
 )
 from rlreport.read.vocabulary import Ids
@@ -38,8 +35,8 @@ class TokenSums:
         self._steps: set[int] = set()
         self._shift = 0
         self._dense: dict[int, _Dense] = {}
-        self._sparse: list[_Entries] = []
-        self._held = 0
+        self._sparse = TokenEntries()
+        self._most_held = _MOST_HELD
 
     def add(self, steps: Ints, lengths: Ints, ids: Ids, figures: PerToken, vocabulary: int) -> None:
         """Add tokens.
@@ -75,15 +72,8 @@ class TokenSums:
         ``hashes`` are the vocabulary's.
         """
         self._flush(0)
-        if not self._sparse:
-            return TokenTable(), np.zeros(0, dtype=np.int64)
-        ids = np.concatenate([entries.ids for entries in self._sparse])
-        bins = np.concatenate([entries.bins for entries in self._sparse])
-        sizes = [len(entries.ids) for entries in self._sparse]
-        parts = [entries.rows for entries in self._sparse]
-        self._sparse = []
-        rows = [beside([own.pop(0) for own in parts], sizes) for _ in range(ROWS)]
-        return TokenTable(self._shift, bins, hashes[ids], rows), ids
+        entries, self._sparse = self._sparse, TokenEntries()
+        return entries.table(self._shift, hashes), entries.ids
 
     def _see(self, steps: Ints) -> None:
         fresh = set(steps.tolist()) - self._steps
@@ -96,8 +86,7 @@ class TokenSums:
             self._shift = shift
 
     def _coarsen(self, by: int) -> None:
-        for entries in self._sparse:
-            entries.bins = entries.bins >> by
+        self._sparse.coarsen(by)
         finer, self._dense = self._dense, {}
         for number, bin_ in finer.items():
             coarser = self._dense.setdefault(number >> by, bin_)
@@ -108,6 +97,7 @@ class TokenSums:
         known = self._dense.pop(number, None)
         if known is None:
             self._flush(max(2, _DENSE_CELLS // vocabulary) - 1)
+            self._join()
             known = _Dense(vocabulary)
         # The latest comes last, so that the one used longest ago is flushed first.
         self._dense[number] = known
@@ -116,20 +106,13 @@ class TokenSums:
     def _flush(self, keep: int) -> None:
         while len(self._dense) > keep:
             number = next(iter(self._dense))
-            entries = self._dense.pop(number).entries(number)
-            self._sparse.append(entries)
-            self._held += len(entries.ids)
-        if self._held > _MOST_HELD:
-            self._sparse = [_joined(self._sparse)]
+            self._dense.pop(number).flush(number, self._sparse)
+
+    def _join(self) -> None:
+        if len(self._sparse) > self._most_held:
+            self._sparse.join()
             # What cannot be joined further must not be tried again with every batch.
-            self._held = min(len(self._sparse[0].ids), _MOST_HELD // 2)
-
-
-@dataclass(slots=True)
-class _Entries:
-    bins: Ints
-    ids: Ints
-    rows: Rows
+            self._most_held = max(_MOST_HELD, len(self._sparse) + _MOST_HELD // 2)
 
 
 class _Dense:
@@ -139,6 +122,7 @@ class _Dense:
         # Room to grow costs no memory before it is used.
         self._size = max(_LEAST_ROOM, 2 * vocabulary)
         self._rows: Rows = [None] * ROWS
+        self._added = 0
 
     def add(self, ids: Ints, rows: Ints) -> None:
         """Add to distinct tokens, ascending: int64 (K,) and (ROWS, K)."""
@@ -148,20 +132,31 @@ class _Dense:
             # Most rows are for rare cases, such as missing or very large values.
             if part.any():
                 self._row(i)[ids] += part
+        self._added += 1
+        if self._added == MOST_ADDED - 1:
+            self._carry()
 
     def add_all(self, other: _Dense) -> None:
         """Add another bin."""
+        self._carry()
+        other._carry()
         if other._size > self._size:
             self._grow(other._size)
         for i, part in enumerate(other._rows):
             if part is not None:
                 self._row(i)[: other._size] += part
+        self._carry()
 
-    def entries(self, number: int) -> _Entries:
-        """Return what is not empty."""
+    def flush(self, number: int, entries: TokenEntries) -> None:
+        """Add what is not empty to the entries, as bin ``number``."""
         ids = np.flatnonzero(self._row(0))
         rows = [None if row is None else row[ids] for row in self._rows]
-        return _Entries(np.full(len(ids), number, dtype=np.int64), ids, rows)
+        carry_rows(rows)
+        entries.append(number, ids, rows)
+
+    def _carry(self) -> None:
+        carry_rows(self._rows)
+        self._added = 1
 
     def _row(self, i: int) -> Ints:
         row = self._rows[i]
@@ -174,14 +169,6 @@ class _Dense:
             None if row is None else np.pad(row, (0, size - self._size)) for row in self._rows
         ]
         self._size = size
-
-
-def _joined(parts: list[_Entries]) -> _Entries:
-    bins = np.concatenate([part.bins for part in parts])
-    ids = np.concatenate([part.ids for part in parts])
-    order, starts = grouped(pair_hashes(bins.astype(np.uint64), ids.astype(np.uint64)))
-    rows = added([part.rows for part in parts], [len(part.ids) for part in parts], order, starts)
-    return _Entries(bins[order[starts]], ids[order[starts]], rows)
 
 
 def _summed(places: Ints, figures: PerToken, size: int) -> Ints:

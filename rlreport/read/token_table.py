@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.read.exact import carry, to_floats
+from rlreport.read.exact import excess, group_sums, to_floats
 from rlreport.read.hashing import Hashes, order_of, pair_hashes
 
 MOST_BINS = 32
@@ -117,16 +117,26 @@ def grouped(keys: Hashes) -> tuple[Ints, Ints]:
 def added(parts: list[Rows], sizes: list[int], order: Ints, starts: Ints) -> Rows:
     """Put the rows of parts side by side and sum each group; takes the rows out of the parts."""
     added: Rows = []
-    for _ in range(ROWS):
+    for i in range(ROWS):
         row = beside([rows.pop(0) for rows in parts], sizes)
-        added.append(None if row is None else np.add.reduceat(row[order], starts))
-    # Carrying may fill a high part that was empty.
-    for at in range(len(COUNTS), ROWS, 2):
-        low = added[at + 1]
-        if low is not None:
-            both = carry(np.stack([or_zeros(added[at], len(low)), low]))
-            added[at : at + 2] = [both[0] if both[0].any() else None, both[1]]
+        if row is None:
+            added.append(None)
+        elif i < len(COUNTS) or (i - len(COUNTS)) % 2 == 0:
+            added.append(np.add.reduceat(row[order], starts))
+        else:
+            over, low = group_sums(row[order], starts)
+            high = or_zeros(added[-1], len(low)) + over
+            added[-1] = high if high.any() else None
+            added.append(low)
     return added
+
+
+def carry_rows(rows: Rows) -> None:
+    """Move what low parts exceed into the high ones, in place."""
+    for at in range(len(COUNTS), ROWS, 2):
+        low = rows[at + 1]
+        if low is not None and (over := excess(low)).any():
+            rows[at] = over if (high := rows[at]) is None else high + over
 
 
 def beside(rows: Sequence[Ints | None], sizes: list[int]) -> Ints | None:

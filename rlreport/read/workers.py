@@ -43,7 +43,7 @@ def scan_splits(
             scanner = Scanner(options, figures)
             for split in splits:
                 scanner.add(split, phase.advance)
-            return scanner.partial()
+            return merge([scanner.partial()], spend=True)
         return merge(_Crew(processes, options, figures).scan(splits, phase), spend=True)
 
 
