@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from rlreport.bake.oven import Oven
@@ -75,6 +76,7 @@ def build_report(
     summary = summary_file() if report.github_summary else None
 
     name, places, tables = _read(logs, read, figures, progress)
+    oven.expect(len(tables.steps))
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
@@ -84,6 +86,7 @@ def build_report(
         tables, verdict = redacted_tables(tables), redacted_verdict(verdict, tables)
         spreading = redacted_ngrams(spreading)
 
+    @cache
     def plan_for(budget: float) -> Plan:
         return choose(tables, verdict, report, chosen_form.cost, budget)
 

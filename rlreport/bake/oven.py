@@ -53,6 +53,11 @@ class Oven:
         for helper in self._helpers:
             child.end(helper.process)
 
+    def expect(self, count: int) -> None:
+        """Lets helper processes start, where so many jobs are to come, while there are none yet."""
+        if count >= LEAST_FOR_HELPERS:
+            self._helpers += [_Helper() for _ in range(self._beside - len(self._helpers))]
+
     def start(
         self,
         bake: Callable[[Job, Shared], Result],
@@ -74,7 +79,7 @@ class Oven:
             threads = [threading.Thread(target=_bake_beside, args=(batch,), daemon=True)]
             threads = threads[: self._beside]
         else:
-            self._helpers += [_Helper() for _ in range(self._beside - len(self._helpers))]
+            self.expect(count)
             threads = [
                 threading.Thread(target=helper.feed, args=(batch,), daemon=True)
                 for helper in self._helpers

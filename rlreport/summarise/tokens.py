@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.summarise.grouped import Floats
 from rlreport.tables import TOKEN_COLUMNS, NgramSample
 from rlreport.text.tokens import detect_style, token_text
 
@@ -33,16 +31,12 @@ def token_table(
     if sums.empty:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
     token = pd.Categorical(sums["token"]).remove_unused_categories()
-    codes, strings = token.codes, token.categories
-    order = np.lexsort((sums["bin_start"].to_numpy(), codes))
-    tokens = Grouped.by(codes[order])
-
-    def ordered(name: str) -> NDArray[Any]:
-        return sums[name].to_numpy()[order]
+    codes, strings = token.codes.astype(np.int64), token.categories
 
     def total(name: str, rows: NDArray[np.bool_] | None = None) -> Floats:
-        values = ordered(name).astype(np.float64)
-        return tokens.sum(values if rows is None else np.where(rows, values, 0.0))
+        values = sums[name].to_numpy(np.float64)
+        values = values if rows is None else np.where(rows, values, 0.0)
+        return np.bincount(codes, values, len(strings)).astype(np.float64)
 
     def mean(name: str, count: str, rows: NDArray[np.bool_] | None = None) -> Floats:
         seen = total(count, rows)
@@ -51,7 +45,9 @@ def token_table(
         return found
 
     first, last = _windows(
-        ordered("bin_start"), ordered("bin_stop"), np.unique(responses["step"].to_numpy())
+        sums["bin_start"].to_numpy(),
+        sums["bin_stop"].to_numpy(),
+        np.unique(responses["step"].to_numpy()),
     )
     kl = total("kl")
     raw = np.asarray(strings, dtype=object)
