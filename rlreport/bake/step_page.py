@@ -242,7 +242,8 @@ def _bars(values: NDArray[np.float64]) -> list[int]:
     """Lengths of the bars in twentieths; none where a value is not finite."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
-    return [math.ceil(20 * one / scale) for one in size.tolist()]
+    # The share first, as the page does it: a product may exceed 20, or overflow.
+    return [math.ceil(20 * (one / scale)) for one in size.tolist()]
 
 
 def _string(value: object) -> str | None:

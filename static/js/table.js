@@ -233,9 +233,9 @@ export class TableView {
 
   /** Length of the bar under a number, in twentieths of the column's largest. */
   bar(column, number) {
-    column.largest ??= column.numbers.reduce((most, x) => Math.max(most, Number.isNaN(x) ? 0 : Math.abs(x)), 0);
+    column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
     const share = Math.abs(number) / column.largest;
-    return share > 0 && Number.isFinite(column.largest) ? ` bar-${Math.ceil(20 * share)}` : "";
+    return share > 0 && Number.isFinite(share) ? ` bar-${Math.ceil(20 * share)}` : "";
   }
 
   /** @param {string} key @param {boolean} shown */
