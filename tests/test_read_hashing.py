@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rlreport.options import ReadOptions
 from rlreport.read.bigrams import BigramSketch
 from rlreport.read.fast_rows import FastRows
-from rlreport.read.hashing import Hashes, order_of, places_in
+from rlreport.read.hashing import Hashes, order_of
 from rlreport.read.row_writer import RowWriter
 from tests.reading import tokens
 
@@ -29,12 +29,6 @@ def test_an_order_makes_hashes_ascend_even_where_only_low_bits_differ(hashes: li
     order = order_of(array(hashes))
     assert sorted(order.tolist()) == list(range(len(hashes)))
     assert array(hashes)[order].tolist() == sorted(hashes)
-
-
-@given(HASHES)
-def test_places_find_every_hash(hashes: list[int]) -> None:
-    known = np.unique(array(hashes))
-    assert known[places_in(known, array(hashes))].tolist() == hashes
 
 
 @pytest.mark.untraced

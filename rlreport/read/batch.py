@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rlreport.read.fields import TOKEN_ARRAYS
 from rlreport.read.marks import Marks
+
+if TYPE_CHECKING:
+    from rlreport.read.flat_tokens import FlatTokens, TakenTokens
 
 NAN = float("nan")
 
@@ -82,6 +85,8 @@ class Batch:
         reward_parts: names of extras that are parts of the reward.
         fields: canonical field -> rows that carried it, for those that leave no other trace.
         marks: what was repaired or odd.
+        flat: collects all that concerns tokens instead of the lists above, where compiled.
+        taken: what it collected, once the batch is whole.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -97,13 +102,26 @@ class Batch:
     reward_parts: set[str] = field(default_factory=set)
     fields: dict[str, int] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
+    flat: FlatTokens | None = None
+    taken: TakenTokens | None = None
 
-    def add_tokens(self, own: TokenFields) -> None:
-        """Add the token fields of the row that comes next."""
+    @property
+    def has_tokens(self) -> bool:
+        """Any row has token arrays."""
+        rows = self.token_rows if self.taken is None else self.taken.rows.rows
+        return len(rows) > 0
+
+    def add_tokens(self, own: TokenFields) -> bool:
+        """Add the token fields of the row that comes next.
+
+        False where its token strings are already known to be none, and were left out.
+        """
         size = own.size
+        if self.flat is not None:
+            return size < 0 or self.flat.add(len(self.rows), own)
         self.lengths.append(size)
         if size < 0:
-            return
+            return True
         self.token_rows.append(len(self.rows))
         self.tokens.append(own.tokens)
         buffers = own.buffers
@@ -111,6 +129,7 @@ class Batch:
             buffers = {name: buffer[: 8 * size] for name, buffer in buffers.items()}
         for name, column in self.arrays.items():
             column.append(buffers.get(name))
+        return True
 
     def add_extra(self, name: str, value: float | str) -> None:
         """Add a further scalar of the row that comes next."""
@@ -129,7 +148,10 @@ def carried(batch: Batch) -> dict[str, int]:
     counts = dict.fromkeys(("step", "prompt", "response"), len(batch.rows))
     counts |= batch.fields
     columns: dict[str, Sequence[object]] = {"ref_response": batch.references}
-    columns |= {"response_tokens": batch.tokens, **batch.arrays}
+    if batch.taken is None:
+        columns |= {"response_tokens": batch.tokens, **batch.arrays}
+    else:
+        counts |= batch.taken.carried
     for name, column in columns.items():
         counts[name] = sum(value is not None for value in column)
     return {name: count for name, count in counts.items() if count}

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlreport import native
 from rlreport.figures.ragged import Floats, Ints, offsets_of
 from rlreport.read.hashing import Hashes, pair_hashes
+from rlreport.read.vocabulary import Ids
 
 _LARGEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BUDGET = 1 << 19
 _FEWEST, _MOST = 256, 16384
+
+
+def row_bigrams(ids: Ids, offsets: Ints, hashes: Hashes) -> tuple[Ints, Floats, Hashes, Ints]:
+    """Return the bigrams of each row, the distinct share of them, and what is distinct.
+
+    Args:
+        ids: int32 (N,), numbers of the units of R rows.
+        offsets: int64 (R + 1,).
+        hashes: uint64, of the units by number.
+
+    Returns:
+        the number of bigrams of each row and the share of distinct ones (NaN without any),
+        (R,); the distinct hashes, in any order, and the row of each.
+    """
+    if native.scan is None:
+        pairs, pair_offsets = bigram_hashes(hashes[ids], offsets)
+        return np.diff(pair_offsets), *distinct_by_row(pairs, pair_offsets)
+    counts = np.maximum(np.diff(offsets) - 1, 0)
+    found, distinct = native.scan.distinct_bigrams(ids, offsets, hashes)
+    share = np.where(counts > 0, distinct / np.maximum(counts, 1), np.nan)
+    return counts, share, found, np.repeat(np.arange(len(counts)), distinct)
 
 
 def bigram_hashes(units: Hashes, offsets: Ints) -> tuple[Hashes, Ints]:

@@ -9,7 +9,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.memory import give_back
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch, Row, carried
-from rlreport.read.bigrams import BigramSketch, bigram_hashes, distinct_by_row
+from rlreport.read.bigrams import BigramSketch, row_bigrams
 from rlreport.read.columns import Columns, ExtraColumns, joined_columns
 from rlreport.read.finish import Finish
 from rlreport.read.hashing import Hashes, row_priorities
@@ -79,7 +79,7 @@ class Collector:
         steps = columns["step"].astype(np.int64)
         finish = Finish(columns.pop("finish").astype(np.float64))
         rows = words(batch.texts, self.vocabulary, None)
-        if batch.token_rows:
+        if batch.has_tokens:
             tokens = token_rows(batch, file, self.vocabulary)
             self._measure(tokens, columns, steps)
             finish.look_at_tokens(tokens, self.vocabulary)
@@ -131,9 +131,9 @@ class Collector:
             self._tokens.add(steps[rows], lengths, ids, figures, len(self.vocabulary))
 
     def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints) -> None:
-        pairs, offsets = bigram_hashes(self.vocabulary.hashes[rows.ids], rows.offsets)
-        columns["distinct_2"], distinct, owners = distinct_by_row(pairs, offsets)
-        columns["bigrams"] = np.diff(offsets)
+        columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
+            rows.ids, rows.offsets, self.vocabulary.hashes
+        )
         self._bigrams.add(steps[owners], distinct, steps)
 
     def _sample(self, rows: UnitRows, batch: Batch, columns: Columns, steps: Ints) -> None:

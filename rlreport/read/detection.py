@@ -158,7 +158,8 @@ def _all_broken(source: Source, objects: list[dict[str, Any]]) -> bool:
 def _peek_lines(source: Source) -> list[dict[str, Any]]:
     objects: list[dict[str, Any]] = []
     for block in line_blocks(Split(0, source), 1 << 62, block_bytes=_PEEK_BYTES):
-        for _, line in block.lines():
+        for start, stop in block.spans():
+            line = block.data[start:stop]
             try:
                 objects.append(load_object(line.removeprefix(BOM))[0])
             except RowError:

@@ -55,7 +55,12 @@ def binned_sums(bins: Ints, values: Floats, size: int) -> Ints:
         rest = rest * LOW_SCALE
         np.rint(rest, out=rest)
         fine += np.bincount(where, rest, size).astype(np.int64)
-    return np.stack(_canonical(coarse, fine, _COARSE_BITS))
+    return np.stack(settled(coarse, fine))
+
+
+def settled(sixteens: Ints, fine: Ints) -> tuple[Ints, Ints]:
+    """Return sums given as multiples of 16 and of 2^-32 as high and low parts."""
+    return _canonical(sixteens, fine, _COARSE_BITS)
 
 
 def carry(sums: Ints) -> Ints:
@@ -70,12 +75,17 @@ def carry(sums: Ints) -> Ints:
 def excess(low: Ints) -> Ints:
     """Take from low parts, in place, what belongs into the high ones, and return it."""
     over: Ints = (low + _HALF) >> _CARRY_BITS
-    low -= over << _CARRY_BITS
+    if over.any():
+        low -= over << _CARRY_BITS
     return over
 
 
 def group_sums(low: Ints, starts: Ints) -> tuple[Ints, Ints]:
     """Sum consecutive groups of low parts, however many: high and low parts, int64 (G,) each."""
+    largest = max(int(low.max()), -int(low.min()))
+    if largest * int(np.diff(starts, append=len(low)).max()) < 1 << 62:
+        sums = np.add.reduceat(low, starts)
+        return excess(sums), sums
     coarse = np.add.reduceat(low >> _PIECE_BITS, starts)
     fine = np.add.reduceat(low & ((1 << _PIECE_BITS) - 1), starts)
     return _canonical(coarse, fine, _PIECE_BITS)

@@ -44,15 +44,6 @@ def order_of(hashes: Hashes) -> NDArray[np.int64]:
     return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(hashes)
 
 
-def places_in(known: Hashes, hashes: Hashes) -> NDArray[np.int64]:
-    """Return the place of each hash among known ones, which ascend and hold them all."""
-    order = order_of(hashes)
-    places = np.empty(len(hashes), dtype=np.int64)
-    # Neighbours end up in the same part of memory: several times faster than any order.
-    places[order] = np.searchsorted(known, hashes[order])
-    return places
-
-
 def row_priorities(
     files: NDArray[np.int64], offsets: NDArray[np.int64], subs: NDArray[np.int64]
 ) -> Hashes:

@@ -45,18 +45,14 @@ class Block:
         """The last line has no line end: the file may still be growing."""
         return not self.data.endswith(b"\n", 0, self.stop)
 
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, line without line end), blank lines included.
-
-        One at a time: a line's memory is used again for the next one while it is still warm.
-        """
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where each line lies in ``data``, without line end, blank lines included."""
         data, find, start, last = self.data, self.data.find, 0, self.stop
         while (stop := find(b"\n", start, last)) >= 0:
-            end = stop - 1 if stop > start and data[stop - 1] == _RETURN else stop
-            yield self.offset + start, data[start:end]
+            yield start, stop - 1 if stop > start and data[stop - 1] == _RETURN else stop
             start = stop + 1
         if start < last:
-            yield self.offset + start, data[start:last].removesuffix(b"\r")
+            yield start, last - 1 if data[last - 1] == _RETURN else last
 
 
 def line_blocks(split: Split, max_line: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport import native
 from rlreport.figures.ragged import (
     Floats,
     finite_sums,
@@ -29,6 +30,7 @@ from rlreport.options import FigureOptions
 from rlreport.read.token_rows import TokenRows
 
 CLIP_RANGE = 0.2
+_PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy", "yy"))
 
 
 @dataclass(slots=True)
@@ -102,15 +104,14 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, tokens: T
 def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, tokens: TokenRows) -> None:
     """Add the sums of which the KL coefficient is inferred: y = -beta x before the last token."""
     offsets = tokens.offsets
+    if native.scan is not None:
+        columns |= zip(_PENALTY, native.scan.penalty_sums(x, y, offsets), strict=True)
+        return
     usable = np.isfinite(x + y)
     usable[offsets[1:][offsets[1:] > offsets[:-1]] - 1] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
-    columns["kl_penalty_n"] = row_sums(usable.astype(np.float64), offsets)
-    columns["kl_penalty_x"] = row_sums(x, offsets)
-    columns["kl_penalty_y"] = row_sums(y, offsets)
-    columns["kl_penalty_xx"] = row_sums(x * x, offsets)
-    columns["kl_penalty_xy"] = row_sums(x * y, offsets)
-    columns["kl_penalty_yy"] = row_sums(y * y, offsets)
+    parts = (usable.astype(np.float64), x, y, x * x, x * y, y * y)
+    columns |= zip(_PENALTY, (row_sums(part, offsets) for part in parts), strict=True)
 
 
 def _critic(

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlreport.read.bigrams import BigramSketch
 from rlreport.read.columns import ExtraColumns, joined_columns
-from rlreport.read.hashing import Hashes, places_in
+from rlreport.read.hashing import Hashes
 from rlreport.read.partial import MOST_FLAWS, Partial
 from rlreport.read.sample import UnitSample, chosen, gathered, sample_size
 from rlreport.read.token_table import merge_tables
@@ -47,8 +47,9 @@ def merge(partials: Sequence[Partial], *, spend: bool = False) -> Partial:
     out.segments = sorted(segment for partial in partials for segment in partial.segments)
     out.flaws = sorted(flaw for partial in partials for flaw in partial.flaws)[:MOST_FLAWS]
     out.flaw_count = sum(partial.flaw_count for partial in partials)
-    out.tokens = merge_tables([p.tokens for p in filled], out.steps(), spend=spend)
     out.hashes, out.strings = _union(filled)
+    tables = [partial.tokens for partial in filled]
+    out.tokens = merge_tables(tables, out.steps(), len(out.strings), spend=spend)
     out.sample = _merge_samples([p.sample for p in filled], filled, bases, out.hashes)
     out.references = _merge_samples([p.references for p in filled], filled, bases, out.hashes)
     if spend:
@@ -84,7 +85,7 @@ def _merge_samples(
 def _forget_unused(out: Partial) -> None:
     """Drop strings that neither the token table nor a sample needs any more."""
     used = np.zeros(len(out.hashes), dtype=bool)
-    used[places_in(out.hashes, out.tokens.tokens)] = True
+    used[np.searchsorted(out.hashes, out.tokens.tokens)] = True
     used[out.sample.units] = True
     used[out.references.units] = True
     if used.all():

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
-from rlreport.figures.ragged import Ints
-from rlreport.read.exact import MOST_ADDED, binned_sums
+from rlreport import native
+from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.read.hashing import Hashes
 from rlreport.read.measure import PerToken
+from rlreport.read.token_bins import CompiledBin, NumpyBin, TokenBin, bin_sums
 from rlreport.read.token_entries import TokenEntries
-from rlreport.read.token_table import (
-    COUNTS,
-    ROWS,
-    Rows,
-    TokenTable,
-    carry_rows,
-    shift_of,
-)
+from rlreport.read.token_table import TokenTable, shift_of
 from rlreport.read.vocabulary import Ids
+
+Bin = TypeVar("Bin", NumpyBin, CompiledBin)
 
 _MOST_HELD = 1 << 20
 _DENSE_CELLS = 1 << 18
-_LEAST_ROOM = 1 << 15
 
 
 class TokenSums:
@@ -34,7 +31,7 @@ class TokenSums:
     def __init__(self) -> None:
         self._steps: set[int] = set()
         self._shift = 0
-        self._dense: dict[int, _Dense] = {}
+        self._dense: dict[int, TokenBin] = {}
         self._sparse = TokenEntries()
         self._most_held = _MOST_HELD
 
@@ -49,6 +46,9 @@ class TokenSums:
             vocabulary: more than the largest number.
         """
         self._see(steps[lengths > 0])
+        if native.scan is not None:
+            self._add_compiled(steps >> self._shift, offsets_of(lengths), ids, figures, vocabulary)
+            return
         keys = ids.astype(np.int64)
         bins, rank = np.unique(steps >> self._shift, return_inverse=True)
         if len(bins) > 1:
@@ -59,12 +59,20 @@ class TokenSums:
         used = np.flatnonzero(seen)
         dense = np.empty(len(seen), dtype=np.int64)
         dense[used] = np.arange(len(used))
-        rows = _summed(dense[keys], figures, len(used))
+        rows = bin_sums(dense[keys], figures, len(used))
         cuts = np.searchsorted(used, np.arange(len(bins) + 1) * vocabulary)
         for i, number in enumerate(bins.tolist()):
             part = slice(cuts[i], cuts[i + 1])
             here = used[part] - i * vocabulary
-            self._bin(number, vocabulary).add(here, rows[:, part])
+            self._bin(number, vocabulary, NumpyBin).add(here, rows[:, part])
+
+    def _add_compiled(
+        self, bins: Ints, offsets: Ints, ids: Ids, figures: PerToken, vocabulary: int
+    ) -> None:
+        for number in np.unique(bins).tolist():
+            rows = np.flatnonzero(bins == number)
+            known = self._bin(number, vocabulary, CompiledBin)
+            known.add(rows, offsets, ids, figures, vocabulary)
 
     def table(self, hashes: Hashes) -> tuple[TokenTable, Ints]:
         """Return the table, its entries in any order, and the token number of each entry.
@@ -93,12 +101,12 @@ class TokenSums:
             if coarser is not bin_:
                 coarser.add_all(bin_)
 
-    def _bin(self, number: int, vocabulary: int) -> _Dense:
+    def _bin(self, number: int, vocabulary: int, kind: type[Bin]) -> Bin:
         known = self._dense.pop(number, None)
-        if known is None:
+        if not isinstance(known, kind):
             self._flush(max(2, _DENSE_CELLS // vocabulary) - 1)
             self._join()
-            known = _Dense(vocabulary)
+            known = kind(vocabulary)
         # The latest comes last, so that the one used longest ago is flushed first.
         self._dense[number] = known
         return known
@@ -113,81 +121,3 @@ class TokenSums:
             self._sparse.join()
             # What cannot be joined further must not be tried again with every batch.
             self._most_held = max(_MOST_HELD, len(self._sparse) + _MOST_HELD // 2)
-
-
-class _Dense:
-    """Counts and sums of one bin by token number; rows that hold nothing are not there."""
-
-    def __init__(self, vocabulary: int) -> None:
-        # Room to grow costs no memory before it is used.
-        self._size = max(_LEAST_ROOM, 2 * vocabulary)
-        self._rows: Rows = [None] * ROWS
-        self._added = 0
-
-    def add(self, ids: Ints, rows: Ints) -> None:
-        """Add to distinct tokens, ascending: int64 (K,) and (ROWS, K)."""
-        if len(ids) and ids[-1] >= self._size:
-            self._grow(2 * int(ids[-1]))
-        for i, part in enumerate(rows):
-            # Most rows are for rare cases, such as missing or very large values.
-            if part.any():
-                self._row(i)[ids] += part
-        self._added += 1
-        if self._added == MOST_ADDED - 1:
-            self._carry()
-
-    def add_all(self, other: _Dense) -> None:
-        """Add another bin."""
-        self._carry()
-        other._carry()
-        if other._size > self._size:
-            self._grow(other._size)
-        for i, part in enumerate(other._rows):
-            if part is not None:
-                self._row(i)[: other._size] += part
-        self._carry()
-
-    def flush(self, number: int, entries: TokenEntries) -> None:
-        """Add what is not empty to the entries, as bin ``number``."""
-        ids = np.flatnonzero(self._row(0))
-        rows = [None if row is None else row[ids] for row in self._rows]
-        carry_rows(rows)
-        entries.append(number, ids, rows)
-
-    def _carry(self) -> None:
-        carry_rows(self._rows)
-        self._added = 1
-
-    def _row(self, i: int) -> Ints:
-        row = self._rows[i]
-        if row is None:
-            row = self._rows[i] = np.zeros(self._size, dtype=np.int64)
-        return row
-
-    def _grow(self, size: int) -> None:
-        self._rows = [
-            None if row is None else np.pad(row, (0, size - self._size)) for row in self._rows
-        ]
-        self._size = size
-
-
-def _summed(places: Ints, figures: PerToken, size: int) -> Ints:
-    """Return counts and sums, int64 (ROWS, size), of tokens by place."""
-    ratio = figures.log_ratio
-    error = None
-    if figures.value is not None and figures.return_ is not None:
-        error = np.abs(figures.value - figures.return_)
-    magnitude = None if ratio is None else np.abs(ratio)
-    sources = (figures.kl, ratio, magnitude, figures.prob, figures.ref_prob, error)
-    rows = np.zeros((ROWS, size), dtype=np.int64)
-    rows[0] = np.bincount(places, minlength=size)
-    for i, values in enumerate((ratio, figures.prob, figures.ref_prob, error), start=1):
-        if values is None:
-            rows[i] = rows[0]
-        elif not (finite := np.isfinite(values)).all():
-            rows[i] = np.bincount(places[~finite], minlength=size)
-    for i, values in enumerate(sources):
-        if values is not None:
-            at = len(COUNTS) + 2 * i
-            rows[at : at + 2] = binned_sums(places, values, size)
-    return rows

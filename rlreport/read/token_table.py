@@ -9,9 +9,10 @@ import numpy as np
 
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.exact import excess, group_sums, to_floats
-from rlreport.read.hashing import Hashes, order_of, pair_hashes
+from rlreport.read.hashing import Hashes, order_of
 
-MOST_BINS = 32
+_BIN_BITS = 5
+MOST_BINS = 1 << _BIN_BITS
 MOST_TOKENS = 1 << 18
 SUMS = ("kl", "log_ratio", "abs_log_ratio", "prob", "ref_prob", "abs_value_error")
 COUNTS = ("count", "log_ratios", "probs", "ref_probs", "value_errors")
@@ -27,7 +28,7 @@ Most are: missing and very large values are rare.
 
 @dataclass(slots=True)
 class TokenTable:
-    """One entry per (bin of steps, token); in an order of their own once merged.
+    """One entry per (bin of steps, token); ascending by both once merged.
 
     A bin is ``step >> shift``, with the smallest shift that leaves at most 32 bins. The
     union of two tables needs at least the shift of each, and a finer bin lies wholly in one
@@ -58,12 +59,15 @@ class TokenTable:
         return to_floats(np.stack(parts))
 
 
-def merge_tables(tables: list[TokenTable], steps: Ints, *, spend: bool = False) -> TokenTable:
+def merge_tables(
+    tables: list[TokenTable], steps: Ints, strings: int, *, spend: bool = False
+) -> TokenTable:
     """Merge tables into one.
 
     Args:
         tables: any number.
         steps: int64, all distinct steps that went into them, ascending.
+        strings: they have no more distinct tokens than this.
         spend: let go of the tables' rows as they are merged.
     """
     tables = [table for table in tables if len(table.bins)]
@@ -72,8 +76,7 @@ def merge_tables(tables: list[TokenTable], steps: Ints, *, spend: bool = False) 
     shift = shift_of(steps)
     bins = np.concatenate([table.bins >> (shift - table.shift) for table in tables])
     tokens = np.concatenate([table.tokens for table in tables])
-    # One sort by a hash of both keys; its order is the same whatever came first.
-    order, starts = grouped(pair_hashes(bins.astype(np.uint64), tokens))
+    order, starts = grouped(_keys(bins, tokens, np.unique(steps >> shift)))
     parts = [list(table.rows) for table in tables]
     if spend:
         for table in tables:
@@ -85,14 +88,19 @@ def merge_tables(tables: list[TokenTable], steps: Ints, *, spend: bool = False) 
         added(parts, [len(table.bins) for table in tables], order, starts),
         any(table.dropped for table in tables),
     )
-    distinct = np.unique(merged.tokens)
-    if len(distinct) > MOST_TOKENS:
+    if strings > MOST_TOKENS and len(distinct := np.unique(merged.tokens)) > MOST_TOKENS:
         # The smallest hashes are the same choice whatever is merged first.
         keep = merged.tokens <= distinct[MOST_TOKENS - 1]
         merged.bins, merged.tokens = merged.bins[keep], merged.tokens[keep]
         merged.rows = [None if row is None else row[keep] for row in merged.rows]
         merged.dropped = True
     return merged
+
+
+def _keys(bins: Ints, tokens: Hashes, known: Ints) -> Hashes:
+    """Return keys that ascend by bin and token; ``known`` are all bins, at most 32, ascending."""
+    place = np.searchsorted(known, bins).astype(np.uint64)
+    return (place << np.uint64(64 - _BIN_BITS)) | (tokens >> np.uint64(_BIN_BITS))
 
 
 def shift_of(steps: Ints) -> int:

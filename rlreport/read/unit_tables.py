@@ -8,7 +8,6 @@ import pandas as pd
 from rlreport.figures.ragged import Ints
 from rlreport.read.bigrams import BigramSketch
 from rlreport.read.exact import to_floats
-from rlreport.read.hashing import places_in
 from rlreport.read.partial import Partial
 from rlreport.read.sample import UnitSample, sample_size, take
 from rlreport.read.token_table import COUNTS, SUMS
@@ -18,9 +17,12 @@ from rlreport.tables import NgramSample
 def token_frame(partial: Partial) -> pd.DataFrame:
     """Return ``Scan.tokens``."""
     table = partial.tokens
+    codes = np.searchsorted(partial.hashes, table.tokens)
+    strings = np.array(partial.strings, dtype=object)
     # Strings that differ only beyond what is kept of them are one.
-    strings, number = np.unique(np.array(partial.strings, dtype=object), return_inverse=True)
-    codes = number[places_in(partial.hashes, table.tokens)]
+    if len(set(partial.strings)) < len(strings):
+        number, strings = pd.factorize(strings)
+        codes = number[codes]
     frame = {
         "bin_start": table.bins << table.shift,
         "bin_stop": ((table.bins + 1) << table.shift) - 1,
