@@ -11,7 +11,7 @@ from rlreport.read.batch import NAN, Batch, Row, TokenFields
 from rlreport.read.marks import Place
 from rlreport.text.clean import clean_prompt, clean_text
 
-_PROMPT_CACHE = 4096
+_MOST_PROMPTS = 1 << 16
 _INFINITY = float("inf")
 
 
@@ -27,16 +27,35 @@ class RowValues(NamedTuple):
     finish: float
 
 
+class Prompts:
+    """What is kept of prompts; most are logged many times, and only their hashes are remembered."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._pads = options.pad_tokens
+        self._system_end = options.system_end_token
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def figures(self, prompt: str) -> tuple[int, int]:
+        """Return the hash and the number of characters of the cleaned prompt."""
+        key = (hash(prompt), len(prompt))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_PROMPTS:
+                self._known.clear()
+            cleaned = clean_prompt(prompt, self._pads, self._system_end)
+            known = self._known[key] = (_hash(cleaned), len(cleaned))
+        return known
+
+
 class RowWriter:
     """Adds rows to ``batch``, which the caller takes away from time to time."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, prompts: Prompts | None = None) -> None:
         self.batch = Batch()
+        self._prompts = prompts or Prompts(options)
         self._pads = options.pad_tokens
         # Looking for single characters is several times faster than for every pad token.
         self._pad_starts = sorted({pad[0] for pad in options.pad_tokens if pad})
-        self._system_end = options.system_end_token
-        self._prompts: dict[str, tuple[int, int]] = {}
 
     def add(
         self, values: RowValues, tokens: TokenFields, place: Place, length: int, sub: int = 0
@@ -54,7 +73,7 @@ class RowWriter:
     ) -> None:
         """Add a row but for its tokens, which must have been added before; ``named`` if any."""
         batch = self.batch
-        prompt_hash, prompt_chars = self._prompt(values.prompt)
+        prompt_hash, prompt_chars = self._prompts.figures(values.prompt)
         text = self._cleaned(values.response)
         reference = values.reference
         if reference is not None:
@@ -83,15 +102,6 @@ class RowWriter:
                 0 if -_INFINITY < reward < _INFINITY else 1,
             )
         )
-
-    def _prompt(self, prompt: str) -> tuple[int, int]:
-        known = self._prompts.get(prompt)
-        if known is None:
-            if len(self._prompts) >= _PROMPT_CACHE:
-                self._prompts.clear()
-            cleaned = clean_prompt(prompt, self._pads, self._system_end)
-            known = self._prompts[prompt] = (_hash(cleaned), len(cleaned))
-        return known
 
     def _cleaned(self, text: str) -> str:
         for start in self._pad_starts:

@@ -21,7 +21,7 @@ from rlreport.read.fields import (
 )
 from rlreport.read.flat_tokens import FlatTokens
 from rlreport.read.marks import Place
-from rlreport.read.row_writer import RowValues, RowWriter
+from rlreport.read.row_writer import Prompts, RowValues, RowWriter
 from rlreport.read.tolerant import (
     RowError,
     floats_of,
@@ -42,10 +42,14 @@ class RowReader:
     """
 
     def __init__(
-        self, file: int, options: ReadOptions, vocabulary: Vocabulary | None = None
+        self,
+        file: int,
+        options: ReadOptions,
+        vocabulary: Vocabulary | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self._file = file
-        self._writer = RowWriter(options)
+        self._writer = RowWriter(options, prompts)
         self._fast = FastRows(file, self._writer)
         self._flat: FlatTokens | None = None
         self._compiled: CompiledRows | None = None

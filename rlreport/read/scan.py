@@ -12,6 +12,7 @@ from rlreport.read.lines import BOM, DAMAGED, Block, line_blocks, reason_of
 from rlreport.read.marks import Flaw, Place
 from rlreport.read.merge import merge
 from rlreport.read.partial import Partial, Segment
+from rlreport.read.row_writer import Prompts
 from rlreport.read.rows import RowReader
 from rlreport.read.splits import Split
 from rlreport.read.tolerant import RowError, load_object
@@ -41,6 +42,7 @@ class Scanner:
         self._figures = figures
         self._earlier: list[Partial] = []
         self._collector = Collector(options, figures)
+        self._prompts = Prompts(options)
 
     def add(self, split: Split, advanced: Callable[[int], None] | None = None) -> None:
         """Scan a split.
@@ -53,7 +55,8 @@ class Scanner:
             # Words never end: start afresh with what the tables need of them.
             self._earlier = [merge([*self._earlier, self._collector.partial()], spend=True)]
             self._collector = Collector(self._options, self._figures)
-        _SplitScan(split, self._options, self._collector).run(advanced or (lambda _: None))
+        scan = _SplitScan(split, self._options, self._collector, self._prompts)
+        scan.run(advanced or (lambda _: None))
 
     def partial(self) -> Partial:
         """Return what was found in all splits; the scanner starts afresh then."""
@@ -69,11 +72,13 @@ class Scanner:
 class _SplitScan:
     """Reads one split into a collector, counting its lines."""
 
-    def __init__(self, split: Split, options: ReadOptions, collector: Collector) -> None:
+    def __init__(
+        self, split: Split, options: ReadOptions, collector: Collector, prompts: Prompts
+    ) -> None:
         self._split = split
         self._longest = options.max_line
         self._collector = collector
-        self._reader = RowReader(split.file, options, collector.vocabulary)
+        self._reader = RowReader(split.file, options, collector.vocabulary, prompts)
         self._lines = self._filled = 0
 
     def run(self, advanced: Callable[[int], None]) -> None:
