@@ -31,7 +31,8 @@ class CompiledScan(BuildHookInterface):  # type: ignore[type-arg]
         name = f"{NATIVE}/_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
         target = Path(self.root) / name
         try:
-            compile_into(target, Path(self.root))
+            if not up_to_date(target, Path(self.root)):
+                compile_into(target, Path(self.root))
         # Whatever is wrong with a compiler, the package works without.
         except (Exception, SystemExit) as error:
             # What an earlier build left may not fit the code of today.
@@ -42,6 +43,16 @@ class CompiledScan(BuildHookInterface):  # type: ignore[type-arg]
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["artifacts"].append(f"/{name}")
+
+
+def up_to_date(target: Path, root: Path) -> bool:
+    """Say whether the module was built here after the last change of what it is made of."""
+    if not target.exists():
+        return False
+    made_of = [root / "hatch_build.py"]
+    for suffix in ("pyx", "pxi", "hpp"):
+        made_of += (root / NATIVE).glob(f"*.{suffix}")
+    return all(source.stat().st_mtime < target.stat().st_mtime for source in made_of)
 
 
 def compile_into(target: Path, root: Path) -> None:

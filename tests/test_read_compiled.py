@@ -7,6 +7,8 @@ import json
 import math
 import random
 import struct
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -384,6 +386,23 @@ def test_a_row_longer_than_all_buffers_and_more_keys_than_are_kept() -> None:
     rows.insert(3, {**rows[0], **long})
     rows.append({**rows[0], **{f"many{i}": i for i in range(100)}})
     check("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+@pytest.mark.untraced
+def test_a_report_is_the_same_bytes_without_it(tmp_path: Path) -> None:
+    logs = Path(__file__).resolve().parents[1] / "sample_logs" / "reward_hacking"
+    program = (
+        "import sys; from rlreport import native; native.scan = native.scan if {} else None; "
+        "from rlreport.cli import main; main()"
+    )
+    for compiled in (True, False):
+        command = [sys.executable, "-c", program.format(compiled), "build", str(logs)]
+        subprocess.run([*command, "-o", str(tmp_path / str(compiled)), "--quiet"], check=True)
+    places = sorted(p for p in (tmp_path / "True").rglob("*") if p.is_file())
+    assert len(places) > 40
+    for place in places:
+        other = tmp_path / "False" / place.relative_to(tmp_path / "True")
+        assert place.read_bytes() == other.read_bytes(), place.name
 
 
 def test_without_it_batches_are_lists() -> None:
