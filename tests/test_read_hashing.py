@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from rlreport.options import ReadOptions
 from rlreport.read.bigrams import BigramSketch
+from rlreport.read.collector import kept
 from rlreport.read.fast_rows import FastRows
 from rlreport.read.hashing import Hashes, order_of
 from rlreport.read.row_writer import RowWriter
+from rlreport.text.clean import safe_text
 from tests.reading import tokens
 
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.integers(2**63, 2**63 + 40), max_size=60)
@@ -29,6 +31,11 @@ def test_an_order_makes_hashes_ascend_even_where_only_low_bits_differ(hashes: li
     order = order_of(array(hashes))
     assert sorted(order.tolist()) == list(range(len(hashes)))
     assert array(hashes)[order].tolist() == sorted(hashes)
+
+
+@given(st.lists(st.text(st.characters(), max_size=3) | st.just("x" * 201), max_size=5))
+def test_unit_strings_are_kept_safe_one_by_one_or_all_at_once(strings: list[str]) -> None:
+    assert kept(strings) == [safe_text(string[:200]) for string in strings]
 
 
 @pytest.mark.untraced

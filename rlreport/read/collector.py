@@ -202,7 +202,15 @@ def _name_units(out: Partial, vocabulary: Vocabulary, tokens: Ints) -> None:
     place = np.zeros(len(hashes), dtype=np.int32)
     place[numbers] = np.arange(len(numbers))
     out.hashes = hashes[numbers]
-    strings = vocabulary.strings
-    out.strings = [safe_text(strings[number][:_LONGEST_STRING]) for number in numbers.tolist()]
+    out.strings = kept([vocabulary.strings[number] for number in numbers.tolist()])
     out.sample.units = place[out.sample.units]
     out.references.units = place[out.references.units]
+
+
+def kept(strings: list[str]) -> list[str]:
+    """Return what is kept of unit strings: their beginnings, safe to encode."""
+    # All at once, as there are tens of thousands, and hardly ever one that needs it.
+    joined = "".join(strings)
+    if max(map(len, strings), default=0) <= _LONGEST_STRING and safe_text(joined) == joined:
+        return strings
+    return [safe_text(string[:_LONGEST_STRING]) for string in strings]

@@ -125,18 +125,49 @@ def grouped(keys: Hashes) -> tuple[Ints, Ints]:
 def added(parts: list[Rows], sizes: list[int], order: Ints, starts: Ints) -> Rows:
     """Put the rows of parts side by side and sum each group; takes the rows out of the parts."""
     added: Rows = []
+    groups = _Groups(order, starts)
     for i in range(ROWS):
         row = beside([rows.pop(0) for rows in parts], sizes)
         if row is None:
             added.append(None)
         elif i < len(COUNTS) or (i - len(COUNTS)) % 2 == 0:
-            added.append(np.add.reduceat(row[order], starts))
+            added.append(groups.sums(row))
         else:
-            over, low = group_sums(row[order], starts)
-            high = or_zeros(added[-1], len(low)) + over
-            added[-1] = high if high.any() else None
+            over, low = groups.low_sums(row)
+            high = added[-1]
+            if over.any():
+                high = over if high is None else high + over
+            added[-1] = None if high is None or not high.any() else high
             added.append(low)
     return added
+
+
+class _Groups:
+    """Sums groups of entries: mostly of one or two, as tables are merged in pairs."""
+
+    def __init__(self, order: Ints, starts: Ints) -> None:
+        sizes = np.diff(starts, append=len(order))
+        self._order, self._starts = order, starts
+        self._in_pairs = bool(sizes.max() <= 2)
+        if self._in_pairs:
+            self._firsts = order[starts]
+            self._pairs = np.flatnonzero(sizes == 2)
+            self._seconds = order[starts[self._pairs] + 1]
+
+    def sums(self, row: Ints) -> Ints:
+        """Sum a row, int64 (E,), by group."""
+        if not self._in_pairs:
+            return np.add.reduceat(row[self._order], self._starts)
+        sums = row[self._firsts]
+        sums[self._pairs] += row[self._seconds]
+        return sums
+
+    def low_sums(self, row: Ints) -> tuple[Ints, Ints]:
+        """Sum a row of low parts by group: high and low parts."""
+        if not self._in_pairs:
+            return group_sums(row[self._order], self._starts)
+        sums = self.sums(row)
+        return excess(sums), sums
 
 
 def carry_rows(rows: Rows) -> None:
