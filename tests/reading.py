@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,21 @@ def write(path: Path, rows: Sequence[Mapping[str, Any] | bytes | str]) -> Path:
             parts.append(json.dumps(item).encode() + b"\n")
     path.write_bytes(b"".join(parts))
     return path
+
+
+def damage(data: bytearray, rng: random.Random, tricks: Sequence[bytes]) -> None:
+    """Flip, overwrite, cut or splice a few bytes of a log, in place."""
+    at = rng.randrange(len(data))
+    kind = rng.random()
+    if kind < 0.4:
+        data[at] = rng.randrange(256)
+    elif kind < 0.7:
+        data[at : at + rng.randint(0, 3)] = rng.choice(tricks)
+    elif kind < 0.85:
+        del data[at : at + rng.randint(1, 400)]
+    else:
+        other = rng.randrange(len(data))
+        data[at:at] = data[other : other + rng.randint(1, 400)]
 
 
 def read(*paths: Path | str, **options: Any) -> Scan:

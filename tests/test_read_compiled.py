@@ -31,10 +31,12 @@ from rlreport.read.scan import Scanner
 from rlreport.read.sources import find_sources
 from rlreport.read.splits import plan_splits
 from rlreport.read.vocabulary import Vocabulary
+from tests.reading import damage
 
 pytestmark = pytest.mark.skipif(native.scan is None, reason="the compiled module is not built")
 
 COMPILED = native.scan
+TRICKS = (b"", b"0", b"e", b".", b"-", b",", b'"', b"\\", b"]", b"\xff", b"\n", b" ")
 ODD_STRINGS = [
     "",
     "Ġa",
@@ -258,16 +260,7 @@ def test_what_is_accepted_of_damaged_lines_is_json_of_the_same_value(
     for _ in range(4000):
         data = bytearray(rng.choice(lines))
         for _ in range(rng.randint(0, 2)):
-            at = rng.randrange(len(data))
-            kind = rng.random()
-            if kind < 0.4:
-                data[at] = rng.randrange(256)
-            elif kind < 0.8:
-                data[at : at + rng.randint(0, 2)] = rng.choice(
-                    (b"", b"0", b"e", b".", b"-", b",", b'"', b"\\", b"]", b"\xff", b"\n", b" ")
-                )
-            else:
-                del data[at : at + rng.randint(1, 400)]
+            damage(data, rng, TRICKS)
         raw = bytes(data)
         # Where it lies in a block is nothing to a line.
         found = parser.read(b"12" + raw + b"34", 2, 2 + len(raw))

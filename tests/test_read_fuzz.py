@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import fetch
-from tests.reading import read, row, tokens
+from tests.reading import damage, read, row, tokens
 
 EXAMPLES = int(os.environ.get("RLREPORT_FUZZ", "300")) // 2
 TRICKS = (b"\n", b"\r\n", b"\0", b'"', b"\\", b"]", b"}", b",", b"NaN", b"-1e999", b"null", b"\xff")
@@ -80,15 +80,5 @@ def test_flipped_cut_and_spliced_bytes_cost_their_lines_only(shared_data: Path, 
     for _ in range(EXAMPLES // 3):
         data = bytearray(b"".join(rng.sample(lines, 6)))
         for _ in range(rng.randint(1, 6)):
-            at = rng.randrange(len(data))
-            kind = rng.random()
-            if kind < 0.4:
-                data[at] = rng.randrange(256)
-            elif kind < 0.7:
-                data[at : at + rng.randint(0, 3)] = rng.choice(TRICKS)
-            elif kind < 0.85:
-                del data[at : at + rng.randint(1, 400)]
-            else:
-                other = rng.randrange(len(data))
-                data[at:at] = data[other : other + rng.randint(1, 400)]
+            damage(data, rng, TRICKS)
         check(bytes(data))

@@ -9,6 +9,7 @@ import numpy as np
 from rlreport.check.ngram_counts import Ints, Sample, sample_of
 from rlreport.check.noise import student_z
 from rlreport.check.windows import Window
+from rlreport.figures.ragged import row_ends
 from rlreport.tables import Tables
 
 DRAWS = 8
@@ -70,7 +71,7 @@ class _Bigrams:
 def _bigrams(sample: Sample, base: int) -> _Bigrams:
     lengths = np.maximum(np.diff(sample.offsets) - 1, 0)
     inside = np.ones(len(sample.units), np.bool_)
-    inside[sample.offsets[1:][np.diff(sample.offsets) > 0] - 1] = False
+    inside[row_ends(sample.offsets)] = False
     keys = sample.units[:-1].astype(np.int64) * base + sample.units[1:]
     return _Bigrams(keys[inside[:-1]], lengths, sample.steps)
 

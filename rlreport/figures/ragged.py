@@ -24,6 +24,11 @@ def offsets_of(lengths: Ints) -> Ints:
     return offsets
 
 
+def row_ends(offsets: Ints) -> Ints:
+    """Return the place of each filled row's last token, int64."""
+    return offsets[1:][offsets[1:] > offsets[:-1]] - 1
+
+
 def row_sums(flat: Floats, offsets: Ints) -> Floats:
     """Return each row's sum, shape (R,); 0 for an empty row."""
     return _reduce(np.add, flat, offsets, 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport import native
-from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
 from rlreport.rollout import TokenFigures
 
 _CHUNK = 32
@@ -58,8 +58,7 @@ def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
         return native.scan.gae(rewards, values, offsets, gamma, lam)
     following = np.empty_like(values)
     following[:-1] = values[1:]
-    ends = offsets[1:][offsets[1:] > offsets[:-1]] - 1
-    following[ends] = 0.0
+    following[row_ends(offsets)] = 0.0
     following *= gamma
     following += rewards
     following -= values

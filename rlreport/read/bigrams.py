@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport import native
-from rlreport.figures.ragged import Floats, Ints, offsets_of
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
 from rlreport.read.hashing import Hashes, pair_hashes
 from rlreport.read.vocabulary import Ids
 
@@ -44,7 +44,7 @@ def bigram_hashes(units: Hashes, offsets: Ints) -> tuple[Hashes, Ints]:
     """
     pairs = pair_hashes(units[:-1], units[1:])
     inside = np.ones(len(units), dtype=bool)
-    inside[offsets[1:][offsets[1:] > offsets[:-1]] - 1] = False
+    inside[row_ends(offsets)] = False
     return pairs[inside[:-1]], offsets_of(np.maximum(np.diff(offsets) - 1, 0))
 
 

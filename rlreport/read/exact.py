@@ -12,14 +12,14 @@ import numpy as np
 
 from rlreport.figures.ragged import Floats, Ints
 
-LOW_SCALE = 2.0**32
-_LARGEST = 2.0**40
-_CARRY_BITS = 54
-_HIGH_STEP = 2.0**_CARRY_BITS / LOW_SCALE
-_HALF = 1 << (_CARRY_BITS - 1)
 MOST_ADDED = 256
 """As many low parts, carried, can be added up without overflow."""
 
+_LOW_SCALE = 2.0**32
+_LARGEST = 2.0**40
+_CARRY_BITS = 54
+_HIGH_STEP = 2.0**_CARRY_BITS / _LOW_SCALE
+_HALF = 1 << (_CARRY_BITS - 1)
 _PIECE_BITS = 24
 _COARSE = 16.0
 _COARSE_BITS = 36
@@ -52,7 +52,7 @@ def binned_sums(bins: Ints, values: Floats, size: int) -> Ints:
             big = np.flatnonzero(sixteens)
             coarse += np.bincount(where[big], sixteens[big], size).astype(np.int64)
             rest = rest - sixteens * _COARSE
-        rest = rest * LOW_SCALE
+        rest = rest * _LOW_SCALE
         np.rint(rest, out=rest)
         fine += np.bincount(where, rest, size).astype(np.int64)
     return np.stack(settled(coarse, fine))
@@ -93,7 +93,7 @@ def group_sums(low: Ints, starts: Ints) -> tuple[Ints, Ints]:
 
 def to_floats(sums: Ints) -> Floats:
     """Return the sums, shape (..., 2, size), as float64 (..., size)."""
-    return np.asarray(sums[..., 0, :] * _HIGH_STEP + sums[..., 1, :] / LOW_SCALE)
+    return np.asarray(sums[..., 0, :] * _HIGH_STEP + sums[..., 1, :] / _LOW_SCALE)
 
 
 def _canonical(coarse: Ints, fine: Ints, bits: int) -> tuple[Ints, Ints]:

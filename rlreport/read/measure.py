@@ -11,6 +11,7 @@ from rlreport import native
 from rlreport.figures.ragged import (
     Floats,
     finite_sums,
+    row_ends,
     row_first_maxima,
     row_maxima,
     row_minima,
@@ -108,7 +109,7 @@ def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, tokens: TokenRows
         columns |= zip(_PENALTY, native.scan.penalty_sums(x, y, offsets), strict=True)
         return
     usable = np.isfinite(x + y)
-    usable[offsets[1:][offsets[1:] > offsets[:-1]] - 1] = False
+    usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
     parts = (usable.astype(np.float64), x, y, x * x, x * y, y * y)
     columns |= zip(_PENALTY, (row_sums(part, offsets) for part in parts), strict=True)

@@ -14,6 +14,8 @@ WINDOW_SHARE = 0.2
 LEAST_WINDOW = 3
 """First and last window: a fifth of the steps, at least three, as the health checks take them."""
 
+_EXAMPLE = ("example_step", "example_n", "example_position")
+
 
 def token_table(
     sums: pd.DataFrame, responses: pd.DataFrame, sample: NgramSample | None = None
@@ -83,10 +85,10 @@ def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFra
     """The sampled response with the largest KL that holds each token, the earliest on a tie.
 
     Returns:
-        ``example_step``, ``example_n`` and ``example_position`` by raw token.
+        _EXAMPLE by raw token.
     """
     if sample is None or sample.unit != "token":
-        sample = NgramSample(*(np.zeros(0, np.int64),) * 2, np.zeros(0, np.int32), [], 0, "token")
+        return pd.DataFrame(columns=_EXAMPLE, dtype="Int64")
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = np.full(len(sample.vocabulary), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
@@ -95,12 +97,12 @@ def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFra
         units = sample.units[sample.offsets[i] : sample.offsets[i + 1]][::-1]
         row[units] = sample.rows[i]
         position[units] = np.arange(len(units) - 1, -1, -1)
-    found = {
-        "example_step": responses["step"].to_numpy()[row],
-        "example_n": responses["n"].to_numpy()[row],
-        "example_position": position,
-    }
-    table = pd.DataFrame(found, index=pd.Index(sample.vocabulary, dtype=object), dtype="Int64")
+    found = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
+    table = pd.DataFrame(
+        dict(zip(_EXAMPLE, found, strict=True)),
+        index=pd.Index(sample.vocabulary, dtype=object),
+        dtype="Int64",
+    )
     # Strings that differ only beyond what is kept of them are one.
     return table[(row >= 0) & ~table.index.duplicated()]
 
