@@ -3,11 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
-NATIVE := hatch_build.py $(wildcard rlreport/native/*.pyx rlreport/native/*.pxi rlreport/native/*.hpp)
 
 .PHONY: report test browser format clean
 
-$(VENV)/installed: pyproject.toml $(NATIVE)
+$(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
@@ -26,14 +25,14 @@ browser:
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
 test: $(VENV)/installed-test browser
-	$(BIN)/ruff format --check rlreport tests benchmarks hatch_build.py
-	$(BIN)/ruff check rlreport tests benchmarks hatch_build.py
+	$(BIN)/ruff format --check rlreport tests benchmarks
+	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --cov --cov-report=term:skip-covered
 
 format: $(VENV)/installed-test
-	$(BIN)/ruff format rlreport tests benchmarks hatch_build.py
-	$(BIN)/ruff check --fix rlreport tests benchmarks hatch_build.py
+	$(BIN)/ruff format rlreport tests benchmarks
+	$(BIN)/ruff check --fix rlreport tests benchmarks
 
 clean:
 	rm -rf $(VENV) $(OUT) dist

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -37,28 +36,11 @@ def test_the_wheel_carries_templates_and_assets(wheel):
     assert not [name for name in names if name.startswith(("tests/", "templates/", "static/"))]
 
 
-def test_the_wheel_carries_the_compiled_module_where_there_is_a_compiler(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    built = [name for name in names if name.startswith("rlreport/native/_scan.cp")]
-    if shutil.which("c++") is None:
-        assert wheel.name.endswith("-py3-none-any.whl")
-        pytest.skip("no C++ compiler")
-    assert len(built) == 1
-    assert not wheel.name.endswith("-any.whl")
-
-
-def test_without_a_compiler_the_wheel_is_pure_and_says_so(tmp_path):
-    copy = tmp_path / "source"
-    keep = shutil.ignore_patterns(".*", "*.so", "tests", "sample_logs", "dist", "report")
-    shutil.copytree(ROOT, copy, ignore=keep)
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(copy)]
-    env = {**os.environ, "CC": "/bin/false", "CXX": "/bin/false"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "compiled module" in line]
-    assert len(said) == 1
-    (made,) = tmp_path.glob("*.whl")
-    assert made.name.endswith("-py3-none-any.whl")
-    assert not [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".so")]
+def test_the_wheel_is_pure_python(wheel):
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [
+        name for name in zipfile.ZipFile(wheel).namelist() if name.endswith((".so", ".pyd"))
+    ]
 
 
 def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_path):

@@ -1,4 +1,4 @@
-"""Sums by token while a process scans: in NumPy and compiled, joined, coarsened and carried."""
+"""Sums by token while a process scans: joined, coarsened and carried."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport import native
 from rlreport.read import token_sums
 from rlreport.read.measure import PerToken
 from rlreport.read.token_bins import NumpyBin
@@ -26,15 +25,6 @@ BATCHES = st.lists(
     max_size=6,
 )
 Batches = list[list[tuple[int, list[tuple[int, float]]]]]
-
-
-@pytest.fixture(params=["numpy", "compiled"])
-def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of adding up."""
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "scan", None)
-    elif native.scan is None:
-        pytest.skip("the compiled module is not built")
 
 
 def collected(batches: Batches, sums: TokenSums) -> TokenTable:
@@ -66,7 +56,6 @@ def expected(batches: Batches, shift: int) -> dict[tuple[int, int], tuple[int, f
     return found
 
 
-@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("held", [1 << 20, 8])
 @pytest.mark.parametrize("cells", [1 << 18, 1])
 def test_sums_are_those_of_all_tokens(
@@ -90,7 +79,6 @@ def test_sums_are_those_of_all_tokens(
     holds()
 
 
-@pytest.mark.usefixtures("either")
 def test_as_many_batches_as_there_are_do_not_overflow() -> None:
     sums, value = TokenSums(), 7.5
     count = 40_000

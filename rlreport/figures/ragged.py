@@ -2,16 +2,13 @@
 
 ``offsets`` is int64 of shape (R + 1,), ascending from 0 to the number of tokens N; row r is
 ``flat[offsets[r]:offsets[r + 1]]`` and may be empty. A row's result depends on that row
-alone, bit for bit, so that it is the same in whatever batch the row is read; and the same
-whether it is compiled or not, as the compiled twins add in NumPy's order.
+alone, bit for bit, so that it is the same in whatever batch the row is read.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
-from rlreport import native
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,9 +43,6 @@ def row_maxima(flat: Floats, offsets: Ints) -> Floats:
 
 def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's largest value and its first position, shape (R,) each, NaN skipped."""
-    if native.scan is not None:
-        _, largest, position = native.scan.row_extremes(flat, offsets)
-        return largest, position
     largest = row_maxima(flat, offsets)
     lengths = np.diff(offsets)
     hits = np.flatnonzero(flat == np.repeat(largest, lengths))
@@ -67,8 +61,6 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
     Shape (R,) each. The third is the sum over the row of (x - mean)²; mean and sum are NaN
     where no value is finite.
     """
-    if native.scan is not None:
-        return native.scan.row_moments(flat, offsets)
     lengths = np.diff(offsets)
     count, total = finite_sums(flat, offsets)
     with np.errstate(invalid="ignore"):
@@ -81,8 +73,6 @@ def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
 
 def finite_sums(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     """Return each row's number of finite values and their sum, shape (R,) each."""
-    if native.scan is not None:
-        return native.scan.finite_sums(flat, offsets)
     finite = np.isfinite(flat)
     if finite.all():
         return np.diff(offsets).astype(np.float64), row_sums(flat, offsets)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport import native
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
 from rlreport.rollout import TokenFigures
 
@@ -54,8 +53,6 @@ def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
     last token. The return is A_t + V_t (the λ-return). Source: Schulman et al. 2016,
     "High-Dimensional Continuous Control Using Generalized Advantage Estimation", eq. 16.
     """
-    if native.scan is not None:
-        return native.scan.gae(rewards, values, offsets, gamma, lam)
     following = np.empty_like(values)
     following[:-1] = values[1:]
     following[row_ends(offsets)] = 0.0

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rlreport.read.fields import TOKEN_ARRAYS
 from rlreport.read.marks import Marks
-
-if TYPE_CHECKING:
-    from rlreport.read.flat_tokens import FlatTokens, TakenTokens
 
 NAN = float("nan")
 
@@ -85,8 +82,6 @@ class Batch:
         reward_parts: names of extras that are parts of the reward.
         fields: canonical field -> rows that carried it, for those that leave no other trace.
         marks: what was repaired or odd.
-        flat: collects all that concerns tokens instead of the lists above, where compiled.
-        taken: what it collected, once the batch is whole.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -102,26 +97,18 @@ class Batch:
     reward_parts: set[str] = field(default_factory=set)
     fields: dict[str, int] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
-    flat: FlatTokens | None = None
-    taken: TakenTokens | None = None
 
     @property
     def has_tokens(self) -> bool:
         """Any row has token arrays."""
-        rows = self.token_rows if self.taken is None else self.taken.rows.rows
-        return len(rows) > 0
+        return len(self.token_rows) > 0
 
-    def add_tokens(self, own: TokenFields) -> bool:
-        """Add the token fields of the row that comes next.
-
-        False where its token strings are already known to be none, and were left out.
-        """
+    def add_tokens(self, own: TokenFields) -> None:
+        """Add the token fields of the row that comes next."""
         size = own.size
-        if self.flat is not None:
-            return size < 0 or self.flat.add(len(self.rows), own)
         self.lengths.append(size)
         if size < 0:
-            return True
+            return
         self.token_rows.append(len(self.rows))
         self.tokens.append(own.tokens)
         buffers = own.buffers
@@ -129,7 +116,6 @@ class Batch:
             buffers = {name: buffer[: 8 * size] for name, buffer in buffers.items()}
         for name, column in self.arrays.items():
             column.append(buffers.get(name))
-        return True
 
     def add_extra(self, name: str, value: float | str) -> None:
         """Add a further scalar of the row that comes next."""
@@ -147,11 +133,11 @@ def carried(batch: Batch) -> dict[str, int]:
     """Return how many rows carried each canonical field with a value, numbers left out."""
     counts = dict.fromkeys(("step", "prompt", "response"), len(batch.rows))
     counts |= batch.fields
-    columns: dict[str, Sequence[object]] = {"ref_response": batch.references}
-    if batch.taken is None:
-        columns |= {"response_tokens": batch.tokens, **batch.arrays}
-    else:
-        counts |= batch.taken.carried
+    columns: dict[str, Sequence[object]] = {
+        "ref_response": batch.references,
+        "response_tokens": batch.tokens,
+        **batch.arrays,
+    }
     for name, column in columns.items():
         counts[name] = sum(value is not None for value in column)
     return {name: count for name, count in counts.items() if count}

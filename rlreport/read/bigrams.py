@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport import native
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
 from rlreport.read.hashing import Hashes, pair_hashes
 from rlreport.read.vocabulary import Ids
@@ -26,13 +25,8 @@ def row_bigrams(ids: Ids, offsets: Ints, hashes: Hashes) -> tuple[Ints, Floats, 
         the number of bigrams of each row and the share of distinct ones (NaN without any),
         (R,); the distinct hashes, in any order, and the row of each.
     """
-    if native.scan is None:
-        pairs, pair_offsets = bigram_hashes(hashes[ids], offsets)
-        return np.diff(pair_offsets), *distinct_by_row(pairs, pair_offsets)
-    counts = np.maximum(np.diff(offsets) - 1, 0)
-    found, distinct = native.scan.distinct_bigrams(ids, offsets, hashes)
-    share = np.where(counts > 0, distinct / np.maximum(counts, 1), np.nan)
-    return counts, share, found, np.repeat(np.arange(len(counts)), distinct)
+    pairs, pair_offsets = bigram_hashes(hashes[ids], offsets)
+    return np.diff(pair_offsets), *distinct_by_row(pairs, pair_offsets)
 
 
 def bigram_hashes(units: Hashes, offsets: Ints) -> tuple[Hashes, Ints]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport import native
 from rlreport.figures.ragged import (
     Floats,
     finite_sums,
@@ -105,9 +104,6 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, tokens: T
 def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, tokens: TokenRows) -> None:
     """Add the sums of which the KL coefficient is inferred: y = -beta x before the last token."""
     offsets = tokens.offsets
-    if native.scan is not None:
-        columns |= zip(_PENALTY, native.scan.penalty_sums(x, y, offsets), strict=True)
-        return
     usable = np.isfinite(x + y)
     usable[row_ends(offsets)] = False
     x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlreport import native
 from rlreport.figures.ragged import Floats, Ints, finite_sums
-from rlreport.read.exact import binned_sums, carry, settled
+from rlreport.read.exact import binned_sums, carry
 
 DECILES = 10
 
@@ -25,12 +24,6 @@ class PositionTable:
 
         Token t of T belongs to tenth floor(10 t / T).
         """
-        if native.scan is not None:
-            sums = np.zeros_like(self.sums)
-            native.scan.add_positions(offsets, value, returns, self.counts, sums)
-            self.sums += np.stack([np.stack(settled(*parts)) for parts in sums])
-            carry(self.sums)
-            return
         lengths = np.diff(offsets)
         tenths = np.arange(DECILES + 1)
         cuts = offsets[:-1, None] + -(-lengths[:, None] * tenths // DECILES)

@@ -64,21 +64,13 @@ class RowWriter:
         batch = self.batch
         if tokens.uneven:
             batch.marks.add("unequal_lengths", place)
-        if not batch.add_tokens(tokens):
-            batch.marks.add("not_tokens", place)
-        self.add_texts(values, place, length, sub, named=tokens.tokens is not None)
-
-    def add_texts(
-        self, values: RowValues, place: Place, length: int, sub: int = 0, *, named: bool
-    ) -> None:
-        """Add a row but for its tokens, which must have been added before; ``named`` if any."""
-        batch = self.batch
+        batch.add_tokens(tokens)
         prompt_hash, prompt_chars = self._prompts.figures(values.prompt)
         text = self._cleaned(values.response)
         reference = values.reference
         if reference is not None:
             reference = self._cleaned(reference)
-        batch.texts.append(None if named else text)
+        batch.texts.append(None if tokens.tokens is not None else text)
         batch.references.append(reference)
         reward, ref_reward, valid_reward, ref_valid_reward = values.rewards
         batch.rows.append(

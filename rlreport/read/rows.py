@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlreport import native
 from rlreport.options import ReadOptions
 from rlreport.read.batch import NAN, Batch, TokenFields
-from rlreport.read.compiled_rows import CompiledRows
 from rlreport.read.fast_rows import FastRows
 from rlreport.read.fields import (
     CANONICAL,
@@ -19,7 +17,6 @@ from rlreport.read.fields import (
     SCALARS,
     TOKEN_ARRAYS,
 )
-from rlreport.read.flat_tokens import FlatTokens
 from rlreport.read.marks import Place
 from rlreport.read.row_writer import Prompts, RowValues, RowWriter
 from rlreport.read.tolerant import (
@@ -30,32 +27,16 @@ from rlreport.read.tolerant import (
     step_of,
     text_of,
 )
-from rlreport.read.vocabulary import Vocabulary
 from rlreport.text.clean import safe_text
 
 
 class RowReader:
-    """Reads lines of one file into a batch that the caller takes away from time to time.
+    """Reads lines of one file into a batch that the caller takes away from time to time."""
 
-    With a vocabulary, which numbers the tokens as they are read, the compiled fast path is
-    taken where there is one. A batch must then be done with before the next row is read.
-    """
-
-    def __init__(
-        self,
-        file: int,
-        options: ReadOptions,
-        vocabulary: Vocabulary | None = None,
-        prompts: Prompts | None = None,
-    ) -> None:
+    def __init__(self, file: int, options: ReadOptions, prompts: Prompts | None = None) -> None:
         self._file = file
         self._writer = RowWriter(options, prompts)
         self._fast = FastRows(file, self._writer)
-        self._flat: FlatTokens | None = None
-        self._compiled: CompiledRows | None = None
-        if vocabulary is not None and native.scan is not None:
-            self._flat = self._writer.batch.flat = FlatTokens(vocabulary)
-            self._compiled = CompiledRows(file, self._writer, self._flat)
 
     @property
     def batch(self) -> Batch:
@@ -64,17 +45,8 @@ class RowReader:
 
     def take(self) -> Batch:
         """Hand over the rows read so far and start a new batch."""
-        batch, self._writer.batch = self._writer.batch, Batch(flat=self._flat)
-        if self._flat is not None:
-            batch.taken = self._flat.take()
+        batch, self._writer.batch = self._writer.batch, Batch()
         return batch
-
-    def read_in_place(
-        self, line_number: int, offset: int, data: bytes, start: int, stop: int
-    ) -> bool:
-        """Read the native line data[start:stop] if it is an ordinary one; else False."""
-        compiled = self._compiled
-        return compiled is not None and compiled.read(line_number, offset, data, start, stop)
 
     def read_line(self, line_number: int, offset: int, line: bytes) -> None:
         """Read a native line.

@@ -78,7 +78,7 @@ class _SplitScan:
         self._split = split
         self._longest = options.max_line
         self._collector = collector
-        self._reader = RowReader(split.file, options, collector.vocabulary, prompts)
+        self._reader = RowReader(split.file, options, prompts)
         self._lines = self._filled = 0
 
     def run(self, advanced: Callable[[int], None]) -> None:
@@ -109,15 +109,10 @@ class _SplitScan:
 
     def _read_block(self, block: Block) -> None:
         native = self._split.format.reader is None
-        data, read_in_place = block.data, self._reader.read_in_place
+        data = block.data
         for start, stop in block.spans():
             self._lines += 1
             offset = block.offset + start
-            ordinary = native and offset > 0 and stop - start <= self._longest
-            # Most lines end here: nothing is copied, and no line is made of bytes.
-            if ordinary and read_in_place(self._lines, offset, data, start, stop):
-                self._filled += 1
-                continue
             # One at a time: a line's memory is used again for the next one while it is warm.
             line = data[start:stop]
             if not line or line.isspace():

@@ -1,35 +1,16 @@
-"""Sums by token of one bin of steps, in dense arrays by token number: in NumPy, or compiled."""
+"""Sums by token of one bin of steps, in dense arrays by token number."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 import numpy as np
 
-from rlreport import native
 from rlreport.figures.ragged import Ints
-from rlreport.read.exact import MOST_ADDED, binned_sums, settled
+from rlreport.read.exact import MOST_ADDED, binned_sums
 from rlreport.read.measure import PerToken
 from rlreport.read.token_entries import TokenEntries
-from rlreport.read.token_table import COUNTS, ROWS, SUMS, Rows, carry_rows
-from rlreport.read.vocabulary import Ids
+from rlreport.read.token_table import COUNTS, ROWS, Rows, carry_rows
 
 _LEAST_ROOM = 1 << 15
-_COMMON = 8
-"""Numbers of a token that lie side by side: its occurrences and low parts, to fill 64 bytes."""
-
-_MISSING = len(COUNTS) - 1
-_RARE = _MISSING + len(SUMS)
-
-
-class TokenBin(Protocol):
-    """What is added to one bin."""
-
-    def add_all(self, other: Any) -> None:
-        """Add another bin of the same kind."""
-
-    def flush(self, number: int, entries: TokenEntries) -> None:
-        """Add what is not empty to the entries, as bin ``number``."""
 
 
 class NumpyBin:
@@ -86,63 +67,6 @@ class NumpyBin:
             None if row is None else np.pad(row, (0, size - self._size)) for row in self._rows
         ]
         self._size = size
-
-
-class CompiledBin:
-    """Twin of ``NumpyBin``; a token's counts and sums lie side by side, in one line of cache.
-
-    Values beyond eight and missing ones, which are rare, are counted apart.
-    """
-
-    def __init__(self, vocabulary: int) -> None:
-        room = max(_LEAST_ROOM, vocabulary + vocabulary // 4)
-        self._common = np.zeros((room, _COMMON), dtype=np.int64)
-        self._rare: Ints | None = None
-
-    def add(self, rows: Ints, offsets: Ints, ids: Ids, figures: PerToken, vocabulary: int) -> None:
-        """Add the tokens of some rows, int64 (K,), of those that ``offsets`` cuts."""
-        assert native.scan is not None
-        if vocabulary > len(self._common):
-            self._grow(vocabulary + vocabulary // 4)
-        sources = (figures.kl, figures.log_ratio, figures.prob, figures.ref_prob)
-        given = (offsets, ids, *sources, figures.value, figures.return_, self._common)
-        done = native.scan.sum_tokens(rows, *given, self._rare)
-        if done < len(rows):
-            native.scan.sum_tokens(rows[done:], *given, self._made_rare())
-
-    def add_all(self, other: CompiledBin) -> None:
-        """Add another bin."""
-        size = len(other._common)
-        if size > len(self._common):
-            self._grow(size)
-        self._common[:size] += other._common
-        if other._rare is not None:
-            self._made_rare()[:size] += other._rare
-
-    def flush(self, number: int, entries: TokenEntries) -> None:
-        """Add what is not empty to the entries, as bin ``number``."""
-        ids = np.flatnonzero(self._common[:, 0])
-        common = np.ascontiguousarray(self._common[ids].T)
-        rare = None if self._rare is None else np.ascontiguousarray(self._rare[ids].T)
-        rows: Rows = [common[0]]
-        rows += [None] * _MISSING if rare is None else [*rare[:_MISSING]]
-        for i in range(len(SUMS)):
-            sixteens = np.zeros_like(common[0]) if rare is None else rare[_MISSING + i]
-            rows += settled(sixteens, common[1 + i])
-        entries.append(
-            number, ids, [row if row is not None and row.any() else None for row in rows]
-        )
-
-    def _grow(self, size: int) -> None:
-        more = ((0, size - len(self._common)), (0, 0))
-        self._common = np.pad(self._common, more)
-        if self._rare is not None:
-            self._rare = np.pad(self._rare, more)
-
-    def _made_rare(self) -> Ints:
-        if self._rare is None:
-            self._rare = np.zeros((len(self._common), _RARE), dtype=np.int64)
-        return self._rare
 
 
 def bin_sums(places: Ints, figures: PerToken, size: int) -> Ints:

@@ -40,8 +40,6 @@ class TokenRows:
 
 def token_rows(batch: Batch, file: int, vocabulary: Vocabulary) -> TokenRows:
     """Lay the token arrays of a batch side by side and drop padding."""
-    if batch.taken is not None:
-        return _without_padding(batch.taken.rows, batch, file, vocabulary)
     rows = np.array(batch.token_rows, dtype=np.int64)
     lengths = np.array(batch.lengths, dtype=np.int64)[rows]
     offsets = offsets_of(lengths)

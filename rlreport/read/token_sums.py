@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 
-from rlreport import native
-from rlreport.figures.ragged import Ints, offsets_of
+from rlreport.figures.ragged import Ints
 from rlreport.read.hashing import Hashes
 from rlreport.read.measure import PerToken
-from rlreport.read.token_bins import CompiledBin, NumpyBin, TokenBin, bin_sums
+from rlreport.read.token_bins import NumpyBin, bin_sums
 from rlreport.read.token_entries import TokenEntries
 from rlreport.read.token_table import TokenTable, shift_of
 from rlreport.read.vocabulary import Ids
-
-Bin = TypeVar("Bin", NumpyBin, CompiledBin)
 
 _MOST_HELD = 1 << 20
 _DENSE_CELLS = 1 << 18
@@ -31,7 +26,7 @@ class TokenSums:
     def __init__(self) -> None:
         self._steps: set[int] = set()
         self._shift = 0
-        self._dense: dict[int, TokenBin] = {}
+        self._dense: dict[int, NumpyBin] = {}
         self._sparse = TokenEntries()
         self._most_held = _MOST_HELD
 
@@ -46,9 +41,6 @@ class TokenSums:
             vocabulary: more than the largest number.
         """
         self._see(steps[lengths > 0])
-        if native.scan is not None:
-            self._add_compiled(steps >> self._shift, offsets_of(lengths), ids, figures, vocabulary)
-            return
         keys = ids.astype(np.int64)
         bins, rank = np.unique(steps >> self._shift, return_inverse=True)
         if len(bins) > 1:
@@ -64,15 +56,7 @@ class TokenSums:
         for i, number in enumerate(bins.tolist()):
             part = slice(cuts[i], cuts[i + 1])
             here = used[part] - i * vocabulary
-            self._bin(number, vocabulary, NumpyBin).add(here, rows[:, part])
-
-    def _add_compiled(
-        self, bins: Ints, offsets: Ints, ids: Ids, figures: PerToken, vocabulary: int
-    ) -> None:
-        for number in np.unique(bins).tolist():
-            rows = np.flatnonzero(bins == number)
-            known = self._bin(number, vocabulary, CompiledBin)
-            known.add(rows, offsets, ids, figures, vocabulary)
+            self._bin(number, vocabulary).add(here, rows[:, part])
 
     def table(self, hashes: Hashes) -> tuple[TokenTable, Ints]:
         """Return the table, its entries in any order, and the token number of each entry.
@@ -101,12 +85,12 @@ class TokenSums:
             if coarser is not bin_:
                 coarser.add_all(bin_)
 
-    def _bin(self, number: int, vocabulary: int, kind: type[Bin]) -> Bin:
+    def _bin(self, number: int, vocabulary: int) -> NumpyBin:
         known = self._dense.pop(number, None)
-        if not isinstance(known, kind):
+        if known is None:
             self._flush(max(2, _DENSE_CELLS // vocabulary) - 1)
             self._join()
-            known = kind(vocabulary)
+            known = NumpyBin(vocabulary)
         # The latest comes last, so that the one used longest ago is flushed first.
         self._dense[number] = known
         return known

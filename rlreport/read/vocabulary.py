@@ -9,7 +9,6 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport import native
 from rlreport.figures.ragged import Ints
 from rlreport.read.hashing import Hashes, mix
 from rlreport.text.special import EOS_TOKENS
@@ -36,7 +35,6 @@ class Vocabulary:
 
     Attributes:
         strings: by number.
-        raw: raw JSON to number, for the compiled parser; None without one.
     """
 
     def __init__(self, pad_tokens: tuple[str, ...] = ()) -> None:
@@ -47,7 +45,6 @@ class Vocabulary:
         self._pads: list[int] = []
         self._ends: list[int] = []
         self._by_raw = _HashTable()
-        self.raw = None if native.scan is None else native.scan.RawTable()
 
     def __len__(self) -> int:
         return len(self.strings)
