@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rlreport.fields import FIELDS, Field
 from rlreport.formats import RowError, RowReader, Where, detect, format_by_id
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.repeats import repeated_files
@@ -93,7 +94,9 @@ def test_groups_hold_the_responses_to_one_prompt(
 
 
 def test_prompts_of_messages_keep_their_turns(logged: Callable[[str], list[Row]]) -> None:
-    assert {tuple(row["turns"][0]) for row in logged("art")} == {("user", q) for q in QUESTIONS}
+    assert {tuple(row["prompt_turns"][0]) for row in logged("art")} == {
+        ("user", q) for q in QUESTIONS
+    }
 
 
 def test_one_advantage_for_a_response_holds_for_each_token(
@@ -174,6 +177,36 @@ def test_verl_extras_that_take_a_field_s_name_do_not_replace_it() -> None:
     assert verl(turns=3)["turns_logged"] == 3
 
 
+FOREIGN = {
+    "verl": {"input": "q", "output": "a", "gts": "4", "score": 1.0, "step": 5},
+    "skyrl": {"input_prompt": "q", "output_response": "a", "score": 1.0},
+    "areal": {"task_id": 7, "prompt": "q", "completion": "a", "reward": 1.0},
+    "open_instruct": {
+        "step": 5, "prompt_idx": 1, "prompt_tokens": [1], "response_tokens": [2], "reward": 1.0,
+        "logprobs": [-0.1], "finish_reason": "stop", "ground_truth": [2],
+    },
+    "trl": {"step": 5, "prompt": "q", "completion": "a", "f_reward": 1.0, "advantage": 0.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+@pytest.mark.parametrize("identity", sorted(FOREIGN))
+def test_a_foreign_column_with_the_name_of_a_field_is_never_taken_for_it(
+    identity: str, field: Field
+) -> None:
+    name, obj = field.name, FOREIGN[identity]
+    if name in obj or name in ("step", "reward"):
+        return  # the framework's own, or of the same meaning in every log
+    path = "global_step_3_evals/x.jsonl" if identity == "skyrl" else "rollout/3/7.jsonl"
+    (plain,) = rows(identity, obj, path)
+    for value in (0.25, "other", True):
+        if identity == "trl" and not isinstance(value, str):
+            continue  # every further number of TRL's rows is a reward function's
+        (row,) = rows(identity, {**obj, name: value}, path)
+        assert row.pop(f"{name}_logged") == value
+        assert row == plain
+
+
 def test_verl_uid_without_a_suffix_is_a_group_of_its_own() -> None:
     assert verl(uid="3f2c_0_0")["group_id"] == "3f2c"
     assert verl(uid="my_run_uuid")["group_id"] == "my_run_uuid"
@@ -216,7 +249,7 @@ def test_trl_conversations_are_read_as_text_and_turns() -> None:
         right=1.0,
     )
     assert (row["prompt"], row["response"]) == ("2+2?", "4")
-    assert row["turns"] == [["user", "2+2?"]]
+    assert row["prompt_turns"] == [["user", "2+2?"]]
 
 
 def test_trl_step_may_be_in_the_file_s_name_only() -> None:
@@ -346,7 +379,7 @@ def test_native_rows_of_messages_are_read() -> None:
     found = detect("rank_0.jsonl", [obj])
     assert found is not None
     row = next(found.format.rows(obj, Where("rank_0.jsonl")))
-    assert (row["prompt"], row["response"], row["turns"]) == ("q", "a", [["user", "q"]])
+    assert (row["prompt"], row["response"], row["prompt_turns"]) == ("q", "a", [["user", "q"]])
 
 
 @pytest.mark.parametrize("identity", ["trl", "verl", "nemo_rl", "skyrl", "areal", "open_instruct",

@@ -36,7 +36,9 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-NAMES = sorted({*tokens("a"), "group_id", "advantages", "finish_reason", "reward_parts", "turns"})
+NAMES = sorted(
+    {*tokens("a"), "group_id", "advantages", "finish_reason", "reward_parts", "prompt_turns"}
+)
 changes = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=5), values, max_size=4)
 
 

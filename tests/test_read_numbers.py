@@ -188,7 +188,7 @@ def test_second_pass_gives_the_same_texts_and_figures(run: Read) -> None:
             assert rollout.figures.value_error.mean() == pytest.approx(table["value_error_mean"])
 
 
-@pytest.mark.parametrize("odd", [{}, {"values": ["0.5", 1.0]}, {"turns": [["user", "hi"]]}])
+@pytest.mark.parametrize("odd", [{}, {"values": ["0.5", 1.0]}, {"prompt_turns": [["user", "hi"]]}])
 @pytest.mark.parametrize(
     ("truth", "shown"), [("4", "4"), (4, "4"), (0.5, "0.5"), (None, None), ({"a": 1}, None)]
 )

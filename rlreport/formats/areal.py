@@ -42,7 +42,7 @@ class AReaL:
             group_id=text(obj.get("task_id")),
         )
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         return iter((row,))
 
     def split(self, name: str) -> str | None:

@@ -47,7 +47,7 @@ class ART:
             group_id=text(obj.get("group_index")),
         )
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         return iter((row,))
 
     def split(self, name: str) -> str | None:

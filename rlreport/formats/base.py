@@ -1,17 +1,8 @@
 """What a log format is: it recognises its files and turns their objects into canonical rows.
 
-A canonical row is a dict with the native field names (``step``, ``prompt``, ``response``,
-``reward``, ``response_tokens``, ``logprobs``, ``ref_logprobs``, ``values``,
-``token_rewards``, ``ref_response``, ``ref_reward``, ``valid_reward``, ``ref_valid_reward``,
-``ground_truth``, ``group_id``) and, where the format has them:
-
-- ``token_ids``, ``prompt_token_ids``: list[int], where the log holds ids and no strings;
-- ``sampler_logprobs``, ``old_logprobs``: list[float], nats, aligned with the tokens;
-- ``advantages``: list[float] aligned with the tokens, or one number for all of them (which
-  ``RowReader`` spreads over the tokens, or makes the column ``advantage`` without them);
-- ``finish_reason``: str; ``reward_parts``: dict of name to number;
-- ``turns``: list of [role, text] of the prompt;
-- any further number, boolean or short string, kept as a column.
+A canonical row is a dict with fields of ``rlreport.fields``, and any further number, boolean or
+short string, kept as a column. ``RowReader`` spreads an ``advantages`` of one number over the
+tokens; without tokens it is the column ``advantage``.
 """
 
 from __future__ import annotations

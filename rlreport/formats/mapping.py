@@ -8,17 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.errors import UsageError
+from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats.base import Match, Row, RowError, Where, split_of
 from rlreport.formats.messages import said
 from rlreport.formats.values import columns, integer, is_scalar, number, step_in_path, text
-
-CANONICAL = (
-    "step", "prompt", "response", "reward", "response_tokens", "logprobs", "ref_logprobs",
-    "values", "token_rewards", "ref_response", "ref_reward", "valid_reward",
-    "ref_valid_reward", "ground_truth", "group_id", "token_ids", "prompt_token_ids",
-    "sampler_logprobs", "old_logprobs", "advantages", "finish_reason",
-)  # fmt: skip
-"""Fields that can be mapped to."""
 
 _TEXTS = ("prompt", "response", "ref_response")
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
@@ -66,11 +59,10 @@ class Mapped:
 
     def __post_init__(self) -> None:
         """Check the fields and compile the pattern, so that a slip ends the run at once."""
-        unknown = sorted(self.mapping.keys() - set(CANONICAL))
+        unknown = sorted(self.mapping.keys() - CANONICAL)
         if unknown:
-            raise UsageError(
-                f"--map: there is no field {unknown[0]!r}; fields are {', '.join(CANONICAL)}"
-            )
+            known = ", ".join(known.name for known in FIELDS)
+            raise UsageError(f"--map: there is no field {unknown[0]!r}; fields are {known}")
         if self.step_from_path is not None:
             object.__setattr__(self, "_pattern", step_pattern(self.step_from_path))
 
@@ -93,7 +85,7 @@ class Mapped:
                 yield _with_step({**row, **_typed(mapped)}, step)
             return
         used = {path.partition(".")[0] for path in self.mapping.values()}
-        own = {key: obj[key] for key in CANONICAL if key in obj and key not in used}
+        own = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
         yield _with_step({**columns(obj, used | own.keys()), **_typed({**own, **mapped})}, step)
 
     def split(self, name: str) -> str | None:
@@ -198,7 +190,7 @@ def _typed(mapped: Row) -> Row:
         if key in typed:
             typed[key], turns = said(typed[key]) if typed[key] is not None else (None, [])
             if key == "prompt" and turns:
-                typed["turns"] = turns
+                typed["prompt_turns"] = turns
     for key in _NUMBERS:
         if key in typed:
             typed[key] = number(typed[key])

@@ -59,7 +59,7 @@ class NemoRL:
             reward=required(flat, rewarded),
         )
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         row.update(_token_fields(flat))
         return iter((row,))
 

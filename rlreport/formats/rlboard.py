@@ -64,7 +64,7 @@ class Plain:
             if row.get(key) is not None and not isinstance(row[key], str):
                 row[key], turns = said(row[key])
                 if key == "prompt":
-                    row["turns"] = turns
+                    row["prompt_turns"] = turns
         yield row
 
     def split(self, name: str) -> str | None:

@@ -70,7 +70,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
         reward = total(number(step.get("reward")) for step in steps)
     row: Row = {"prompt": prompt, "response": response, "reward": number(reward)}
     if turns:
-        row["turns"] = turns
+        row["prompt_turns"] = turns
     if isinstance(trajectory.get("name"), str):
         row["trajectory"] = trajectory["name"]
     if len(steps) > 1:

@@ -40,7 +40,7 @@ class Roll:
                 reward=number(entry.get("scores")),
             )
             if turns:
-                row["turns"] = turns
+                row["prompt_turns"] = turns
             if entry.get("id") is not None:
                 row["group_id"] = text(entry["id"])
             if entry.get("ground_truth") is not None:

@@ -41,7 +41,7 @@ class SkyRL:
             reward=required(obj, "score") if scores is None else total(scores),
         )
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         if isinstance(obj.get("stop_reason"), str):
             row["finish_reason"] = obj["stop_reason"]
         truth = _ground_truth(obj.get("env_extras"))

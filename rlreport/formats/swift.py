@@ -42,7 +42,7 @@ class Swift:
             if parts:
                 row["reward_parts"] = parts
             if turns:
-                row["turns"] = turns
+                row["prompt_turns"] = turns
             if isinstance(entry.get("advantages"), int | float):
                 row["advantages"] = float(entry["advantages"])
             if entry.get("solution") is not None:

@@ -59,7 +59,7 @@ class TRL:
         if parts:
             row["reward_parts"] = parts
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         advantage = obj.get("advantage")
         if isinstance(advantage, list):
             row["advantages"] = [number(item) for item in advantage]

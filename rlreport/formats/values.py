@@ -8,13 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
-
-_CANONICAL = frozenset(
-    {"step", "prompt", "response", "reward", "response_tokens", "logprobs", "ref_logprobs"}
-    | {"values", "token_rewards", "token_ids", "prompt_token_ids", "sampler_logprobs"}
-    | {"old_logprobs", "advantages", "reward_parts", "turns", "group_id", "ground_truth"}
-)
 
 SHORT = 200
 """Characters; a longer string is text, not a column."""
@@ -153,7 +148,7 @@ def columns(obj: Mapping[str, Any], used: Collection[str]) -> Row:
     field's name and means another thing here becomes ``<key>_logged``.
     """
     return {
-        f"{key}_logged" if key in _CANONICAL else key: (
+        f"{key}_logged" if key in CANONICAL else key: (
             unstringed(value) if isinstance(value, str) else value
         )
         for key, value in obj.items()

@@ -87,7 +87,7 @@ def _result(obj: Row, where: Where) -> Row:
         group_id=text(obj.get("example_id")),
     )
     if turns:
-        row["turns"] = turns
+        row["prompt_turns"] = turns
     if obj.get("answer") not in (None, ""):
         row["ground_truth"] = text(obj["answer"])
     row.update(_finish(obj))
@@ -144,7 +144,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     if parts:
         row["reward_parts"] = parts
     if turns:
-        row["turns"] = turns
+        row["prompt_turns"] = turns
     row.update(_finish(trace))
     row.update(_tokens(nodes))
     advantage = _mapping(trace.get("info")).get("advantage")

@@ -53,7 +53,7 @@ class Verl:
             reward=reward,
         )
         if turns:
-            row["turns"] = turns
+            row["prompt_turns"] = turns
         if parts:
             row["reward_parts"] = parts
         if obj.get("gts") is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rlreport.read.fields import TOKEN_ARRAYS
+from rlreport.fields import TOKEN_ARRAYS
 from rlreport.read.marks import Marks
 
 NAN = float("nan")

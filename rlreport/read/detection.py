@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlreport.errors import UsageError
+from rlreport.fields import REQUIRED
 from rlreport.options import ReadOptions
-from rlreport.read.fields import REQUIRED
 from rlreport.read.lines import BOM, line_blocks
 from rlreport.read.log_format import NATIVE, LogFormat
 from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url

@@ -7,16 +7,14 @@ from typing import Any, NamedTuple
 
 import simdjson
 
+from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
 from rlreport.read.batch import NAN, RawTokens, TokenFields
 from rlreport.read.fields import (
-    CANONICAL,
     COUNTED_ONLY,
     FINISH_FIELDS,
     FINISH_REASONS,
     LONGEST_EXTRA,
-    REQUIRED,
     SCALARS,
-    TOKEN_ARRAYS,
 )
 from rlreport.read.marks import Place
 from rlreport.read.row_writer import RowValues, RowWriter
@@ -210,7 +208,7 @@ def _schema_of(names: tuple[str, ...]) -> _Schema | None:
         return None
     # Fields that only other frameworks' formats carry are left to the tolerant path.
     finish = [name for name in FINISH_FIELDS if name in present]
-    if len(finish) > 1 or "reward_parts" in present or "turns" in present:
+    if len(finish) > 1 or "reward_parts" in present or "prompt_turns" in present:
         return None
     # The parser looks fields up by names that end at a NUL.
     if any("\0" in name for name in names):
@@ -222,6 +220,6 @@ def _schema_of(names: tuple[str, ...]) -> _Schema | None:
         reference="ref_response" in present,
         group="group_id" in present,
         finish=finish[0] if finish else "",
-        extras=tuple(name for name in names if name not in CANONICAL),
+        extras=tuple(name for name in names if name not in NO_COLUMN),
         counted=tuple(name for name in COUNTED_ONLY if name in present),
     )

@@ -1,39 +1,11 @@
-"""The fields of a log row that have a meaning of their own."""
+"""What the first pass does with the fields of a row (``rlreport.fields`` lists them)."""
 
 from __future__ import annotations
 
-REQUIRED = ("step", "prompt", "response", "reward")
 SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
-TOKEN_ARRAYS = (
-    "logprobs",
-    "ref_logprobs",
-    "values",
-    "token_rewards",
-    "sampler_logprobs",
-    "old_logprobs",
-    "advantages",
-)
-"""Fields that hold one float per token."""
-
 FINISH_FIELDS = ("finish_reason", "stop_reason")
 COUNTED_ONLY = ("ground_truth", "token_ids")
 """Fields that the first pass only counts."""
-
-CANONICAL = frozenset(
-    {
-        *REQUIRED,
-        *SCALARS,
-        *TOKEN_ARRAYS,
-        *COUNTED_ONLY,
-        "prompt_token_ids",
-        "response_tokens",
-        "ref_response",
-        "group_id",
-        "reward_parts",
-        "turns",
-    }
-)
-"""Every other scalar becomes a column."""
 
 LONGEST_EXTRA = 200
 """Characters; a longer text is no column."""

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
 from rlreport.options import ReadOptions
 from rlreport.read.batch import NAN, Batch, TokenFields
 from rlreport.read.fast_rows import FastRows
 from rlreport.read.fields import (
-    CANONICAL,
     COUNTED_ONLY,
     FINISH_FIELDS,
     FINISH_REASONS,
     LONGEST_EXTRA,
-    REQUIRED,
     SCALARS,
-    TOKEN_ARRAYS,
 )
 from rlreport.read.marks import Place
 from rlreport.read.row_writer import Prompts, RowValues, RowWriter
@@ -154,12 +152,13 @@ class RowReader:
 
     def _add_extras(self, record: dict[str, Any]) -> None:
         parts = record.get("reward_parts")
-        items = list(record.items())
+        named = dict(record)
         if isinstance(parts, dict):
             self.batch.reward_parts.update(safe_text(str(part)) for part in parts)
-            items += parts.items()
-        for name, value in items:
-            if name in CANONICAL:
+            # A part that is logged as a column too counts once.
+            named.update(parts)
+        for name, value in named.items():
+            if name in NO_COLUMN:
                 continue
             if isinstance(value, (bool, int, float)):
                 self.batch.add_extra(safe_text(str(name)), number_of(value)[0])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlreport.errors import UnusableInputError
+from rlreport.fields import TOKEN_ARRAYS
 from rlreport.figures.token import token_figures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch
-from rlreport.read.fields import TOKEN_ARRAYS
 from rlreport.read.lines import BOM, DAMAGED, reason_of
 from rlreport.read.marks import Place
 from rlreport.read.places import Places, reading_order
@@ -209,7 +209,7 @@ def _rollout(
         response=clean_text(record["response"], options.pad_tokens),
         ref_response=_clean_or_none(reference, options),
         ground_truth=_clean_or_none(truth, options),
-        turns=_logged_turns(record.get("turns"), options) or turns(prompt),
+        turns=_logged_turns(record.get("prompt_turns"), options) or turns(prompt),
         raw_tokens=raw,
         tokens=readable_tokens(raw, places.style),
         figures=values,

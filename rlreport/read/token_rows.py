@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.fields import TOKEN_ARRAYS
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.read.batch import Batch, RawTokens
-from rlreport.read.fields import TOKEN_ARRAYS
 from rlreport.read.marks import Place
 from rlreport.read.vocabulary import Ids, Vocabulary
 

@@ -1,0 +1,77 @@
+"""The fields of a canonical row: one list for reading, formats, mapping and docs.
+
+A field of this list means the same in every log. A column of another framework that happens
+to have such a name means something else there, and becomes ``<name>_logged``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "mask", "bool"]
+"""``strings``, ``ids``, ``floats`` and ``mask`` are lists of one entry a token (T)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One canonical field.
+
+    Attributes:
+        name: key in the row.
+        kind: type of its value; ``object`` and the like have a shape that ``meaning`` tells.
+        meaning: in words, with its unit.
+        required: a row without it is none.
+        column: its value is also a column of the response list, as further scalars are.
+    """
+
+    name: str
+    kind: Kind | Literal["object", "turns", "id", "range"]
+    meaning: str
+    required: bool = False
+    column: bool = False
+
+
+FIELDS = (
+    Field("step", "int", "training step", required=True),
+    Field("prompt", "text", "text that the policy was given", required=True),
+    Field("response", "text", "text that it wrote", required=True),
+    Field("reward", "number", "sequence reward", required=True),
+    Field("response_tokens", "strings", "token strings"),
+    Field("logprobs", "floats", "log-probability of each token under the policy, nats"),
+    Field("ref_logprobs", "floats", "log-probability under the reference, nats"),
+    Field("values", "floats", "the critic's value at each token, in units of the reward"),
+    Field("token_rewards", "floats", "what GAE is run on: KL penalty, plus the reward at the end"),
+    Field("sampler_logprobs", "floats", "log-probability that the sampler returned, nats"),
+    Field("old_logprobs", "floats", "log-probability under the policy before the update, nats"),
+    Field("advantages", "floats", "what the loss was weighted with; one number is for all"),
+    Field("response_mask", "mask", "1 where the policy sampled the token, 0 where it was given"),
+    Field("token_ids", "ids", "token ids, where the log holds no strings"),
+    Field("prompt_token_ids", "ids", "token ids of the prompt, where the log holds no text"),
+    Field("ground_truth_ids", "ids", "token ids of the label, where the log holds no text"),
+    Field("ref_response", "text", "a sample of the reference for the same prompt"),
+    Field("ref_reward", "number", "sequence reward of that sample"),
+    Field("valid_reward", "number", "a second reward that is only watched"),
+    Field("ref_valid_reward", "number", "the reference's second reward"),
+    Field("ground_truth", "text", "the data set's label"),
+    Field("group_id", "id", "text or number that the responses of one group share"),
+    Field("reward_parts", "object", "the reward's components: name to number"),
+    Field("finish_reason", "text", "why the response ended, as the sampler says", column=True),
+    Field("prompt_turns", "turns", "the prompt's messages: pairs of role and text"),
+    Field("turns", "turns", "the conversation after the prompt, in order: one object a turn"),
+    Field("agent", "text", "which seat spoke, where several agents take part", column=True),
+    Field("trainable", "bool", "whether that seat is trained", column=True),
+    Field("policy_version", "range", "version that sampled, or first and last", column=True),
+    Field("errors", "texts", "what went wrong in the rollout"),
+    Field("seconds", "number", "seconds that the rollout took", column=True),
+    Field("split", "text", "train, val or eval", column=True),
+)  # fmt: skip
+"""In the order in which docs list them."""
+
+CANONICAL = frozenset(field.name for field in FIELDS)
+REQUIRED = tuple(field.name for field in FIELDS if field.required)
+TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
+"""Fields that hold one float per token."""
+
+NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
+"""Fields that are no column of the response list; every other scalar of a row is one."""
