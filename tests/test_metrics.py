@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
-from rlreport.metrics import GUIDANCE, find_metrics, guide_for, read_metrics
+from rlreport.formats import refusal
+from rlreport.metrics import GUIDANCE, find_metrics, guide_for, metrics_beside, read_metrics
 from tests.format_logs import write_all
 
 
@@ -154,3 +156,71 @@ def test_guides_are_found_under_any_prefix() -> None:
     assert kl is not None and (kl.low, kl.high) == (0.0, 10.0)
     assert guide_for("loss") is None
     assert all(guide.low < guide.high and guide.source for guide in GUIDANCE)
+
+
+def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) -> None:
+    # ART 0.5.18 Model._log_metrics; ms-swift 3602360a5 add_train_message and append_to_jsonl;
+    # EasyR1 b44b311 FileLogger.log, which unflattens the names.
+    art = {"train/reward": 0.5, "training_step": 3, "time/wall_clock_sec": 9.1, "step": 3,
+           "recorded_at": "2026-01-02T03:04:05.678901"}  # fmt: skip
+    swift = {"loss": 0.25, "reward": 1.5, "global_step/max_steps": "3/100",
+             "percentage": "3.00%", "elapsed_time": "4s", "remaining_time": "2m 9s"}  # fmt: skip
+    megatron = {"reward": 1.25, "iteration": "3/100", "elapsed_time": "4s"}
+    easy = {"step": 3, "actor": {"kl_loss": 0.1}, "critic": {"score": {"mean": 0.75}}}
+    expected = {
+        "history.jsonl": (art, "train/reward", 0.5), "logging.jsonl": (swift, "reward", 1.5),
+        "megatron/logging.jsonl": (megatron, "reward", 1.25),
+        "experiment_log.jsonl": (easy, "critic/score/mean", 0.75),
+    }  # fmt: skip
+    for name, (event, metric, value) in expected.items():
+        path = jsonl(tmp_path / name, event)
+        table = read_metrics([path])
+        assert (table["step"].tolist(), table[metric].tolist()) == ([3], [value])
+        assert "metrics" in refusal(name, [event])
+    assert find_metrics(tmp_path) == sorted(tmp_path / name for name in expected)
+
+
+@pytest.mark.parametrize("step", ["Infinity", "-Infinity", "NaN", "1e308", "9" * 400, '"x/y"'])
+def test_a_step_that_is_none_costs_its_line(tmp_path: Path, step: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": {step}, "kl": 0.25}}\n')
+    assert read_metrics([path]).to_dict("list") == {"step": [1], "kl": [0.5]}
+    assert find_metrics(tmp_path) == [path]
+
+
+def test_numbers_beyond_float64_are_no_figures(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "kl": {"9" * 400}, "loss": 0.5}}\n')
+    table = read_metrics([path])
+    assert table["kl"].isna().all()
+    assert table["loss"].tolist() == [0.5]
+
+
+def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    deep = '{"a": ' * 100_000 + "1" + "}" * 100_000
+    path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": 2, "b": {deep}}}\n')
+    assert read_metrics([path])["step"].tolist() == [1]
+    state = tmp_path / "trainer_state.json"
+    state.write_text(deep)
+    with pytest.raises(UnusableInputError, match="nested too deep"):
+        read_metrics([state])
+    read = metrics_beside([tmp_path], [])
+    assert [note.file for note in read.notes] == ["trainer_state.json"]
+
+
+def test_a_cell_beyond_what_csv_reads_is_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    path.write_text("step,kl,text\n1,0.5,0\n2,0.5," + "x" * 200_000 + "\n")
+    read = metrics_beside([tmp_path], [])
+    assert [(note.kind, note.file) for note in read.notes] == [("metrics", "progress.csv")]
+    with pytest.raises(UnusableInputError, match=r"progress\.csv"):
+        read_metrics([path])
+
+
+def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
+    for name in ("metrics.jsonl", "trainer_state.json", "events.out.tfevents.1", "x.csv"):
+        os.mkfifo(tmp_path / name)
+    assert find_metrics(tmp_path) == []
+    with pytest.raises(UnusableInputError, match="no such file"):
+        read_metrics([tmp_path / "metrics.jsonl"])

@@ -8,6 +8,7 @@ from rlreport.formats.base import Row, has_keys
 from rlreport.formats.mapping import suggest
 
 _REQUIRED = ("step", "prompt", "response", "reward")
+_METRICS = "trainer metrics (a step and numbers), to plot beside the rollouts"
 _BY_NAME = {
     "metadata.json": "metadata of an evaluation, not its rollouts",
     "aggregated_results.jsonl": "aggregated scores of an evaluation, not its rollouts",
@@ -29,6 +30,8 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     if likely:
         options = " ".join(f"--map {field}={path}" for field, path in likely.items())
         return f"no known log format; try {options}"
+    if _are_metrics(objects):
+        return _METRICS
     missing = [field for field in _REQUIRED if field not in objects[0]]
     if 0 < len(missing) < len(_REQUIRED) - 1:
         return f"its first object lacks {' and '.join(f'`{field}`' for field in missing)}"
@@ -51,16 +54,20 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     if has_keys(objects, "cells", "nbformat"):
         return "a notebook"
     if _only_numbers(objects):
-        return "numbers only: trainer metrics, to plot beside the rollouts"
+        return _METRICS
     return ""
 
 
 def _only_numbers(objects: Sequence[Row]) -> bool:
-    return all(
-        any(key in obj for key in ("step", "global_step", "_step"))
-        and not any(isinstance(value, str | list | dict) for value in obj.values())
-        for obj in objects
+    return _are_metrics(objects) and not any(
+        isinstance(value, str | list | dict) for obj in objects for value in obj.values()
     )
+
+
+def _are_metrics(objects: Sequence[Row]) -> bool:
+    from rlreport.metrics.records import is_event  # metrics reads logs' names, which needs formats
+
+    return all(map(is_event, objects))
 
 
 def _keys(obj: Row) -> str:

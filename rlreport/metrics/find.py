@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import orjson
-
-from rlreport.metrics.records import STEP_KEYS, flat_numbers, step_in
+from rlreport.metrics.records import STEP_KEYS, is_event, parsed
 
 _DEPTH = 4
 _PEEK = 1 << 20
@@ -30,6 +28,8 @@ def find_metrics(folder: str | Path) -> list[Path]:
         folders[:] = [] if deep else sorted(f for f in folders if not f.startswith("."))
         for name in names:
             path = Path(place) / name
+            if not path.is_file():
+                continue  # a pipe would be waited for
             if name == "trainer_state.json":
                 states.append(path)
             elif name.startswith(_EVENTS) or _holds_metrics(path):
@@ -47,23 +47,12 @@ def _holds_metrics(path: Path) -> bool:
             first, second = opened.readline(_PEEK), opened.readline(_PEEK)
     except OSError:
         return False
-    return _is_table(first, second) if path.suffix == ".csv" else _is_event(first)
-
-
-def _is_event(line: bytes) -> bool:
-    """Tell whether a line is a step with numbers, and no text or list that a rollout has."""
+    if path.suffix == ".csv":
+        return _is_table(first, second)
     try:
-        event = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        return is_event(parsed(first))
+    except ValueError:
         return False
-    if not isinstance(event, dict) or step_in(event) is None:
-        return False
-    own = event["data"] if isinstance(event.get("data"), dict) else event
-    if any(isinstance(value, list) for value in own.values()):
-        return False
-    if not {"prompt", "response", "completion", "input", "output"}.isdisjoint(own):
-        return False
-    return any(True for _ in flat_numbers(own))
 
 
 def _is_table(header: bytes, row: bytes) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,17 @@ from rlreport.errors import MissingExtraError, UnusableInputError
 Record = tuple[int, dict[str, float]]
 """Step and the metrics logged at it."""
 
-STEP_KEYS = ("step", "global_step", "_step", "training_step", "training/global_step", "Step")
+STEP_KEYS = (
+    "step", "global_step", "_step", "training_step", "training/global_step", "Step",
+    "global_step/max_steps", "iteration",  # ms-swift, as "3/100"
+)  # fmt: skip
+LARGEST_STEP = 2**53
+"""A larger step is no step: float64 does not hold it exactly."""
+
+_DEEPEST = 16
+"""Levels of objects in which metrics are looked for."""
+
+_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 _NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
 _EVENTS = "events.out.tfevents"
@@ -28,6 +40,9 @@ def records(path: Path) -> Iterator[Record]:
         UnusableInputError: the file cannot be read as metrics.
         MissingExtraError: TensorBoard events without tensorboard.
     """
+    if not path.is_file():
+        # Opening a pipe would wait for its writer.
+        raise UnusableInputError(f"{path.name}: there is no such file")
     if _EVENTS in path.name:
         yield from _tensorboard(path)
     elif path.suffix == ".json":
@@ -43,28 +58,56 @@ def records(path: Path) -> Iterator[Record]:
         )
 
 
-def flat_numbers(obj: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def flat_numbers(
+    obj: dict[str, Any], prefix: str = "", depth: int = _DEEPEST
+) -> Iterator[tuple[str, float]]:
     """Yield (name, value) of every number in an object, nested names joined by ``/``."""
     for key, value in obj.items():
         name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from flat_numbers(value, f"{name}/")
+        if isinstance(value, dict) and depth:
+            yield from flat_numbers(value, f"{name}/", depth - 1)
         elif isinstance(value, int | float) and name not in _NO_METRICS:
-            yield name, float(value)
+            try:
+                yield name, float(value)
+            except OverflowError:
+                yield name, math.inf  # an integer beyond float64
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step an object says, None without one."""
+    """Return the step an object says, None without one (or with one that no float64 holds)."""
     for key in STEP_KEYS:
         value = obj.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
+        if isinstance(value, str):
+            counted = _STEP_OF_STEPS.fullmatch(value)
+            value = int(counted[1]) if counted else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if abs(value) <= LARGEST_STEP and value == int(value):
             return int(value)
     return None
 
 
+def is_event(obj: object) -> bool:
+    """Tell whether an object is a step with numbers, and has no text or list of a rollout."""
+    if not isinstance(obj, dict) or step_in(obj) is None:
+        return False
+    own = _own_metrics(obj)
+    if any(isinstance(value, list) for value in own.values()):
+        return False
+    if not {"prompt", "response", "completion", "input", "output"}.isdisjoint(own):
+        return False
+    return any(True for _ in flat_numbers(own))
+
+
+def _own_metrics(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that holds an event's metrics: verl keeps them under ``data``."""
+    own = event.get("data")
+    return own if isinstance(own, dict) else event
+
+
 def _trainer_state(path: Path) -> Iterator[Record]:
     """Yield transformers' ``log_history``; the summary at the end of training is no curve."""
-    state = _parsed(path.read_bytes())
+    state = parsed(path.read_bytes())
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
@@ -77,18 +120,17 @@ def _trainer_state(path: Path) -> Iterator[Record]:
 
 
 def _lines(path: Path) -> Iterator[Record]:
-    """Yield the objects of a JSONL log; verl keeps its metrics under ``data``."""
+    """Yield the objects of a JSONL log."""
     with path.open("rb") as lines:
         for line in lines:
             try:
-                event = _parsed(line)
+                event = parsed(line)
             except ValueError:
                 continue  # the torn last line of a growing log
             step = step_in(event) if isinstance(event, dict) else None
             if step is None:
                 continue
-            own = event["data"] if isinstance(event.get("data"), dict) else event
-            found = dict(flat_numbers(own))
+            found = dict(flat_numbers(_own_metrics(event)))
             if found:
                 yield step, found
 
@@ -129,11 +171,15 @@ def _tensorboard(path: Path) -> Iterator[Record]:
                 yield int(event.step), {tag: float(value)}
 
 
-def _parsed(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
+    """Return the JSON value in ``data``, NaN and Infinity included; raises ValueError."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return json.loads(data.decode("utf-8-sig", errors="replace"))  # NaN and Infinity
+        try:
+            return json.loads(data.decode("utf-8-sig", errors="replace"))  # NaN and Infinity
+        except RecursionError:
+            raise ValueError("nested too deep") from None
 
 
 def _cell(cell: object) -> float | None:

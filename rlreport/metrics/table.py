@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def read_metrics(paths: Iterable[str | Path]) -> pd.DataFrame:
         try:
             for step, found in records(path):
                 by_step.setdefault(step, {}).update(found)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, csv.Error) as error:
             raise UnusableInputError(f"{path.name}: cannot be read as metrics: {error}") from error
     steps = sorted(by_step)
     table = pd.DataFrame({"step": np.asarray(steps, dtype=np.int64)})
