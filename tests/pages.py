@@ -12,11 +12,10 @@ import numpy as np
 
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
-from rlreport.bake.numbers import exact
 from rlreport.bake.token_codec import pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
 from rlreport.rollout import Rollout, TokenFigures
-from rlreport.text.numbers import significant
+from rlreport.text.numbers import exact, written
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -194,7 +193,7 @@ def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
 
 
 def _cell(value: float) -> Cell:
-    return Cell(significant(value), value, exact(value), bar=min(20, round(6 * abs(value))))
+    return Cell(written(value), value, exact(value), bar=min(20, round(6 * abs(value))))
 
 
 def _plain(column: ColumnView) -> dict[str, Any]:

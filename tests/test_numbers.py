@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.bake.data_page import note_in_words
-from rlreport.bake.numbers import change, exact, number, percent, size
+from rlreport.bake.environment import package_folder
+from rlreport.bake.numbers import change, number
 from rlreport.bake.overview_page import extreme_number
 from rlreport.choose import Extreme
 from rlreport.draw.words import figure
 from rlreport.tables import Note
-from rlreport.text.numbers import MINUS, significant
+from rlreport.text.numbers import MINUS, byte_size, exact, written
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,8 @@ from rlreport.text.numbers import MINUS, significant
         (-0.31415, "−0.314"),
         (12.345, "12.3"),
         (123.456, "123"),
-        (1234.5, "1,234"),
+        (1234.5, "1,235"),
+        (10.25, "10.3"),
         (9.996, "10.0"),
         (0.00012345, "0.000123"),
         (0.000012345, "1.23e−5"),
@@ -35,7 +37,7 @@ from rlreport.text.numbers import MINUS, significant
     ],
 )
 def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text):
-    assert significant(value) == text
+    assert written(value) == text
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text)
     [
         (9.996, False, "10.0"),
         (-math.inf, False, "−∞"),
-        (0.12, True, "12 %"),
+        (0.12, True, "12.0 %"),
         (-0.00123, True, "−0.123 %"),
         (math.nan, True, "–"),
     ],
@@ -54,17 +56,57 @@ def test_charts_write_numbers_as_pages_do(value, percent, text):
 
 @given(st.floats(-1e8, 1e8, allow_nan=False))
 def test_what_is_shown_is_within_half_a_unit_of_the_third_digit(value):
-    shown = float(significant(value).replace(MINUS, "-").replace(",", ""))
+    shown = float(written(value).replace(MINUS, "-").replace(",", ""))
     assert shown == pytest.approx(value, rel=0.00501, abs=1e-300)
 
 
+_HALVES = st.builds(
+    lambda whole, places: whole / 2**places, st.integers(-(10**7), 10**7), st.integers(0, 14)
+)
+_DECIMALS = st.builds(
+    lambda whole, places: whole / 10**places, st.integers(-(10**6), 10**6), st.integers(0, 12)
+)
+
+
+@pytest.fixture(scope="module")
+def in_browser(browser):
+    """Writes values with static/js/format.js, as the list of a page does."""
+    source = (package_folder("static") / "js/format.js").read_text("utf-8")
+    opened = browser.new_page()
+
+    def write(values):
+        return opened.evaluate(
+            "values => {"
+            + source.replace("export ", "")
+            + """;
+            const kinds = ["number", "count", "share"];
+            return values.map(Number).map(x => [...kinds.map(kind => written(x, kind)), exact(x)]);
+            }""",
+            [exact(value) if value == value else "NaN" for value in values],
+        )
+
+    yield write
+    opened.close()
+
+
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.one_of(st.floats(), _HALVES, _DECIMALS), min_size=200, max_size=400))
+def test_the_browser_writes_numbers_as_python_does(in_browser, values):
+    kinds = ("number", "count", "share")
+    expected = [[*(written(value, kind) for kind in kinds), exact(value)] for value in values]
+    assert in_browser(values) == expected
+
+
 def test_a_share_is_a_percentage():
-    assert [percent(x) for x in (0.0, 1.0, 0.1234, 0.9999, -0.05)] == [
+    assert [written(x, "share") for x in (0.0, 1.0, 0.1234, 0.9999, -0.05, 0.00123)] == [
         "0 %",
         "100 %",
         "12.3 %",
         "100 %",
         "−5.0 %",
+        "0.123 %",
     ]
 
 
@@ -89,7 +131,7 @@ def test_a_change_has_sign_direction_and_words():
 
 
 def test_bytes_are_decimal():
-    assert [size(n) for n in (12, 2_500, 1_400_000, 10_000_000)] == [
+    assert [byte_size(n) for n in (12, 2_500, 1_400_000, 10_000_000)] == [
         "12 bytes",
         "2.5 kB",
         "1.4 MB",

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.columns import WHOLE
 from rlreport.bake.scripts import join_scripts
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
@@ -75,11 +74,3 @@ def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
 
 def test_the_script_cannot_end_its_node() -> None:
     assert "</script" not in join_scripts(STATIC / "js").lower()
-
-
-def test_scripts_and_pages_show_the_same_columns_as_counts() -> None:
-    listed = re.search(
-        r"WHOLE = new Set\(\[(.*?)\]\)", (STATIC / "js" / "format.js").read_text("utf-8")
-    )
-    assert listed
-    assert set(re.findall(r'"(\w+)"', listed[1])) == WHOLE

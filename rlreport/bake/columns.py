@@ -80,6 +80,7 @@ def metric_columns(responses: pd.DataFrame, extras: pd.DataFrame) -> list[Column
                 metric.help,
                 metric.signed,
                 hidden,
+                "count" if metric.key in WHOLE else "number",
             )
         )
     for name in extras.columns:

@@ -9,9 +9,9 @@ from importlib.metadata import version
 from rlreport import __version__
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
-from rlreport.bake.numbers import size
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
 from rlreport.tables import MetricsFile, Note, Tables
+from rlreport.text.numbers import byte_size
 
 FIELDS = (
     ("step", "training step", True),
@@ -104,7 +104,7 @@ def _files(tables: Tables) -> TableView:
             [
                 Cell(file.name, file.name),
                 Cell(file.format, file.format),
-                Cell(size(file.size), float(file.size), f"{file.size:,} bytes"),
+                Cell(byte_size(file.size), float(file.size), f"{file.size:,} bytes"),
                 *(_count(n) for n in (file.lines, file.rows, file.bad)),
             ],
         )

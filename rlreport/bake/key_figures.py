@@ -10,6 +10,7 @@ import pandas as pd
 from rlreport.bake.numbers import change, number
 from rlreport.bake.views import KeyFigure
 from rlreport.draw.sparkline import sparkline
+from rlreport.text.numbers import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class _Figure:
     label: str
     unit: str
     help: str
-    kind: str = ""
+    kind: Kind = "number"
     only_without: str = ""
 
 

@@ -18,6 +18,7 @@ from rlreport.bake.views import Cell, ColumnView, Num, OverviewView, RowView, Ta
 from rlreport.choose import Extreme
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
+from rlreport.text.numbers import Kind
 
 SNIPPET_CHARS = 400
 MOST_NAMED = 3
@@ -29,7 +30,7 @@ class _StepColumn:
     column: str
     label: str
     unit: str = ""
-    kind: str = ""
+    kind: Kind = "number"
 
 
 _STEP_COLUMNS = (
@@ -129,7 +130,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
 
 def extreme_number(extreme: Extreme) -> Num:
     """The value that makes a response extreme."""
-    return number(extreme.value, "count" if extreme.metric in WHOLE else "")
+    return number(extreme.value, "count" if extreme.metric in WHOLE else "number")
 
 
 def _steps(context: PageContext, addresses: Addresses) -> TableView:

@@ -23,20 +23,29 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.grouped import Floats, Grouped
 from rlreport.tables import Tables
+from rlreport.text.numbers import Kind
 
 _COLUMNS = (
-    ColumnView("responses", "Responses", kind="count"),
+    ColumnView("responses", "Responses"),
     ColumnView("reward_first", "First reward", help="mean in its first step"),
     ColumnView("reward_last", "Last reward", help="mean in its last step"),
     ColumnView("reward_gain", "Gain", help="last − first", signed=True),
     ColumnView("reward_min", "Worst", help="smallest reward"),
     ColumnView("reward_max", "Best", help="largest reward"),
     ColumnView("ref_reward_mean", "Reference reward"),
-    ColumnView("win_rate", "Win rate", kind="share"),
-    ColumnView("losing_streak", "Not won since", "responses", kind="count"),
+    ColumnView("win_rate", "Win rate"),
+    ColumnView("losing_streak", "Not won since", "responses"),
     ColumnView("kl_k1_mean", "KL, k1", "nats"),
     ColumnView("group_std_mean", "Group std", help="mean std of the reward inside its groups"),
 )
+
+_KINDS: dict[str, Kind] = {
+    "responses": "count",
+    "losing_streak": "count",
+    "groups": "count",
+    "win_rate": "share",
+    "zero_variance_groups": "share",
+}
 
 
 def prompts_view(
@@ -67,7 +76,7 @@ def prompts_view(
         cells = [Cell(snippet(str(record["prompt"])), str(record["prompt"])[:80])]
         cells.append(Cell(sparkline(paths[prompt_id]), float(record["reward_last"])))
         for column in fed:
-            kind = column.kind if column.kind in ("count", "share") else ""
+            kind = _KINDS.get(column.key, "number")
             value = number(float(record[column.key]), kind)
             cells.append(Cell(value.text, value.value, value.exact))
         badges = ["never won"] if record["never_won"] else []
@@ -121,7 +130,7 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
         step = int(record["step"])
         cells = [Cell(str(step), float(step), href=addresses.step(step))]
         for column in columns[1:]:
-            kind = {"groups": "count", "zero_variance_groups": "share"}.get(column.key, "")
+            kind = _KINDS.get(column.key, "number")
             value = number(float(record[column.key]), kind)
             cells.append(Cell(value.text, value.value, value.exact))
         rows.append(RowView(str(step), cells))

@@ -23,6 +23,7 @@ from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, Table
 from rlreport.check.finding import Finding
 from rlreport.draw.step import step_charts
 from rlreport.rollout import Rollout
+from rlreport.text.numbers import Kind
 
 STATIC_ROWS = 200
 """Rows written as HTML; a longer list carries the others as data."""
@@ -226,7 +227,7 @@ class _Shown:
 
 def _number_cells(key: str, values: NDArray[np.float64]) -> list[Cell]:
     """The cells of a column, the largest value with the longest bar."""
-    kind = "count" if key in WHOLE else ""
+    kind: Kind = "count" if key in WHOLE else "number"
     shown = [number(value, kind) for value in values[:STATIC_ROWS].tolist()]
     return [
         Cell(text, value, exact, bar)

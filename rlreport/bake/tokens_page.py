@@ -12,6 +12,7 @@ from rlreport.bake.numbers import number
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, TokensView
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
+from rlreport.text.numbers import Kind
 
 LISTED = 40
 LEAST_SUPPORT = 20
@@ -20,6 +21,7 @@ LEAST_SUPPORT = 20
 _TOKEN = ColumnView("token", "Token", kind="token")
 _COUNT = ColumnView("count", "Count")
 _SEEN_IN = ColumnView("example", "Seen in", kind="link", help="a response that holds it")
+_KINDS: dict[str, Kind] = {"count": "count", "kl_share": "share"}
 
 
 def tokens_view(
@@ -123,7 +125,7 @@ class _Ranking:
         for i, record in enumerate(top.to_dict("records")):
             cells = [Cell(str(record["token"]), str(record["raw"]), str(record["raw"]))]
             for column in columns:
-                kind = {"count": "count", "kl_share": "share"}.get(str(column.key), "")
+                kind = _KINDS.get(column.key, "number")
                 value = number(float(record[column.key]), kind)
                 cells.append(Cell(value.text, value.value, value.exact))
             cells.append(self._example(record))
@@ -153,7 +155,7 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | Non
     for i, record in enumerate(spreading.to_dict("records")):
         cells = [Cell(str(record["ngram"]), str(record["ngram"]))]
         for key in ("share_first", "share_last", "z", "reward_lift"):
-            value = number(float(record[key]), "share" if key.startswith("share") else "")
+            value = number(float(record[key]), "share" if key.startswith("share") else "number")
             cells.append(Cell(value.text, value.value, value.exact))
         examples = list(record["examples"])
         if examples:

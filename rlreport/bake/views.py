@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rlreport.draw.chart import Chart
+from rlreport.text.numbers import Kind
 
 
 class Num(NamedTuple):
@@ -39,6 +40,7 @@ class ColumnView:
         kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
             (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
+        written: how its numbers are written.
         signed: values are coloured by sign where bars are drawn.
         hidden: not shown until the reader asks for it.
     """
@@ -50,6 +52,7 @@ class ColumnView:
     help: str = ""
     signed: bool = False
     hidden: bool = False
+    written: Kind = "number"
 
 
 class Cell(NamedTuple):

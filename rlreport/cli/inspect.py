@@ -20,12 +20,11 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect run.jsonl --map reward=score
     """
     from rlreport.bake.data_page import FIELDS, note_in_words
-    from rlreport.bake.numbers import size, steps_in_words
-    from rlreport.check.words import count
     from rlreport.cli.terminal import Terminal, place
     from rlreport.metrics import metrics_beside
     from rlreport.read import read_logs
     from rlreport.summarise import usual_responses
+    from rlreport.text.numbers import byte_size, counted, steps_in_words
 
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))
@@ -34,7 +33,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     counts = scan.responses["step"].value_counts()
     usual = usual_responses(counts.to_numpy())
     click.echo(
-        f"{count(len(scan.responses), 'response')} over {count(len(counts), 'step')} "
+        f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
         + ("" if usual is None else f", usually {usual:,} a step")
     )
@@ -45,13 +44,13 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     for file in scan.files:
         left_out = f", {file.bad:,} left out" if file.bad else ""
         click.echo(
-            f"  {file.name}  {file.format}, {size(file.size)}, {file.rows:,} responses{left_out}"
-            + (f" ({file.why})" if file.why else "")
+            f"  {file.name}  {file.format}, {byte_size(file.size)}, "
+            f"{file.rows:,} responses{left_out}" + (f" ({file.why})" if file.why else "")
         )
     if metrics.files:
         click.echo("\ntrainer metrics")
         for beside in metrics.files:
-            of = f"{count(len(beside.metrics), 'metric')} of {count(beside.steps, 'step')}"
+            of = f"{counted(len(beside.metrics), 'metric')} of {counted(beside.steps, 'step')}"
             click.echo(f"  {beside.name}  {of}")
     click.echo("\nfields")
     rows = len(scan.responses)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from rlreport.bake.numbers import size, steps_in_words
 from rlreport.check.finding import Verdict
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.tables import BadLine, Tables
+from rlreport.text.numbers import byte_size, steps_in_words
 
 LISTED = 10
 """Unreadable lines named on the terminal; the data page has the others."""
@@ -35,7 +35,7 @@ class Terminal:
         for line in verdict_lines(report.verdict)[: 1 + len(report.verdict.findings)]:
             click.echo(line)
         click.echo(
-            f"{entry(report)}  {size(report.size)}, {responses:,} responses, "
+            f"{entry(report)}  {byte_size(report.size)}, {responses:,} responses, "
             f"{steps:,} {'step' if steps == 1 else 'steps'}"
         )
 

@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from rlreport.bake.numbers import size as in_words
 from rlreport.bake.report import Bakery
 from rlreport.choose import Plan
 from rlreport.deliver.form import Form
 from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
+from rlreport.text.numbers import byte_size
 
 ATTEMPTS = 6
 AIM = 0.96
@@ -61,7 +61,7 @@ def deliver(
             weight = _write(form, shown, place)
         if weight > limit:
             raise OutputError(
-                f"--max-size {in_words(limit)}: the least report of these logs takes "
+                f"--max-size {byte_size(limit)}: the least report of these logs takes "
                 f"{weight:,} bytes; allow that, or choose another form"
             )
         return shown, weight

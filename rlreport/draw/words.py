@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from rlreport.text.clean import printable
-from rlreport.text.numbers import MINUS, significant
+from rlreport.text.numbers import written
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 LONGEST_NAME = 80
@@ -47,10 +47,8 @@ def label(text: str, longest: int = 40) -> str:
 
 
 def figure(value: float, percent: bool = False) -> str:
-    """Three significant digits; a share as a percentage, without zeros at its end."""
-    if percent and math.isfinite(value):
-        return f"{100 * value:.3g} %".replace("-", MINUS)
-    return significant(value)
+    """Three significant digits; a share as a percentage."""
+    return written(value, "share" if percent else "number")
 
 
 def finite_or_none(value: float) -> float | None:

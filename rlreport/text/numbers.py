@@ -1,31 +1,111 @@
-"""How numbers are written: three significant digits, a true minus, thousands separated."""
+"""How numbers are written, the one place for it in Python.
+
+``static/js/format.js`` writes them in the browser; a test holds the two together.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Literal
 
 MISSING = "–"
 MINUS = "−"
+NOT_LOGGED = "not a number or not logged"
+
+Kind = Literal["number", "count", "share"]
+"""How the numbers of a column are written; see ``written``."""
+
+_DIGITS = 3
+_LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """Write ``value`` with ``digits`` significant digits; whole parts are never rounded away.
+def written(value: float, kind: Kind = "number") -> str:
+    """Write a number as it is shown.
 
-    Below 1e-4 in magnitude the form is scientific ("1.23e−5"). NaN is "–", infinity "∞".
+    A ``number`` has three significant digits, its whole part never rounded away; below 1e-4
+    and from 1e9 in magnitude it is scientific ("1.23e−5"). A ``count`` has no decimals. A
+    ``share`` is a percentage with one decimal, or three significant digits below 1 %.
+    Halves are rounded away from zero, thousands separated, the minus is a true one; NaN is
+    "–", infinity "∞".
     """
     if math.isnan(value):
         return MISSING
+    if kind == "count":
+        return _decimal(value, 0) if abs(value) < _MOST_WHOLE else _significant(value)
+    if kind == "share":
+        return f"{_percentage(100 * value)} %"
+    return _significant(value)
+
+
+def exact(value: float) -> str:
+    """Write the value itself, as short as it is exact, for places that a program may read."""
+    if math.isnan(value):
+        return NOT_LOGGED
     if math.isinf(value):
-        return "∞" if value > 0 else f"{MINUS}∞"
-    magnitude = abs(value)
-    if magnitude == 0:
+        return "Infinity" if value > 0 else "-Infinity"
+    text = repr(float(value)).removesuffix(".0").replace("e+", "e").replace("e-0", "e-")
+    return "0" if value == 0 else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 step" or "3 steps"."""
+    return f"{written(number, 'count')} {noun}" + ("" if number == 1 else "s")
+
+
+def byte_size(count: float) -> str:
+    """Return bytes in decimal units, as ``--max-size`` counts: "1.4 MB"."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def steps_in_words(steps: Iterable[int]) -> str:
+    """Return steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
+    listed = sorted(steps)
+    if len(listed) > 4:
+        return f"{listed[0]}–{listed[-1]} ({len(listed)} steps)"
+    if len(listed) < 2:
+        return ", ".join(map(str, listed))
+    return ", ".join(map(str, listed[:-1])) + f" and {listed[-1]}"
+
+
+def _significant(value: float) -> str:
+    size = abs(value)
+    if size == 0:
         return "0"
-    if magnitude < 1e-4:
-        text = f"{value:.{digits - 1}e}"
-        mantissa, exponent = text.split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
-    if magnitude >= 1e9:
-        return f"{value:.{digits - 1}e}".replace("e+", "e").replace("-", MINUS)
-    _, exponent = f"{value:.{digits - 1}e}".split("e")  # once rounded: 9.996 is 10.0
-    decimals = max(0, digits - 1 - int(exponent))
-    return f"{value:,.{decimals}f}".replace("-", MINUS)
+    if math.isinf(size):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    if not _LEAST_PLAIN <= size < _MOST_PLAIN:
+        return _scientific(value)
+    exponent = int(f"{size:.{_DIGITS - 1}e}".split("e")[1])  # once rounded: 9.996 is 10.0
+    return _decimal(value, max(0, _DIGITS - 1 - exponent))
+
+
+def _percentage(shown: float) -> str:
+    size = abs(shown)
+    if 99.95 <= size < 100.05:
+        return _decimal(shown, 0)
+    return _decimal(shown, 1) if 1 <= size < _MOST_PLAIN else _significant(shown)
+
+
+def _decimal(value: float, decimals: int) -> str:
+    """Round halves away from zero, as browsers do; Python's formats round them to even."""
+    exact_or_value: float | Decimal = value
+    if abs(value) * 10.0**decimals % 1 == 0.5:
+        unit = Decimal(1).scaleb(-decimals)
+        exact_or_value = Decimal(value).quantize(unit, ROUND_HALF_UP)
+    text = f"{exact_or_value:,.{decimals}f}"
+    if text[0] != "-":
+        return text
+    return text.replace("-", MINUS if text.strip("-0.") else "")
+
+
+def _scientific(value: float) -> str:
+    exact_value = Decimal(value)
+    unit = Decimal(1).scaleb(exact_value.adjusted() - _DIGITS + 1)
+    mantissa, exponent = f"{exact_value.quantize(unit, ROUND_HALF_UP):.{_DIGITS - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)

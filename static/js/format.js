@@ -1,56 +1,68 @@
-/** How numbers are written: the same rules as rlreport/text/numbers.py. */
+/** How numbers are written, the one place for it in the browser: as rlreport/text/numbers.py. */
 
 export const MISSING = "–";
+const MINUS = "−";
 
-/** @param {string} text */
-const trueMinus = (text) => text.replace(/-/g, "−");
+/** @typedef {"number" | "count" | "share"} Kind */
+
+const DIGITS = 3;
 
 /**
- * Three significant digits, whole parts kept, thousands separated; NaN is "–".
+ * A number as it is shown: with three significant digits, as a count or as a percentage.
  * @param {number | null | undefined} value
- * @param {number} [digits]
+ * @param {Kind} [kind]
  */
-export function significant(value, digits = 3) {
+export function written(value, kind = "number") {
   if (value === null || value === undefined || Number.isNaN(value)) return MISSING;
-  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  if (kind === "count" && Math.abs(value) < 1e15) return decimal(value, 0);
+  if (kind === "share") return `${percentage(100 * value)} %`;
+  return significant(value);
+}
+
+/** The value itself, as short as it is exact, for places that a program may read. @param {number} value */
+export function exact(value) {
+  if (Number.isNaN(value)) return "not a number or not logged";
   const size = Math.abs(value);
-  if (size === 0) return "0";
-  if (size < 1e-4 || size >= 1e9) {
-    return trueMinus(value.toExponential(digits - 1).replace("e+", "e"));
-  }
-  const rounded = Number(size.toPrecision(digits));
-  const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(rounded)));
-  return trueMinus(grouped(value.toFixed(decimals)));
+  const plain = size === 0 || !Number.isFinite(value) || (size >= 1e-4 && size < 1e16);
+  return plain ? String(value) : value.toExponential().replace("e+", "e");
 }
 
-/** @param {string} text digits with at most one point */
-function grouped(text) {
-  const [whole, fraction] = text.split(".");
-  const spaced = whole.replace(/\B(?=(\d{3})+$)/g, ",");
-  return fraction === undefined ? spaced : `${spaced}.${fraction}`;
-}
-
-/** A count with thousands separated. @param {number} value */
-export function count(value) {
-  return grouped(String(Math.round(value)));
-}
-
-/** Columns whose values are counts: those of WHOLE in rlreport/bake/columns.py. */
-const WHOLE = new Set(["response_tokens", "response_chars", "finished"]);
-
-/** The value of a response's column, as the baked list shows it. @param {string} key @param {number} value */
-export function figure(key, value) {
-  return WHOLE.has(key) && Number.isFinite(value) ? count(value) : significant(value);
+/** As the page's data have it, four digits, for a hover. @param {number} value */
+export function precise(value) {
+  if (Number.isNaN(value)) return MISSING;
+  return exact(Number(value.toPrecision(4))).replace(/-/g, MINUS).replace("Infinity", "∞");
 }
 
 /** "1st", "2nd", "3rd", "11th". @param {number} rank */
 export function ordinal(rank) {
   const tens = rank % 100;
   const end = tens >= 11 && tens <= 13 ? "th" : (["th", "st", "nd", "rd"][rank % 10] ?? "th");
-  return `${count(rank)}${end}`;
+  return `${written(rank, "count")}${end}`;
 }
 
-/** The value itself with a true minus, for places that show exact figures. @param {number} value */
-export function exact(value) {
-  return Number.isNaN(value) ? "missing" : trueMinus(String(value));
+/** @param {number} value */
+function significant(value) {
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size === Infinity) return value > 0 ? "∞" : `${MINUS}∞`;
+  const exponent = Number(size.toExponential(DIGITS - 1).split("e")[1]);
+  if (size < 1e-4 || size >= 1e9) {
+    return value.toExponential(DIGITS - 1).replace("e+", "e").replace(/-/g, MINUS);
+  }
+  return decimal(value, Math.max(0, DIGITS - 1 - exponent));
+}
+
+/** @param {number} shown */
+function percentage(shown) {
+  const size = Math.abs(shown);
+  if (size >= 99.95 && size < 100.05) return decimal(shown, 0);
+  return size >= 1 && size < 1e9 ? decimal(shown, 1) : significant(shown);
+}
+
+/** @param {number} value @param {number} decimals */
+function decimal(value, decimals) {
+  const [whole, fraction] = Math.abs(value).toFixed(decimals).split(".");
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  const text = fraction === undefined ? grouped : `${grouped}.${fraction}`;
+  return value < 0 && /[1-9]/.test(text) ? MINUS + text : text;
 }

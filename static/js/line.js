@@ -1,7 +1,7 @@
 /** A metric as a line over the position, linked to the text. */
 
 import { el, svg } from "./dom.js";
-import { count, significant } from "./format.js";
+import { written } from "./format.js";
 
 const WIDTH = 1000;
 const HEIGHT = 100;
@@ -27,7 +27,7 @@ export function linePlot(lines, pick) {
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       preserveAspectRatio: "none",
       role: "img",
-      "aria-label": `${name} over ${count(size)} positions, from ${significant(low)} to ${significant(high)}`,
+      "aria-label": `${name} over ${written(size, "count")} positions, from ${written(low)} to ${written(high)}`,
     },
     zero,
     ...lines.map(({ values }, k) => svg("path", { d: path(values, x, y), class: k ? "second" : null })),
@@ -44,8 +44,8 @@ export function linePlot(lines, pick) {
     el(
       "div",
       { class: "line-label" },
-      el("span", {}, `${name}: ${significant(low)} to ${significant(high)}`),
-      el("span", {}, `position 0 to ${count(size - 1)}`),
+      el("span", {}, `${name}: ${written(low)} to ${written(high)}`),
+      el("span", {}, `position 0 to ${written(size - 1, "count")}`),
     ),
     plot,
   );

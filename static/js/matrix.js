@@ -1,7 +1,7 @@
 /** Metrics × tokens as a table of numbers on colours; only the columns in view exist. */
 
 import { el } from "./dom.js";
-import { significant } from "./format.js";
+import { exact, written } from "./format.js";
 import { visible } from "./token-text.js";
 
 const CELL_PX = 64;
@@ -105,7 +105,7 @@ export class Matrix {
           gap("td", from),
           ...places.map((i) => {
             const at = this.at === i ? " at" : "";
-            return cell("td", i, { class: scale.className(values[i]) + at, title: values[i] }, significant(values[i]));
+            return cell("td", i, { class: scale.className(values[i]) + at, title: exact(values[i]) }, written(values[i]));
           }),
           gap("td", size - to),
         ),

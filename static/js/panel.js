@@ -3,7 +3,7 @@
 import { copies } from "./copy.js";
 import { decodeTokens, unpack } from "./data.js";
 import { el } from "./dom.js";
-import { exact, figure, ordinal } from "./format.js";
+import { exact, ordinal, written } from "./format.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
 import { TokenView } from "./tokens.js";
@@ -145,7 +145,7 @@ export class Panel {
   figures(i) {
     const items = this.data.columns
       .filter(({ key }) => this.data.values[key] && this.data.values[key][i] !== null)
-      .map(({ key, label, unit, help }) => {
+      .map(({ key, label, unit, help, written: how }) => {
         const value = this.data.values[key][i];
         const rank = this.data.ranks[key]?.[i];
         return el(
@@ -155,7 +155,7 @@ export class Panel {
           el(
             "dd",
             {},
-            el("span", { title: exact(value) }, figure(key, value)),
+            el("span", { title: exact(value) }, written(value, how)),
             unit && el("span", { class: "unit" }, ` ${unit}`),
             rank && el("span", { class: "rank" }, `, ${ordinal(rank)} of ${this.data.total}`),
           ),

@@ -36,6 +36,7 @@ function describe(header) {
     label: (unit ? text.slice(0, text.lastIndexOf(unit)) : text).trim(),
     unit,
     kind: header.classList[0],
+    written: "number",
     help: header.title,
     shown: !header.hidden,
   };
@@ -46,7 +47,8 @@ function fromData(header, at, nodes, data) {
   const about = describe(header);
   const { key } = about;
   if (key === "n") return { ...about, numbers: Float64Array.from(data.n), strings: null };
-  if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
+  const meta = data.columns.find((column) => column.key === key);
+  if (data.values[key]) return { ...about, written: meta?.written ?? "number", numbers: toNumbers(data.values[key]), strings: null };
   const logged = data.texts[key] ?? data.strings[key] ?? [];
   const strings = nodes.map((row, i) => logged[i] ?? (row ? cellText(row.cells[at]) : null));
   return { ...about, numbers: null, strings };

@@ -6,6 +6,7 @@
  * @property {string} label
  * @property {string} unit
  * @property {string} kind
+ * @property {import("./format.js").Kind} written
  * @property {string} help
  * @property {boolean} shown
  * @property {Float64Array | null} numbers NaN is missing

@@ -1,7 +1,7 @@
 /** The step picker: the reward curve with a slider under it. */
 
 import { el, svg } from "./dom.js";
-import { significant } from "./format.js";
+import { written } from "./format.js";
 
 /**
  * @param {HTMLElement} place
@@ -26,7 +26,7 @@ export function mountScrubber(place, { steps, rewards, hrefs }, present) {
   const words = el("output", { "aria-hidden": "true" });
   const describe = () => {
     const k = Number(slider.value);
-    const reward = rewards[k] === null ? "" : `, reward ${significant(rewards[k])}`;
+    const reward = rewards[k] === null ? "" : `, reward ${written(rewards[k])}`;
     line.setAttribute("d", `M${x(k)} 0V28`);
     words.textContent = `Step ${steps[k]}${reward}${k === start ? "" : " · release or Enter opens it"}`;
     slider.setAttribute("aria-valuetext", `step ${steps[k]}${reward}; Enter opens it`);

@@ -2,7 +2,7 @@
 
 import { format, parse } from "./address.js";
 import { el } from "./dom.js";
-import { MISSING, exact, figure } from "./format.js";
+import { MISSING, exact, written } from "./format.js";
 import { mark } from "./marks.js";
 import { formatSort, parseSort, valueAt } from "./rows.js";
 
@@ -225,8 +225,8 @@ export class TableView {
     }
     if (column.numbers) {
       const number = column.numbers[i];
-      const title = Number.isNaN(number) ? "not a number or not logged" : exact(number);
-      return el("td", { class: `number${this.bar(column, number)}`, title }, figure(column.key, number));
+      const title = exact(number);
+      return el("td", { class: `number${this.bar(column, number)}`, title }, written(number, column.written));
     }
     return el("td", { class: "text", "data-key": column.key }, el("div", { class: "clamp", dir: "auto" }, value ?? MISSING));
   }

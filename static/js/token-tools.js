@@ -1,7 +1,7 @@
 /** The controls of the token view and the legend of its colours. */
 
 import { el } from "./dom.js";
-import { count, significant } from "./format.js";
+import { written } from "./format.js";
 import { CLIP, extremeName } from "./metrics.js";
 
 /** @typedef {import("./metrics.js").Metric} Metric */
@@ -54,9 +54,9 @@ export class TokenTools {
  */
 export function legend(metric, scale, byStep) {
   const bins = Array.from({ length: scale.bins }, (_, k) => el("span", { class: `${scale.prefix}-${k + 1}` }));
-  const [low, high] = [significant(scale.low), significant(scale.high)];
+  const [low, high] = [written(scale.low), written(scale.high)];
   const where = byStep ? "step" : "response";
-  const beyond = scale.clipped === 1 ? "1 token" : `${count(scale.clipped)} tokens`;
+  const beyond = scale.clipped === 1 ? "1 token" : `${written(scale.clipped, "count")} tokens`;
   const clip =
     scale.clipped > 0
       ? `clipped at the ${CLIP * 100}th percentile of the ${where}, ${beyond} beyond`

@@ -1,7 +1,7 @@
 /** The token view of one response: text, line and matrix around one present token. */
 
 import { el } from "./dom.js";
-import { MISSING, count, exact } from "./format.js";
+import { precise, written } from "./format.js";
 import { linePlot } from "./line.js";
 import { Matrix } from "./matrix.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
@@ -57,7 +57,7 @@ export class TokenView {
     this.pair = el("div", { class: "token-pair" });
     this.lines = el("div", { class: "lines" });
     this.matrix = new Matrix(this.texts, (i) => this.pick(i));
-    root.append(el("h3", {}, `Tokens (${count(this.texts.length)})`), this.tools.node, this.pair, this.lines, this.matrix.node);
+    root.append(el("h3", {}, `Tokens (${written(this.texts.length, "count")})`), this.tools.node, this.pair, this.lines, this.matrix.node);
     root.addEventListener("keydown", (event) => this.key(event));
     this.sync();
   }
@@ -175,7 +175,7 @@ export class TokenView {
     const lines = this.metrics.map((metric) => {
       const value = this.values(metric)[i];
       const unit = metric.unit ? ` ${metric.unit}` : "";
-      const text = Number.isNaN(value) ? MISSING : `${exact(Number(value.toPrecision(4)))}${unit}`;
+      const text = precise(value) + (Number.isNaN(value) ? "" : unit);
       return { label: metric.label, value: text, picked: this.shown.includes(metric) };
     });
     const shown = visible(this.texts[i]).trimEnd() || "part of a character";

@@ -2,7 +2,7 @@
 
 import { copies } from "./copy.js";
 import { el } from "./dom.js";
-import { count, significant } from "./format.js";
+import { written } from "./format.js";
 import { toCsv, toJson } from "./rows.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
@@ -37,7 +37,7 @@ export function mountTools(section, view, on = {}) {
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const show = () => {
     const [shown, all] = [rows.order.length, rows.size];
-    total.textContent = shown === all ? `${count(all)} of ${count(all)}` : `${count(shown)} of ${count(all)}`;
+    total.textContent = shown === all ? `${written(all, "count")} of ${written(all, "count")}` : `${written(shown, "count")} of ${written(all, "count")}`;
     chips.replaceChildren(...[...rows.ranges].map(([key, range]) => chip(rows, key, range)));
     if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
       search.value = rows.query;
@@ -58,7 +58,7 @@ function chip(rows, key, [low, high]) {
 }
 
 function bound(value, word) {
-  return Number.isFinite(value) ? `${word} ${significant(value)}` : "";
+  return Number.isFinite(value) ? `${word} ${written(value)}` : "";
 }
 
 /** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
@@ -100,7 +100,7 @@ function rangeInputs(rows, column) {
     const input = el("input", {
       type: "number",
       step: "any",
-      placeholder: finite.length ? significant(ends[k]) : "",
+      placeholder: finite.length ? written(ends[k]) : "",
       "aria-label": `${column.label} ${word}`,
     });
     if (Number.isFinite(present[k])) input.value = String(present[k]);
