@@ -1,0 +1,296 @@
+"""The one place for processes: what is read and baked side by side goes through a ``Pool``.
+
+A pool is this process, which takes jobs itself while it waits, and a
+``concurrent.futures.Executor`` of others beside it: loky's, whose users need no ``__main__``
+guard. Where there are none (one worker, no semaphores), this process does all jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+from rlreport.errors import RlreportError
+
+Job = TypeVar("Job")
+Shared = TypeVar("Shared")
+Result = TypeVar("Result")
+
+QUEUED = 2
+"""Jobs that a process beside has at once: the one it does and the next."""
+
+AHEAD = 8
+"""Further results held until an earlier one is there."""
+
+_KILLED = "a worker process was killed (out of memory?); try --workers 1"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENVIRONMENT = {
+    # NumPy's linear algebra, which no job uses, would start a thread a core.
+    "OPENBLAS_NUM_THREADS": "1",
+    # Arrays of a batch come and go: glibc would give their memory back after each.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    # loky would replace a process that holds 300 MB more than at first.
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
+    # Set but empty: a crash is told by the one line of its parent alone.
+    "PYTHONFAULTHANDLER": "",
+}
+_starting = threading.Lock()
+_numbers = itertools.count()
+
+
+class Pool:
+    """This process and those beside it; a context manager, as they end with it."""
+
+    def __init__(self, workers: int = 0) -> None:
+        """Make a pool of ``workers`` processes, this one included; 0 for one a core."""
+        self._beside = (workers or os.cpu_count() or 1) - 1
+        self._executor: Executor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes, whatever they do."""
+        self.end()
+
+    def end(self) -> None:
+        """End the processes and give their memory back; the next jobs start others."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+
+    def warm(self, function: Callable[[], object]) -> None:
+        """Start the processes, and let them call ``function``, which may import, before jobs."""
+        executor, beside = self._started()
+        with contextlib.suppress(BrokenExecutor):  # which the next jobs tell
+            for _ in range(beside):
+                executor.submit(function)
+
+    def map(
+        self,
+        function: Callable[[Job, Shared], Result],
+        jobs: Iterable[Job],
+        shared: Shared,
+        *,
+        beside: bool = True,
+        ordered: bool = True,
+    ) -> Iterator[Result]:
+        """Begin jobs beside this process, and return an iterator over ``function(job, shared)``.
+
+        Args:
+            function: picklable, as a function of a module is.
+            jobs: picklable values, taken when there is room for their results.
+            shared: a picklable value, sent once to a process and not once a job.
+            beside: whether the jobs are worth processes; else all are done here when asked for.
+            ordered: in the order of the jobs, else as they are done.
+
+        Raises:
+            RlreportError: a process was killed; or what a job raised. Both when iterated.
+        """
+        executor, count = self._started() if beside else (_Here(), 0)
+        return _Batch(executor, count, function, iter(jobs), shared, ordered).results()
+
+    def _started(self) -> tuple[Executor, int]:
+        """The executor beside this process, and the number of its processes."""
+        if self._executor is None and self._beside:
+            self._executor = _start(self._beside)
+            self._beside = self._beside if self._executor else 0
+        return self._executor or _Here(), self._beside
+
+
+class _Here(Executor):
+    """This process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # raised when its result is asked for
+            future.set_exception(error)
+        return future
+
+
+class _Batch(Generic[Job, Shared, Result]):
+    """Jobs on their way: a window of those begun whose results were not asked for yet."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        beside: int,
+        function: Callable[[Job, Shared], Result],
+        jobs: Iterator[Job],
+        shared: Shared,
+        ordered: bool,
+    ) -> None:
+        self._executor, self._beside, self._ordered = executor, beside, ordered
+        self._function, self._jobs, self._shared = function, jobs, shared
+        self._number, self._sent = next(_numbers), 0
+        self._window: deque[tuple[Job, Future[Any]]] = deque()
+        self._fill()
+
+    def results(self) -> Iterator[Result]:
+        try:
+            while True:
+                awaited = [future for _, future in self._window][: 1 if self._ordered else None]
+                done = [place for place, future in enumerate(awaited) if future.done()]
+                if done:
+                    yield self._taken(done[0])
+                elif not self._begin(_Here()):
+                    if not self._window:
+                        return
+                    wait(awaited, return_when=FIRST_COMPLETED)
+                self._fill()
+        except BrokenExecutor:
+            raise RlreportError(_KILLED) from None
+        finally:
+            for _, future in self._window:
+                future.cancel()
+
+    def _fill(self) -> None:
+        """Keep the processes beside busy."""
+        busy = sum(not future.done() for _, future in self._window)
+        while busy < QUEUED * self._beside and self._begin(self._executor):
+            busy += 1
+
+    def _begin(self, executor: Executor) -> bool:
+        """Begin the next job; False when there is none, or no room for its result."""
+        if len(self._window) >= QUEUED * self._beside + AHEAD:
+            return False
+        for job in self._jobs:
+            if isinstance(executor, _Here):
+                future = executor.submit(self._function, job, self._shared)
+            else:
+                future = self._send(job, whole=self._sent < self._beside)
+                self._sent += 1
+            self._window.append((job, future))
+            return True
+        return False
+
+    def _send(self, job: Job, *, whole: bool) -> Future[Any]:
+        packed = self._packed if whole else None
+        return self._executor.submit(_run, job, self._number, packed)
+
+    @cached_property
+    def _packed(self) -> bytes:
+        return pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
+
+    def _taken(self, place: int) -> Result:
+        """Take a result out of the window; a job that came without what it needs is sent again."""
+        job, future = self._window[place]
+        del self._window[place]
+        while isinstance(result := future.result(), _Missing):
+            future = self._send(job, whole=True)
+        taken: Result = result
+        return taken
+
+
+class _Missing:
+    """The answer of a process that does not have what the jobs share."""
+
+
+_held: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
+
+
+def _run(job: Any, number: int, packed: bytes | None) -> Any:
+    """Do a job in a process beside, which keeps what the jobs of one batch share."""
+    if number not in _held:
+        if packed is None:
+            return _Missing()
+        _held.clear()
+        _held[number] = pickle.loads(packed)
+    function, shared = _held[number]
+    return function(job, shared)
+
+
+def _start(count: int) -> Executor | None:
+    """Start loky's processes; None where the system does not let us."""
+    import multiprocessing
+
+    if not hasattr(signal, "pthread_sigmask") or multiprocessing.current_process().daemon:
+        return None  # no POSIX; a daemon of multiprocessing may not have children
+    if sys.stdout is None or sys.stderr is None:
+        return None  # which loky flushes
+    if sys.flags.ignore_environment and not sys.flags.safe_path:
+        return None  # under python -E the trackers would import from the current folder
+    try:
+        from multiprocessing import resource_tracker
+
+        from loky.process_executor import ProcessPoolExecutor
+
+        # Without psutil and pgrep loky kills a process alone; ours have no children.
+        warnings.filterwarnings("ignore", "Failed to kill subprocesses", UserWarning)
+        with _starting, _apart() as environment:
+            resource_tracker.ensure_running()  # it lifts the block of signals
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            executor: Executor = ProcessPoolExecutor(
+                count,
+                initializer=_stand_by,
+                initargs=(os.getpid(),),
+                env={**_ENVIRONMENT, **environment},
+            )
+            executor.submit(os.getpid)  # the first job starts them all, and loky's tracker
+    except (ImportError, OSError, NotImplementedError):  # as without /dev/shm
+        return None
+    return executor
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[dict[str, str]]:
+    """Let what is started neither import from the current folder nor hear Ctrl-C and SIGTERM.
+
+    loky hands ``sys.path`` on to its processes; its tracker and Python's have the environment
+    alone. Signals blocked here stay blocked there: they are this process's to answer.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    path, before = sys.path, dict(os.environ)
+    try:
+        sys.path = _safe_path()
+        safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        os.environ.update(safe)
+        yield safe
+    finally:
+        sys.path = path
+        for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _safe_path() -> list[str]:
+    """``sys.path`` without the current folder that Python puts first for ``-m``, ``-c``, a script.
+
+    What the user put there (PYTHONPATH, ``.pth`` files) stays; rlreport's own home comes last.
+    """
+    first, home = sys.path[:1], str(Path(__file__).resolve().parents[1])
+    if first and not sys.flags.safe_path and Path(first[0]).resolve() == Path.cwd():
+        first = []
+    kept = [path for path in (*first, *sys.path[1:]) if path]
+    return kept if home in kept else [*kept, home]
+
+
+def _stand_by(parent: int) -> None:
+    """Make a process ready for jobs, and end it when its parent is gone."""
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)  # whatever a library prints is no part of what the program prints
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,67 @@
+"""Jobs for a pool; importable from its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from rlreport.errors import RlreportError
+
+
+def named(job: int, shared: str) -> str:
+    """A job's name."""
+    return f"{shared} {job}"
+
+
+def where(job: int, seconds: float) -> int:
+    """The process that works, after a while."""
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def fail_at(job: int, which: int) -> int:
+    """Fails at one job and those after it."""
+    if job >= which:
+        raise RlreportError(f"job {job} cannot be done")
+    return job
+
+
+def suicide(job: int, parent: int) -> int:
+    """Kills its process, unless that is the parent."""
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)
+    return job
+
+
+class Counted:
+    """Counts how often it comes out of a pickle, in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __setstate__(self, state: dict[str, Path]) -> None:
+        self.__dict__.update(state)
+        with self.file.open("a") as out:
+            out.write("x")
+
+
+def use(job: int, shared: Counted) -> int:
+    """Takes a while."""
+    time.sleep(0.005)
+    return os.getpid()
+
+
+def imported(job: str, shared: None) -> str:
+    """The file that a module is imported from, after a while."""
+    time.sleep(0.05)
+    return str(__import__(job).__file__)
+
+
+def printed(job: int, shared: None) -> int:
+    """Prints, as a library may."""
+    os.write(1, b"printed by a job\n")
+    time.sleep(0.05)
+    return os.getpid()

@@ -1,0 +1,208 @@
+"""A pool: results in order, one clear error when a process is killed, nothing left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rlreport.errors import RlreportError
+from rlreport.pool import AHEAD, QUEUED, Pool
+from tests import jobs
+
+ROOT = Path(__file__).resolve().parents[1]
+MANY = 100_000
+"""Jobs that would take half an hour: processes have time to start, however slow the machine."""
+
+WORK = """
+import os, sys
+from rlreport.pool import Pool
+from tests import jobs
+with Pool(3) as pool:
+    for _ in pool.map(jobs.where, range(100_000), 0.02):
+        print("working", flush=True)
+"""
+
+
+def below() -> list[psutil.Process]:
+    """Worker processes of this one (a tracker stays for the next pool)."""
+    processes = psutil.Process().children()
+    return [process for process in processes if "loky.backend.popen" in " ".join(process.cmdline())]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_the_order_of_their_jobs(workers, beside):
+    with Pool(workers) as pool:
+        for count in (0, 1, 7, 60):
+            results = pool.map(jobs.named, iter(range(count)), "page", beside=beside)
+            assert list(results) == [f"page {i}" for i in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_that_need_no_order_all_come_once(workers):
+    with Pool(workers) as pool:
+        results = pool.map(jobs.named, range(60), "page", ordered=False)
+        assert sorted(results) == sorted(f"page {i}" for i in range(60))
+
+
+def test_this_process_and_those_beside_work_side_by_side():
+    seen = set()
+    with Pool(3) as pool:
+        for process in pool.map(jobs.where, range(MANY), 0.01):
+            seen.add(process)
+            if len(seen) == 3:
+                break
+        assert os.getpid() in seen
+
+
+def test_jobs_are_taken_only_when_there_is_room_for_their_results():
+    taken = []
+    with Pool(2) as pool:
+        results = pool.map(jobs.named, (taken.append(i) or i for i in range(MANY)), "page")
+        for count in range(1, 20):
+            next(results)
+            assert len(taken) <= count + QUEUED + AHEAD
+
+
+def test_what_jobs_share_is_sent_to_a_process_once(tmp_path):
+    shared = jobs.Counted(tmp_path / "count")
+    with Pool(3) as pool:
+        processes = set(pool.map(jobs.use, range(400), shared))
+    beside = len(processes - {os.getpid()})
+    assert beside
+    assert shared.file.read_text() == "x" * beside
+
+
+def test_a_pool_can_be_used_again_after_results_were_given_up():
+    with Pool(2) as pool:
+        given_up = pool.map(jobs.named, range(MANY), "first")
+        assert next(given_up) == "first 0"
+        given_up.close()
+        assert list(pool.map(jobs.named, range(20), "second"))[-1] == "second 19"
+        pool.end()
+        assert list(pool.map(jobs.named, range(20), "third"))[-1] == "third 19"
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_first_error_of_ours_reaches_the_caller(workers):
+    with Pool(workers) as pool, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
+        list(pool.map(jobs.fail_at, range(MANY), 9))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_killed_process_is_one_clear_error(ordered, capfd):
+    with Pool(2) as pool, pytest.raises(RlreportError) as caught:
+        list(pool.map(jobs.suicide, range(MANY), os.getpid(), ordered=ordered))
+    assert str(caught.value) == ("a worker process was killed (out of memory?); try --workers 1")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_process_is_left_when_the_pool_is_closed():
+    with Pool(3) as pool:
+        results = pool.map(jobs.where, range(MANY), 0.02)
+        next(results)
+        assert len(below()) == 2
+    assert below() == []
+
+
+def test_without_semaphores_this_process_does_all_jobs(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("loky.backend.synchronize._SemLock", refuse)
+    environment, path = dict(os.environ), list(sys.path)
+    with Pool(3) as pool:
+        assert set(pool.map(jobs.where, range(20), 0.0)) == {os.getpid()}
+        assert below() == []
+    assert (dict(os.environ), sys.path) == (environment, path)
+
+
+def test_what_a_job_prints_is_not_what_the_program_prints(capfd):
+    with Pool(2) as pool:
+        assert len(set(pool.map(jobs.printed, range(20), None, ordered=False))) > 1
+    out, err = capfd.readouterr()
+    assert out.count("printed") + err.count("printed") == 20
+    assert "printed" in err
+
+
+def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+    """A program whose pool is at work, and all processes below it: workers and trackers."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    deadline = time.monotonic() + 30
+    children: list[psutil.Process] = []
+    while len(children) < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) == 4
+    return process, children
+
+
+def gone(children: list[psutil.Process]) -> bool:
+    """Whether all have ended."""
+    return not psutil.wait_procs(children, timeout=10)[1]
+
+
+@pytest.mark.parametrize("to_all", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
+    process, children = working()
+    if to_all and number != signal.SIGKILL:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert gone(children)
+    assert process.returncode == -number
+    if number == signal.SIGINT:  # the parent's own traceback, and nobody else's
+        assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1
+
+
+@pytest.mark.parametrize("kind", ["script", "-c", "-m"])
+def test_no_process_imports_from_the_current_folder(kind, tmp_path, capfd):
+    # Modules that Python, multiprocessing, loky, NumPy and we import. ``python -m`` itself imports
+    # types, from the current folder, before there is a program.
+    names = ("types", "pickle", "multiprocessing", "loky", "secrets", "numbers")
+    for name in names[kind == "-m" :]:
+        trap = "import os; open(os.environ['TRAP'], 'a').write(__file__ + chr(10))"
+        (tmp_path / f"{name}.py").write_text(trap)
+    script = (
+        "import sys\n"
+        "here = sys.path.pop(0)\n"  # the program itself imports what it should
+        "from rlreport.pool import Pool\n"
+        "from tests import jobs\n"
+        "import loky, multiprocessing.resource_tracker, pickle, secrets, numbers\n"
+        "sys.path.insert(0, here)\n"
+        "with Pool(2) as pool:\n"
+        "    for file in pool.map(jobs.imported, ['numbers'] * 40, None):\n"
+        "        assert not file.startswith(sys.argv[1]), file\n"
+        "print('done')\n"
+    )
+    (tmp_path / "program.py").write_text(script)
+    command = {"script": ["program.py"], "-c": ["-c", script], "-m": ["-m", "program"]}[kind]
+    trap = tmp_path / "trapped"
+    done = subprocess.run(
+        [sys.executable, *command, str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TRAP": str(trap)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "done\n", done.stderr
+    assert not trap.exists(), trap.read_text()
