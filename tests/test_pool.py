@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -116,7 +117,7 @@ def test_without_semaphores_this_process_does_all_jobs(monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr("loky.backend.synchronize._SemLock", refuse)
+    monkeypatch.setattr(import_module("loky.backend.synchronize"), "_SemLock", refuse)
     environment, path = dict(os.environ), list(sys.path)
     with Pool(3) as pool:
         assert set(pool.map(jobs.where, range(20), 0.0)) == {os.getpid()}
