@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import email
+import email.header
 import email.policy
 import re
 
@@ -44,6 +45,37 @@ def test_its_headers_are_those_asked_for_and_no_others(mail, parsed):
     assert set(parsed.headers) == {
         *("X-Mailer", "From", "To", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
     }
+
+
+FORGED = "=?utf-8?q?x=0d=0aBcc:_a@b.example=0d=0a=0d=0abody?="
+
+
+@pytest.mark.parametrize("text", [FORGED, f"Lauf ü {FORGED}", "=?utf-8?b?eA0KQmNjOiBhQGI=?=", "=?"])
+@pytest.mark.parametrize("option", ["title", "subject", "folder"])
+def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
+    folder = tmp_path / (text if option == "folder" else "logs")
+    folder.mkdir()
+    write_log(folder / "log.jsonl", hostile_rows(steps=1))
+    given = {option: text} if option != "folder" else {}
+    rlreport.build(folder, tmp_path / "run.eml", workers=1, **given)
+    raw = (tmp_path / "run.eml").read_bytes()
+    read = email.message_from_bytes(raw, policy=email.policy.compat32)
+    assert set(read.keys()) == {
+        *("X-Mailer", "From", "Subject", "Message-ID", "MIME-Version", "Content-Type"),
+    }
+    shown = str(email.header.make_header(email.header.decode_header(read["Subject"])))
+    assert shown.replace("\n ", " ").startswith(text)
+    assert email.message_from_bytes(raw, policy=email.policy.SMTP).keys() == read.keys()
+    assert b"\r\nBcc" not in raw
+
+
+@pytest.mark.parametrize("option", ["to", "sender"])
+def test_an_encoded_word_is_no_address(option, tmp_path):
+    address = f"{FORGED} <a@example.org>"
+    with pytest.raises(UsageError, match="is not a mail address"):
+        rlreport.build(
+            tmp_path, tmp_path / "r.eml", **{option: [address] if option == "to" else address}
+        )
 
 
 def test_the_body_is_short_and_needs_nothing_from_outside(parsed):

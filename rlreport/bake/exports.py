@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv as writer
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +20,9 @@ from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
 
 TOKENS_LISTED = 10_000
+
+_FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def exports(
@@ -96,7 +101,21 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """CSV with Unix line ends; numbers as short as they are exact; missing is empty."""
+    """CSV with Unix line ends; numbers as short as they are exact; missing is empty.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe before it, as OWASP
+    advises on CSV injection: one that begins with ``=``, ``+``, ``-``, ``@`` (or their full-width
+    forms), a tab or a line's end and is not a number.
+    """
+    texts = table.select_dtypes(include=["object", "string"])
+    safe = table.assign(**{str(name): texts[name].map(_no_formula) for name in texts.columns})
     text = io.StringIO()
-    table.to_csv(text, index=False, lineterminator="\n")
+    # Every text in quotation marks: a bare CR in one would begin a row of its own.
+    safe.to_csv(text, index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
     return text.getvalue().encode("utf-8", "replace")
+
+
+def _no_formula(cell: object) -> object:
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell

@@ -6,13 +6,15 @@ import hashlib
 import re
 import time
 from calendar import timegm
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from datetime import UTC, datetime
-from email.headerregistry import Address
+from email.header import Header
+from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage, MIMEPart
-from email.policy import SMTP
+from email.policy import SMTP, Policy
 from email.utils import format_datetime, getaddresses
 from pathlib import Path
+from typing import Any
 
 import css_inline
 
@@ -32,6 +34,31 @@ DOMAIN = "rlreport.invalid"
 MOST_PICTURES = 3
 PICTURE_WIDTH = 600
 LONGEST_TITLE = 160
+
+
+class LiteralHeader(UnstructuredHeader, BaseHeader):
+    """A header of plain text: what looks like an encoded word (RFC 2047) in it is text too.
+
+    The email package decodes such words when a header is set, line ends and all, and writes them
+    as they are; here they are encoded like any other text that needs it.
+    """
+
+    @classmethod
+    def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
+        """Takes the text as it is."""
+        kwds["parse_tree"] = cls.value_parser("")
+        kwds["decoded"] = one_line(value)
+
+    def fold(self, *, policy: Policy) -> str:
+        """The header as it stands in the message: lines of at most 78 ASCII characters."""
+        plain = self.isascii() and "=?" not in self
+        made = Header(self, "us-ascii" if plain else "utf-8", 78, self.name)
+        return f"{self.name}: {made.encode(linesep=policy.linesep)}{policy.linesep}"
+
+
+_HEADERS = HeaderRegistry()
+_HEADERS.map_to_type("subject", LiteralHeader)
+_POLICY = SMTP.clone(header_factory=_HEADERS)
 
 
 class Email:
@@ -64,7 +91,7 @@ def message(bakery: Bakery) -> EmailMessage:
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(context.run)}.html"
 
-    made = EmailMessage(policy=SMTP)
+    made = EmailMessage(policy=_POLICY)
     made["X-Mailer"] = f"rlreport {__version__}"
     made["From"] = addresses("--from", mail.sender or f"rlreport <rlreport@{DOMAIN}>")
     if mail.to:
@@ -89,7 +116,7 @@ def message(bakery: Bakery) -> EmailMessage:
             "image",
             "png",
             cid=f"<{picture.name}@{DOMAIN}>",
-            filename=f"{picture.name}.png",
+            filename=f"{file_name(picture.name)}.png",
             disposition="inline",
         )
     made.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
@@ -117,7 +144,8 @@ def addresses(option: str, *given: str) -> list[Address]:
     for text in given:
         refusal = UsageError(f"{option} {one_line(text)}: is not a mail address")
         pairs = getaddresses([text])
-        if not pairs or not text.isprintable():
+        # The email package would decode an encoded word in a name, line ends and all.
+        if not pairs or not text.isprintable() or "=?" in text:
             raise refusal
         for name, spec in pairs:
             try:
