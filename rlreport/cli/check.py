@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rlreport.cli.say import say, say_json
 from rlreport.cli.shared import judging_options, read_options, reading_options
 
 
@@ -38,10 +39,10 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = run_checks(tables, limits)
     if as_json:
-        click.echo(canonical_json(findings_json(verdict), indent=True).decode(), nl=False)
+        say_json(canonical_json(findings_json(verdict), indent=True))
     elif not terminal.quiet:
         for line in verdict_lines(verdict):
-            click.echo(line)
+            say(line)
     fail_on = given.pop("fail_on")
     if fail_on and verdict.reaches(fail_on):
         sys.exit(1)

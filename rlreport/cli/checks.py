@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from rlreport.cli.say import say
+
 
 @click.command()
 def checks() -> None:
@@ -19,10 +21,11 @@ def checks() -> None:
 
     rows = describe()
     for check in CHECKS:
-        click.echo(f"{check.id}: {check.looks_for}")
-        click.echo(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
+        say(f"{check.id}: {check.looks_for}")
+        say(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
         for row in rows:
             if row.group == check.id:
                 unit = f" {row.unit}" if row.unit else ""
-                click.echo(f"  {row.key} = {row.value:g}{unit}: {row.meaning}")
-        click.echo(f"  source: {check.source}\n")
+                say(f"  {row.key} = {row.value:g}{unit}: {row.meaning}")
+        say(f"  source: {check.source}")
+        say()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from rlreport.cli.say import say
+
 
 @click.command()
 def formats() -> None:
@@ -17,5 +19,5 @@ def formats() -> None:
     from rlreport.formats import formats as known
 
     for form in known().values():
-        click.echo(f"{form.id:16} {form.description}")
-        click.echo(f"{'':16} {', '.join(form.files)}")
+        say(f"{form.id:16} {form.description}")
+        say(f"{'':16} {', '.join(form.files)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from rlreport.cli.say import say, say_error, show_click_error, write_what_fits
 from rlreport.errors import RlreportError
 
 INTERRUPTED = 130
@@ -45,6 +46,7 @@ class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Runs a command; errors of ours end with one line and exit status 2."""
         extra["standalone_mode"] = False
+        write_what_fits()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _terminated)
         try:
@@ -52,13 +54,13 @@ class LazyGroup(click.Group):
         except click.exceptions.Exit as leave:
             sys.exit(leave.exit_code)
         except click.ClickException as error:
-            error.show()
+            show_click_error(error)
             sys.exit(error.exit_code)
         except RlreportError as error:
-            click.echo(f"rlreport: {error}", err=True)
+            say_error(str(error))
             sys.exit(2)
         except (click.Abort, KeyboardInterrupt):
-            click.echo("rlreport: interrupted, nothing was written", err=True)
+            say("rlreport: interrupted, nothing was written", err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             # The reader of our output has left; Python would complain again at exit.
@@ -69,5 +71,5 @@ class LazyGroup(click.Group):
 
 def _terminated(number: int, frame: object) -> None:
     """Leaves as after Ctrl-C, so that nothing half-written stays."""
-    click.echo("rlreport: terminated, nothing was written", err=True)
+    say("rlreport: terminated, nothing was written", err=True)
     sys.exit(TERMINATED)

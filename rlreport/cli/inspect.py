@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rlreport.cli.say import say
 from rlreport.cli.shared import read_options, reading_options
 
 
@@ -32,40 +33,45 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     counts = scan.responses["step"].value_counts()
     usual = usual_responses(counts.to_numpy())
-    click.echo(
+    say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
         + ("" if usual is None else f", usually {usual:,} a step")
     )
     short = counts[counts < (usual or 0)]
     if len(short):
-        click.echo(f"incomplete: {steps_in_words(short.index)}")
-    click.echo("\nfiles")
+        say(f"incomplete: {steps_in_words(short.index)}")
+    say()
+    say("files")
     for file in scan.files:
         left_out = f", {file.bad:,} left out" if file.bad else ""
-        click.echo(
+        say(
             f"  {file.name}  {file.format}, {byte_size(file.size)}, "
             f"{file.rows:,} responses{left_out}" + (f" ({file.why})" if file.why else "")
         )
     if metrics.files:
-        click.echo("\ntrainer metrics")
+        say()
+        say("trainer metrics")
         for beside in metrics.files:
             of = f"{counted(len(beside.metrics), 'metric')} of {counted(beside.steps, 'step')}"
-            click.echo(f"  {beside.name}  {of}")
-    click.echo("\nfields")
+            say(f"  {beside.name}  {of}")
+    say()
+    say("fields")
     rows = len(scan.responses)
     for name, meaning, needed in FIELDS:
         found = scan.fields.get(name, 0)
         state = "all rows" if found == rows else (f"{found:,} rows" if found else "missing")
-        click.echo(f"  {name:18} {state:12} {meaning}{'' if needed else ' (optional)'}")
+        say(f"  {name:18} {state:12} {meaning}{'' if needed else ' (optional)'}")
     for name in scan.extras.columns:
-        click.echo(f"  {str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged")
+        say(f"  {str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged")
     notes = [*scan.notes, *metrics.notes]
     if notes:
-        click.echo("\nnotes")
+        say()
+        say("notes")
         for note in notes:
-            click.echo(f"  {note_in_words(note)}")
+            say(f"  {note_in_words(note)}")
     if scan.bad_lines:
-        click.echo(f"\nleft out: {scan.bad_count:,}")
+        say()
+        say(f"left out: {scan.bad_count:,}")
         for bad in scan.bad_lines:
-            click.echo(f"  {place(bad)}: {bad.reason}")
+            say(f"  {place(bad)}: {bad.reason}")

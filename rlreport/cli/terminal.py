@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from rlreport.check.finding import Verdict
+from rlreport.cli.say import say
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.tables import BadLine, Tables
@@ -28,13 +27,13 @@ class Terminal:
         if self.quiet:
             return
         for line in left_out_lines(report.tables):
-            click.echo(line, err=True)
+            say(line, err=True)
         for sentence in report.left_out:
-            click.echo(sentence)
+            say(sentence)
         steps, responses = len(report.tables.steps), len(report.tables.responses)
         for line in verdict_lines(report.verdict)[: 1 + len(report.verdict.findings)]:
-            click.echo(line)
-        click.echo(
+            say(line)
+        say(
             f"{entry(report)}  {byte_size(report.size)}, {responses:,} responses, "
             f"{steps:,} {'step' if steps == 1 else 'steps'}"
         )
