@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rlreport.tables import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS, Tables
+from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from rlreport.tables import Tables
 
 
 def responses_of(folder: Path) -> pd.DataFrame:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlreport.tables import RESPONSE_COLUMNS, STEP_COLUMNS, LogFile, NgramSample, Tables
+from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
+from rlreport.tables import LogFile, NgramSample, Tables
 from rlreport.text.special import EOS_TOKENS
 from rlreport.text.units import units
 

@@ -9,7 +9,8 @@ import pytest
 
 from rlreport.check import findings_json, run_checks
 from rlreport.check.registry import CHECKS
-from rlreport.tables import RESPONSE_COLUMNS, Tables
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.tables import Tables
 from tests.tables_builder import make_tables
 
 NAMES = {"step", "n", "file", "line", "offset", "length", "sub", "group", "response_hash"}

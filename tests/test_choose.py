@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rlreport.choose.budget import CostModel, plan
 from rlreport.choose.extremes import extremes
 from rlreport.choose.worth import by_worth
-from rlreport.tables import RESPONSE_COLUMNS
+from rlreport.columns import RESPONSE_COLUMNS
 
 COST = CostModel(fixed=1000, step=100, row=10, char=1, token=1, digit=0.5)
 
@@ -55,7 +55,7 @@ def test_extremes_name_the_response_and_its_token():
     table = responses(3, 50)
     found = {e.label: e for e in extremes(table)}
     assert found["Lowest reward"].row == table["reward"].argmin()
-    assert found["Largest KL of one token (k3)"].token == 3
+    assert found["Largest token KL, k3"].token == 3
     assert "Furthest below the reference" not in found
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rlreport.bake.data_page import note_in_words
 from rlreport.bake.environment import package_folder
-from rlreport.bake.numbers import change, number
 from rlreport.bake.overview_page import extreme_number
+from rlreport.bake.views import change, number
 from rlreport.choose import Extreme
 from rlreport.draw.words import figure
 from rlreport.tables import Note

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import Scan, fetch, fetch_texts, read_logs
-from rlreport.tables import RESPONSE_COLUMNS
 from rlreport.text.units import units
 from tests.reading import read, tokens, write
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import incomplete, step_table, usual_responses
 from rlreport.summarise.tokens import token_table
-from rlreport.tables import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from tests.tables_builder import sample
 
 

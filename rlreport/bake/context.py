@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pandas as pd
 
-from rlreport.bake.views import ColumnView
+from rlreport.bake.views import ColumnView, number_column
 from rlreport.check.finding import Finding, Verdict
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.draw.step import StepDesigns
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+
+TEXT_COLUMNS = (
+    ColumnView("prompt", "Prompt", kind="text"),
+    ColumnView("response", "Response", kind="text"),
+    ColumnView("ref_response", "Reference response", kind="text"),
+    ColumnView("ground_truth", "Ground truth", kind="text"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +72,35 @@ class PageContext:
             for finding in self.verdict.findings
             if step in finding.steps or any(ref.step == step for ref in finding.responses)
         ]
+
+
+def number_columns(responses: pd.DataFrame, extras: pd.DataFrame) -> list[ColumnView]:
+    """Numeric columns of the response list that a response feeds, in reading order, extras last."""
+    listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
+    columns = [number_column(column) for column in listed]
+    if any(c.name == "response_tokens" for c in listed):
+        columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
+    return columns + [
+        ColumnView(extra_key(name), str(name), help="as logged")
+        for name in extras.columns
+        if is_numeric(extras[name]) and extras[name].notna().any()
+    ]
+
+
+def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
+    """Short-string columns as logged."""
+    return [
+        ColumnView(extra_key(name), str(name), kind="text", help="as logged", hidden=True)
+        for name in extras.columns
+        if not is_numeric(extras[name])
+    ]
+
+
+def extra_key(name: object) -> str:
+    """Key of a further logged column; the prefix keeps it apart from our own columns."""
+    return f"extra:{name}"
+
+
+def is_numeric(values: pd.Series) -> bool:
+    """Whether a further column holds numbers."""
+    return bool(np.issubdtype(values.to_numpy().dtype, np.number))

@@ -3,55 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.columns import WHOLE
 from rlreport.bake.context import PageContext
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import run_figures
-from rlreport.bake.numbers import number
-from rlreport.bake.views import Cell, ColumnView, Num, OverviewView, RowView, TableView
+from rlreport.bake.views import (
+    Cell,
+    ColumnView,
+    Num,
+    OverviewView,
+    RowView,
+    TableView,
+    number,
+    number_cell,
+    number_column,
+)
 from rlreport.choose import Extreme
+from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
-from rlreport.text.numbers import Kind
 
 SNIPPET_CHARS = 400
 MOST_NAMED = 3
 """Files of trainer metrics that are named; the data page names them all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StepColumn:
-    column: str
-    label: str
-    unit: str = ""
-    kind: Kind = "number"
-
-
-_STEP_COLUMNS = (
-    _StepColumn("responses", "Responses", kind="count"),
-    _StepColumn("reward_mean", "Reward"),
-    _StepColumn("reward_std", "± std"),
-    _StepColumn("ref_reward_mean", "Reference reward"),
-    _StepColumn("win_rate", "Win rate", kind="share"),
-    _StepColumn("lose_rate", "Lose rate", kind="share"),
-    _StepColumn("valid_reward_mean", "Valid reward"),
-    _StepColumn("kl_k1_mean", "KL, k1", "nats"),
-    _StepColumn("kl_k3_mean", "KL, k3", "nats"),
-    _StepColumn("log_ratio_mean", "Mean log-ratio", "nats"),
-    _StepColumn("response_tokens_mean", "Length", "tokens"),
-    _StepColumn("response_chars_mean", "Length", "characters"),
-    _StepColumn("surprisal_mean", "Surprisal", "nats"),
-    _StepColumn("eos_rate", "Finished", kind="share"),
-    _StepColumn("distinct_2", "Distinct-2"),
-    _StepColumn("explained_variance", "Explained variance"),
-    _StepColumn("zero_variance_groups", "Zero-variance groups", kind="share"),
+STEPS_SHOWN = (
+    *("responses", "reward_mean", "reward_std", "ref_reward_mean", "win_rate", "lose_rate"),
+    *("valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
+    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
+    *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
+"""Columns of the table of steps, where the log feeds them."""
 
 
 def overview_view(
@@ -111,13 +98,13 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
     rows = []
     for extreme, rollout in extremes:
         href = addresses.response(rollout.step, rollout.n, extreme.token)
-        value = extreme_number(extreme)
+        value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
         rows.append(
             RowView(
                 f"{rollout.step}-{rollout.n}-{extreme.metric}",
                 [
                     Cell(extreme.label, extreme.label, href=href),
-                    Cell(value.text, value.value, value.exact),
+                    Cell(f"{value.text} {unit}".rstrip(), value.value, value.exact),
                     Cell(str(rollout.step), float(rollout.step)),
                     Cell(snippet(rollout.prompt)),
                     Cell(snippet(rollout.response)),
@@ -130,24 +117,20 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
 
 def extreme_number(extreme: Extreme) -> Num:
     """The value that makes a response extreme."""
-    return number(extreme.value, "count" if extreme.metric in WHOLE else "number")
+    return number(extreme.value, RESPONSE[extreme.metric].kind)
 
 
 def _steps(context: PageContext, addresses: Addresses) -> TableView:
-    fed = [c for c in _STEP_COLUMNS if context.steps[c.column].notna().any()]
-    if any(c.column == "response_tokens_mean" for c in fed):
-        fed = [c for c in fed if c.column != "response_chars_mean"]
-    columns = [ColumnView("step", "Step", kind="link")] + [
-        ColumnView(c.column, c.label, c.unit) for c in fed
-    ]
-    values = {c.column: context.steps[c.column].to_numpy(np.float64) for c in fed}
+    fed = [STEP[name] for name in STEPS_SHOWN if context.steps[name].notna().any()]
+    if any(c.name == "response_tokens_mean" for c in fed):
+        fed = [c for c in fed if c.name != "response_chars_mean"]
+    columns = [ColumnView("step", "Step", kind="link"), *map(number_column, fed)]
+    values = {c.name: context.steps[c.name].to_numpy(np.float64) for c in fed}
     rows = []
     for i, step in enumerate(context.steps["step"].tolist()):
         href = addresses.step(step)
         cells = [Cell(str(step), float(step), href=href)]
-        for column in fed:
-            shown = number(float(values[column.column][i]), column.kind)
-            cells.append(Cell(shown.text, shown.value, shown.exact))
+        cells += [number_cell(float(values[c.name][i]), c.kind) for c in fed]
         rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
     return TableView("steps", "Steps", columns, rows)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses, link
-from rlreport.bake.numbers import number
 from rlreport.bake.overview_page import snippet
 from rlreport.bake.run_texts import RunTexts
 from rlreport.bake.views import (
@@ -18,34 +17,21 @@ from rlreport.bake.views import (
     PromptsView,
     RowView,
     TableView,
+    number,
+    number_cell,
+    number_column,
 )
+from rlreport.columns import PROMPT, STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.grouped import Floats, Grouped
 from rlreport.tables import Tables
-from rlreport.text.numbers import Kind
 
-_COLUMNS = (
-    ColumnView("responses", "Responses"),
-    ColumnView("reward_first", "First reward", help="mean in its first step"),
-    ColumnView("reward_last", "Last reward", help="mean in its last step"),
-    ColumnView("reward_gain", "Gain", help="last − first", signed=True),
-    ColumnView("reward_min", "Worst", help="smallest reward"),
-    ColumnView("reward_max", "Best", help="largest reward"),
-    ColumnView("ref_reward_mean", "Reference reward"),
-    ColumnView("win_rate", "Win rate"),
-    ColumnView("losing_streak", "Not won since", "responses"),
-    ColumnView("kl_k1_mean", "KL, k1", "nats"),
-    ColumnView("group_std_mean", "Group std", help="mean std of the reward inside its groups"),
+_SHOWN = (
+    *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
+    *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
 )
-
-_KINDS: dict[str, Kind] = {
-    "responses": "count",
-    "losing_streak": "count",
-    "groups": "count",
-    "win_rate": "share",
-    "zero_variance_groups": "share",
-}
+_OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
 
 
 def prompts_view(
@@ -64,21 +50,18 @@ def prompts_view(
     """
     shown, details = texts.listed, texts.opened
     paths = reward_paths(tables.responses, shown["prompt_id"].tolist())
-    fed = [c for c in _COLUMNS if shown[c.key].notna().any()]
+    fed = [PROMPT[name] for name in _SHOWN if shown[name].notna().any()]
     columns = [
         ColumnView("prompt", "Prompt", kind="text"),
         ColumnView("path", "Reward over steps", kind="path"),
-        *(ColumnView(c.key, c.label, c.unit, "number", c.help, c.signed) for c in fed),
+        *map(number_column, fed),
     ]
     rows = []
     for record in shown.to_dict("records"):
         prompt_id = int(record["prompt_id"])
         cells = [Cell(snippet(str(record["prompt"])), str(record["prompt"])[:80])]
         cells.append(Cell(sparkline(paths[prompt_id]), float(record["reward_last"])))
-        for column in fed:
-            kind = _KINDS.get(column.key, "number")
-            value = number(float(record[column.key]), kind)
-            cells.append(Cell(value.text, value.value, value.exact))
+        cells += [number_cell(float(record[c.name]), c.kind) for c in fed]
         badges = ["never won"] if record["never_won"] else []
         href = addresses.prompt(prompt_id) if prompt_id in details else None
         rows.append(RowView(f"prompt-{prompt_id}", cells, href, badges))
@@ -117,24 +100,15 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:
         return None
-    columns = [
-        ColumnView("step", "Step", kind="link"),
-        ColumnView("groups", "Groups"),
-        ColumnView("group_best_mean", "Best of group", help="mean over groups of the best reward"),
-        ColumnView("reward_mean", "Mean reward"),
-        ColumnView("group_std_mean", "Std in group", help="mean over groups"),
-        ColumnView("zero_variance_groups", "Zero variance", help="share with std < 1e-6"),
-    ]
+    columns = [STEP[name] for name in _OF_GROUPS]
     rows = []
     for record in steps.to_dict("records"):
         step = int(record["step"])
         cells = [Cell(str(step), float(step), href=addresses.step(step))]
-        for column in columns[1:]:
-            kind = _KINDS.get(column.key, "number")
-            value = number(float(record[column.key]), kind)
-            cells.append(Cell(value.text, value.value, value.exact))
+        cells += [number_cell(float(record[c.name]), c.kind) for c in columns]
         rows.append(RowView(str(step), cells))
-    return TableView("groups", "Groups by step", columns, rows)
+    heads = [ColumnView("step", "Step", kind="link"), *map(number_column, columns)]
+    return TableView("groups", "Groups by step", heads, rows)
 
 
 def reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:

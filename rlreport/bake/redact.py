@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import xxhash
 
-from rlreport.bake.columns import is_numeric
+from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.words import repr_text

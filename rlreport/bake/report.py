@@ -10,8 +10,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from rlreport.bake.assets import assets
-from rlreport.bake.columns import TEXT_COLUMNS, metric_columns, string_columns
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, string_columns
 from rlreport.bake.exports import exports
 from rlreport.bake.oven import Oven
 from rlreport.bake.overview_page import token_responses
@@ -135,7 +134,7 @@ def prepare(
         steps=tables.steps,
         shown_steps=[step.step for step in plan.steps],
         verdict=verdict,
-        columns=metric_columns(responses, tables.extras),
+        columns=number_columns(responses, tables.extras),
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         first_rows=responses[steps == steps[0]],

@@ -12,18 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses, link
-from rlreport.bake.columns import WHOLE, extra_key, is_numeric
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import PageContext, extra_key, is_numeric
 from rlreport.bake.findings import finding_view
 from rlreport.bake.key_figures import step_figures
-from rlreport.bake.numbers import number
-from rlreport.bake.token_codec import pack_tokens
-from rlreport.bake.token_metrics import token_metrics
-from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView
+from rlreport.bake.token_codec import pack_tokens, token_metrics
+from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
 from rlreport.draw.step import step_charts
 from rlreport.rollout import Rollout
-from rlreport.text.numbers import Kind
+from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
 """Rows written as HTML; a longer list carries the others as data."""
@@ -108,7 +105,9 @@ class _Shown:
         columns = self._in_reading_order()
         blamed = self._blamed()
         numbers = {
-            c.key: _number_cells(c.key, self.values[c.key]) for c in columns if c.key in self.values
+            c.key: _number_cells(c.written, self.values[c.key])
+            for c in columns
+            if c.key in self.values
         }
         rows = [
             RowView(
@@ -225,9 +224,8 @@ class _Shown:
         return badges
 
 
-def _number_cells(key: str, values: NDArray[np.float64]) -> list[Cell]:
+def _number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
     """The cells of a column, the largest value with the longest bar."""
-    kind: Kind = "count" if key in WHOLE else "number"
     shown = [number(value, kind) for value in values[:STATIC_ROWS].tolist()]
     return [
         Cell(text, value, exact, bar)

@@ -8,26 +8,25 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence, Set
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.script_json import canonical_json
+from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import FigureOptions
 from rlreport.rollout import Rollout
 from rlreport.text.tokens import Style, spelled
 
-COLUMNS = (
-    ("logp", "logp"),
-    ("ref_logp", "ref_logp"),
-    ("log_ratio", "log_ratio"),
-    ("token_reward", "token_reward"),
-    ("value", "value"),
-    ("advantage", "advantage"),
-    ("return", "return_"),
-    ("sampler_logp", "sampler_logp"),
+SHIPPED = (
+    *("logp", "ref_logp", "log_ratio", "token_reward"),
+    *("value", "advantage", "return", "sampler_logp"),
 )
-"""Column of the page -> attribute of TokenFigures."""
+"""Figures that the page carries; the others follow from them."""
+
+ATTRIBUTES = {"return": "return_"}
+"""Attribute of TokenFigures, where it has another name than the figure."""
 
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 """Columns that the page derives from the others when bytes are short."""
@@ -67,7 +66,9 @@ def pack_tokens(
     texts, raw = zip(*vocabulary, strict=True)
     style, usual = _spelling(texts, raw)
     columns = {
-        key: values for key, name in COLUMNS if (values := _column(with_tokens, name)) is not None
+        key: values
+        for key in SHIPPED
+        if (values := _column(with_tokens, ATTRIBUTES.get(key, key))) is not None
     }
     shipped = {
         key: values
@@ -95,6 +96,21 @@ def pack_tokens(
         parts += [_planes(zigzag), exponent.tobytes()]
     packed = gzip.compress(b"".join(parts), compresslevel=4, mtime=0)
     return base64.b64encode(packed).decode("ascii")
+
+
+def token_metrics(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    """Figures that a token of ``rollouts`` feeds, as the page's data has them."""
+    figures = [rollout.figures for rollout in rollouts if rollout.raw_tokens]
+
+    def fed(name: str) -> bool:
+        arrays = (getattr(one, ATTRIBUTES.get(name, name)) for one in figures)
+        return any(values is not None and not np.isnan(values).all() for values in arrays)
+
+    return [
+        {"key": f.name, "label": f.label, "unit": f.unit, "signed": f.signed, "help": f.help}
+        for f in TOKEN_FIGURES
+        if fed(f.name)
+    ]
 
 
 def _spelling(texts: Sequence[str], raw: Sequence[str]) -> tuple[Style, list[str]]:

@@ -8,20 +8,25 @@ from typing import Any
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.numbers import number
-from rlreport.bake.views import Cell, ColumnView, RowView, TableView, TokensView
+from rlreport.bake.views import (
+    Cell,
+    ColumnView,
+    RowView,
+    TableView,
+    TokensView,
+    number_cell,
+    number_column,
+)
+from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
-from rlreport.text.numbers import Kind
 
 LISTED = 40
 LEAST_SUPPORT = 20
 """Occurrences below which a token's mean says little."""
 
 _TOKEN = ColumnView("token", "Token", kind="token")
-_COUNT = ColumnView("count", "Count")
 _SEEN_IN = ColumnView("example", "Seen in", kind="link", help="a response that holds it")
-_KINDS: dict[str, Kind] = {"count": "count", "kl_share": "share"}
 
 
 def tokens_view(
@@ -44,21 +49,17 @@ def tokens_view(
         listed = [
             ranking.table(
                 "kl-share",
-                "Tokens by share of the KL",
+                "Tokens by share of the KL, k3",
                 tokens,
                 "kl_share",
-                [_COUNT, ColumnView("kl_share", "Share of KL"), _mean_kl()],
+                ("kl_share", "kl_mean"),
             ),
             ranking.table(
                 "log-ratio",
                 "Tokens furthest from the reference",
                 supported,
                 "abs_log_ratio_mean",
-                [
-                    _COUNT,
-                    ColumnView("abs_log_ratio_mean", "Mean |log-ratio|", "nats"),
-                    ColumnView("log_ratio_mean", "Mean log-ratio", "nats", signed=True),
-                ],
+                ("abs_log_ratio_mean", "log_ratio_mean"),
                 support,
             ),
             ranking.table(
@@ -66,12 +67,7 @@ def tokens_view(
                 "Tokens whose probability changed most",
                 supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)],
                 "prob_change",
-                [
-                    _COUNT,
-                    ColumnView("prob_first", "First steps"),
-                    ColumnView("prob_last", "Last steps"),
-                    ColumnView("prob_change", "Change", signed=True),
-                ],
+                ("prob_first", "prob_last", "prob_change"),
                 support + " Mean probability in the first and the last fifth of the steps.",
                 by_size=True,
             ),
@@ -80,7 +76,7 @@ def tokens_view(
                 "Tokens by the critic's error",
                 supported,
                 "abs_value_error_mean",
-                [_COUNT, ColumnView("abs_value_error_mean", "Mean |value − return|")],
+                ("abs_value_error_mean",),
                 support,
             ),
         ]
@@ -90,10 +86,6 @@ def tokens_view(
         charts=list(charts),
         missing="" if len(tokens) else "The log holds no token strings (response_tokens).",
     )
-
-
-def _mean_kl() -> ColumnView:
-    return ColumnView("kl_mean", "Mean KL", "nats")
 
 
 class _Ranking:
@@ -109,7 +101,7 @@ class _Ranking:
         caption: str,
         tokens: pd.DataFrame,
         by: str,
-        columns: list[ColumnView],
+        shown: Sequence[str],
         note: str = "",
         *,
         by_size: bool = False,
@@ -121,16 +113,16 @@ class _Ranking:
         key = known[by].abs() if by_size else known[by]
         ranked = known.assign(_key=key).sort_values(["_key", "raw"], ascending=[False, True])
         top = ranked.head(LISTED)
+        columns = [TOKEN[name] for name in ("count", *shown)]
         rows = []
         for i, record in enumerate(top.to_dict("records")):
             cells = [Cell(str(record["token"]), str(record["raw"]), str(record["raw"]))]
-            for column in columns:
-                kind = _KINDS.get(column.key, "number")
-                value = number(float(record[column.key]), kind)
-                cells.append(Cell(value.text, value.value, value.exact))
+            cells += [number_cell(float(record[c.name]), c.kind) for c in columns]
             cells.append(self._example(record))
             rows.append(RowView(f"{table_id}-{i}", cells))
-        return TableView(table_id, caption, [_TOKEN, *columns, _SEEN_IN], rows, note)
+        return TableView(
+            table_id, caption, [_TOKEN, *map(number_column, columns), _SEEN_IN], rows, note
+        )
 
     def _example(self, token: Mapping[Hashable, Any]) -> Cell:
         if pd.isna(token["example_step"]):
@@ -155,8 +147,8 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | Non
     for i, record in enumerate(spreading.to_dict("records")):
         cells = [Cell(str(record["ngram"]), str(record["ngram"]))]
         for key in ("share_first", "share_last", "z", "reward_lift"):
-            value = number(float(record[key]), "share" if key.startswith("share") else "number")
-            cells.append(Cell(value.text, value.value, value.exact))
+            share = key.startswith("share")
+            cells.append(number_cell(float(record[key]), "share" if share else "number"))
         examples = list(record["examples"])
         if examples:
             step, n = examples[0]

@@ -6,12 +6,14 @@ shown and the exact value for ``title`` and ``data-v``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rlreport.columns import Column
 from rlreport.draw.chart import Chart
-from rlreport.text.numbers import Kind
+from rlreport.text.numbers import MINUS, MISSING, NumberKind, exact, written
 
 
 class Num(NamedTuple):
@@ -52,7 +54,7 @@ class ColumnView:
     help: str = ""
     signed: bool = False
     hidden: bool = False
-    written: Kind = "number"
+    written: NumberKind = "number"
 
 
 class Cell(NamedTuple):
@@ -260,3 +262,46 @@ class DataView:
     settings: list[tuple[str, str]]
     versions: list[tuple[str, str]]
     exports: list[Link]
+
+
+def number(
+    value: float | None, kind: NumberKind = "number", why_missing: str = "not in the log"
+) -> Num:
+    """Makes a shown number; ``kind`` says how it is written."""
+    if value is None or math.isnan(value):
+        return Num(MISSING, why_missing, None)
+    value = float(value)
+    return Num(written(value, kind), exact(value), value)
+
+
+def number_cell(value: float | None, kind: NumberKind = "number") -> Cell:
+    """Makes the cell of a number."""
+    shown = number(value, kind)
+    return Cell(shown.text, shown.value, shown.exact)
+
+
+def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
+    """The change from ``then`` to ``now``, or None when either is missing."""
+    if math.isnan(now) or math.isnan(then):
+        return None
+    delta = now - then
+    text = written(delta, kind)
+    flat = not any(c in "123456789∞" for c in text.split("e")[0])
+    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    words = {"flat": "unchanged", "up": "up", "down": "down"}[direction]
+    shown = "±0" if flat else (f"+{text}" if delta > 0 else text)
+    size = "" if flat else f" by {text.lstrip(MINUS)}"
+    return Change(since, Num(shown, exact(delta), delta), direction, f"{words}{size} since {since}")
+
+
+def number_column(column: Column) -> ColumnView:
+    """Makes the header of a column of numbers; one listed as hidden is hidden at first."""
+    return ColumnView(
+        column.name,
+        column.label,
+        column.unit,
+        help=column.help,
+        signed=column.signed,
+        hidden=column.listed == "hidden",
+        written=column.kind,
+    )

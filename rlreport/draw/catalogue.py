@@ -111,9 +111,9 @@ CURVES: tuple[CurveChart, ...] = (
         "kl",
         "KL to the reference (nats a response)",
         "nats, mean over responses of the sum",
-        Curve("k1", "k1", "kl_k1_mean", "kl_k1_std"),
-        Curve("k3", "k3", "kl_k3_mean", colour=LIGHT["info"], dash=(2, 2)),
-        note="k1 is the sum of log-ratios, k3 the estimate that is never negative.",
+        Curve("k1", "KL", "kl_k1_mean", "kl_k1_std"),
+        Curve("k3", "KL, k3", "kl_k3_mean", colour=LIGHT["info"], dash=(2, 2)),
+        note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
     ),
     CurveChart(
         "length",

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.ragged import Ints
 from rlreport.read.columns import Columns, Extra
 from rlreport.read.finish import FROM_TEXT, FROM_TOKEN
 from rlreport.read.hashing import pair_hashes
 from rlreport.read.partial import Partial, Segment
-from rlreport.tables import RESPONSE_COLUMNS
 
 
 def row_order(columns: Columns) -> Ints:

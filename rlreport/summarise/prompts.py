@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.columns import PROMPT_COLUMNS
 from rlreport.summarise.grouped import Floats, Grouped
-from rlreport.tables import PROMPT_COLUMNS
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.columns import STEP_COLUMNS
 from rlreport.summarise.grouped import Floats, Grouped
-from rlreport.tables import STEP_COLUMNS
 
 NO_VARIANCE = 1e-6
 """A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""

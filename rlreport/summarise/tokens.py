@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.columns import TOKEN_COLUMNS
 from rlreport.summarise.grouped import Floats
-from rlreport.tables import TOKEN_COLUMNS, NgramSample
+from rlreport.tables import NgramSample
 from rlreport.text.tokens import detect_style, token_text
 
 WINDOW_SHARE = 0.2

@@ -14,14 +14,14 @@ MISSING = "–"
 MINUS = "−"
 NOT_LOGGED = "not a number or not logged"
 
-Kind = Literal["number", "count", "share"]
+NumberKind = Literal["number", "count", "share"]
 """How the numbers of a column are written; see ``written``."""
 
 _DIGITS = 3
 _LEAST_PLAIN, _MOST_PLAIN, _MOST_WHOLE = 1e-4, 1e9, 1e15
 
 
-def written(value: float, kind: Kind = "number") -> str:
+def written(value: float, kind: NumberKind = "number") -> str:
     """Write a number as it is shown.
 
     A ``number`` has three significant digits, its whole part never rounded away; below 1e-4

@@ -1,0 +1,257 @@
+"""The columns of every table: name, label, unit, how its numbers are written, and meaning, once.
+
+The response list, key figures, extremes, tables of pages, axis titles, exports, their
+documentation (``docs/columns.md``) and the scripts of pages read them here. Columns are
+float64 unless said; NaN means "the log cannot feed it".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from rlreport.text.numbers import NumberKind
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table, or a figure of every token.
+
+    Attributes:
+        name: as exports have it.
+        label: as pages have it; "" where no page shows the column.
+        unit: of its numbers; "" for none. A label does not repeat it.
+        help: what it is, in half a sentence.
+        dtype: of the table's column.
+        kind: how its numbers are written.
+        signed: zero parts good from bad: bars and colours tell the sign.
+        listed: whether the response list offers it, shown or hidden at first.
+    """
+
+    name: str
+    label: str
+    unit: str
+    help: str
+    dtype: str = "float64"
+    kind: NumberKind = "number"
+    signed: bool = False
+    listed: Literal["", "shown", "hidden"] = ""
+
+    @property
+    def axis(self) -> str:
+        """Title of an axis: what it is, and its unit."""
+        return f"{self.help}, {self.unit}" if self.unit else self.help
+
+    @property
+    def title(self) -> str:
+        """Label and unit, for places that have no header: "KL (nats)"."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+_count = partial(Column, kind="count")
+_whole = partial(Column, dtype="int64", kind="count")
+_share = partial(Column, kind="share")
+_shown = partial(Column, listed="shown")
+_gap = partial(Column, listed="shown", signed=True)
+_asked = partial(Column, listed="hidden")
+_asked_gap = partial(Column, listed="hidden", signed=True)
+
+
+def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
+    """A column that other stages need and no page shows."""
+    return Column(name, "", unit, help, dtype)
+
+
+def by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    """Return columns by their names."""
+    return {column.name: column for column in columns}
+
+
+RESPONSE_COLUMNS = (
+    _whole("step", "Step", "", "training step"),
+    _whole("n", "#", "", "position in its step, in log order; (step, n) names a response"),
+    _inner("file", "", "index into the files read", "int64"),
+    _inner("line", "", "line number in that file, from 1", "int64"),
+    _inner("offset", "bytes", "where the line starts (decompressed bytes)", "int64"),
+    _inner("length", "bytes", "length of the line without its line end", "int64"),
+    _inner("sub", "", "row inside the line, for formats that log several in one", "int64"),
+    _inner("prompt_id", "", "index into the prompt table: equal cleaned prompt text", "int64"),
+    _inner("group", "", "ordinal of the group: same group_id (else prompt) and step", "int64"),
+    _shown("reward", "Reward", "", "sequence reward"),
+    _shown("ref_reward", "Reference reward", "", "reward of the reference on the same prompt"),
+    _gap("reward_gap", "Gap", "", "reward − reference reward"),
+    _shown("valid_reward", "Valid reward", "", "second reward, only watched"),
+    _shown("ref_valid_reward", "Reference valid reward", "", "second reward of the reference"),
+    _gap("valid_reward_gap", "Valid gap", "", "valid reward − reference valid reward"),
+    _gap("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
+    _asked_gap("log_ratio_mean", "Mean log-ratio", "nats", "mean over tokens of logp − ref_logp"),
+    _inner("log_ratio_min", "nats", "smallest log-ratio of a token"),
+    _inner("log_ratio_max", "nats", "largest log-ratio of a token"),
+    _shown("kl_k3", "KL, k3", "nats", "sum over tokens of exp(−r) − 1 + r, r the log-ratio"),
+    _asked("kl_k3_mean", "Mean KL, k3", "nats", "mean over tokens of k3"),
+    _shown("kl_max", "Largest token KL, k3", "nats", "k3 of the token furthest from the reference"),
+    _inner("kl_max_position", "", "position (from 0) of that token"),
+    _count("response_tokens", "Length", "tokens", "tokens without padding", listed="shown"),
+    _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
+    _inner("ref_response_chars", "characters", "characters of the reference response"),
+    _inner("prompt_chars", "characters", "characters of the cleaned prompt", "int64"),
+    _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),
+    _inner("logp_tokens", "tokens", "tokens with a finite logp (weights surprisal_mean)"),
+    _asked("value_mean", "Value", "", "the critic's value, mean over tokens"),
+    _inner("value_tokens", "tokens", "tokens with a finite value and return"),
+    _inner("value_m2", "", "sum of squared deviations of the values from value_mean"),
+    _inner("return_mean", "", "mean of the GAE returns"),
+    _inner("return_m2", "", "sum of squared deviations of the returns from return_mean"),
+    _asked_gap("advantage_mean", "Advantage", "", "as logged, else by GAE; mean over tokens"),
+    _inner("advantage_logged_mean", "", "mean over tokens of the logged advantages"),
+    _asked_gap("value_error_mean", "Value error", "", "value − return, mean over tokens"),
+    _inner("value_error_m2", "", "sum of squared deviations of value − return from its mean"),
+    _asked("rlhf_reward", "Σ token rewards", "", "what the policy is trained on"),
+    _asked_gap("non_score_reward", "Non-score reward", "", "Σ token rewards − reward"),
+    _inner("kl_penalty_n", "tokens", "tokens before the last with token_reward and log-ratio"),
+    _inner("kl_penalty_x", "", "sum of the log-ratio over those tokens"),
+    _inner("kl_penalty_y", "", "sum of token_reward over those tokens"),
+    _inner("kl_penalty_xx", "", "sum of the squared log-ratio over those tokens"),
+    _inner("kl_penalty_xy", "", "sum of log-ratio · token_reward over those tokens"),
+    _inner("kl_penalty_yy", "", "sum of squared token_reward over those tokens"),
+    _asked("distinct_2", "Distinct-2", "", "distinct bigrams / bigrams"),
+    _count("finished", "Finished", "", "1: ended with EOS; 0: at the limit", listed="hidden"),
+    _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
+    _inner("mismatch_tokens", "tokens", "tokens with sampler and trainer logprobs"),
+    _inner("mismatch_k3", "nats", "mean over those of k3 of trainer against sampler"),
+    _inner("mismatch_prob", "", "mean over those of |trainer − sampler probability|"),
+    _inner("ratio_tokens", "tokens", "tokens with old and new logprobs"),
+    _inner("ratio_mean", "", "mean over those of exp(new − old)"),
+    _inner("ratio_outside", "", "share of those outside 1 ± 0.2"),
+    _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
+    _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int64"),
+)  # fmt: skip
+"""One row per response, sorted by (step, file, offset, sub); listed ones in reading order."""
+
+STEP_COLUMNS = (
+    _whole("step", "Step", "", "training step"),
+    _whole("responses", "Responses", "", "responses logged"),
+    _whole("prompts", "Prompts", "", "distinct prompts"),
+    Column("reward_mean", "Reward", "", "mean over responses"),
+    Column("reward_std", "Reward, std", "", "population standard deviation over responses"),
+    Column("reward_min", "Lowest reward", "", "smallest reward"),
+    Column("reward_max", "Highest reward", "", "largest reward"),
+    Column("ref_reward_mean", "Reference reward", "", "mean over responses of the reference"),
+    Column("ref_reward_std", "Reference reward, std", "", "population standard deviation"),
+    Column("reward_gap_mean", "Gap", "", "mean of reward − reference reward", signed=True),
+    Column("valid_reward_mean", "Valid reward", "", "mean of the watched reward"),
+    Column("ref_valid_reward_mean", "Reference valid reward", "", "mean of its watched reward"),
+    _share("win_rate", "Win rate", "", "share with reward above the reference's"),
+    _share("lose_rate", "Lose rate", "", "share with reward below the reference's"),
+    Column("log_ratio_mean", "Mean log-ratio", "nats", "mean over responses of their mean"),
+    Column("kl_k1_mean", "KL", "nats", "mean over responses of the sum of log-ratios (k1)"),
+    Column("kl_k1_std", "KL, std", "nats", "population standard deviation over responses"),
+    Column("kl_k1_min", "Smallest KL", "nats", "of any response"),
+    Column("kl_k1_max", "Largest KL", "nats", "of any response"),
+    _share("kl_k1_negative", "Negative KL", "", "share of responses with a negative sum"),
+    Column("kl_k3_mean", "KL, k3", "nats", "mean over responses of the sum of k3"),
+    Column("kl_k3_std", "KL, k3, std", "nats", "population standard deviation over responses"),
+    Column("response_tokens_mean", "Length", "tokens", "mean over responses"),
+    Column("response_tokens_std", "Length, std", "tokens", "population standard deviation"),
+    Column("response_chars_mean", "Length", "characters", "mean over responses"),
+    Column("response_chars_std", "Length, std", "characters", "population standard deviation"),
+    Column("ref_response_chars_mean", "Reference length", "characters", "mean over responses"),
+    Column("surprisal_mean", "Surprisal", "nats", "mean over all tokens of −logp"),
+    Column("value_mean", "Value", "", "mean over all tokens"),
+    Column("value_std", "Value, std", "", "population standard deviation over all tokens"),
+    Column("return_mean", "Return", "", "mean over all tokens"),
+    Column("return_std", "Return, std", "", "population standard deviation over all tokens"),
+    Column("explained_variance", "Explained variance", "", "1 − Var(return − value) / Var(return)"),
+    Column("distinct_2", "Distinct-2", "", "distinct bigrams / bigrams over the step"),
+    _count("bigrams", "Bigrams", "", "over the step's responses"),
+    _share("duplicate_rate", "Repeated responses", "", "share equal to another of the step"),
+    _share("eos_rate", "Finished", "", "share of responses that end with EOS"),
+    Column("rlhf_reward_mean", "Σ token rewards", "", "mean over responses"),
+    Column("non_score_reward_mean", "Non-score reward", "", "mean of Σ token rewards − reward"),
+    Column("kl_coefficient", "KL coefficient", "", "from token rewards against log-ratios"),
+    Column("kl_coefficient_r2", "KL coefficient, R²", "", "share of variance that fit explains"),
+    Column("reward_length_r", "Reward and length", "", "their correlation inside the step"),
+    Column("reward_kl_r", "Reward and KL", "", "their correlation inside the step"),
+    _whole("groups", "Groups", "", "groups with at least two responses"),
+    _share("zero_variance_groups", "Zero-variance groups", "", "share whose reward std is < 1e-6"),
+    Column("group_std_mean", "Std in group", "", "mean over groups of the reward's std"),
+    Column("group_best_mean", "Best of group", "", "mean over groups of the best reward"),
+    Column("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
+    Column("mismatch_k3", "Engine mismatch, k3", "nats", "mean, trainer against sampler"),
+    Column("mismatch_prob", "Probability mismatch", "", "mean of |trainer − sampler probability|"),
+    Column("ratio_mean", "Importance ratio", "", "mean over tokens of exp(new − old logp)"),
+    _share("ratio_outside", "Ratio outside", "", "share of tokens outside 1 ± 0.2"),
+    Column("incomplete", "Incomplete", "", "fewer responses than the run's usual step", "bool"),
+    _whole("nan_values", "NaN values", "", "numbers skipped by the means above"),
+)  # fmt: skip
+"""One row per step, ascending. Written as ``data/steps.csv`` (all-empty columns included)."""
+
+PROMPT_COLUMNS = (
+    _inner("prompt_id", "", "index of the prompt, by first appearance", "int64"),
+    Column("prompt", "Prompt", "", "cleaned prompt text, cut to 400 characters", "object"),
+    _whole("responses", "Responses", "", "responses over the run"),
+    _whole("steps", "Steps", "", "steps it was seen in"),
+    _whole("first_step", "First step", "", "first step it was seen in"),
+    _whole("last_step", "Last step", "", "last step it was seen in"),
+    Column("reward_first", "First reward", "", "mean in its first step"),
+    Column("reward_last", "Last reward", "", "mean in its last step"),
+    Column("reward_gain", "Gain", "", "last reward − first reward", signed=True),
+    Column("reward_mean", "Reward", "", "mean over its responses"),
+    Column("reward_min", "Worst", "", "smallest reward"),
+    Column("reward_max", "Best", "", "largest reward"),
+    Column("ref_reward_mean", "Reference reward", "", "mean reward of the reference on it"),
+    _share("win_rate", "Win rate", "", "share with reward above the reference's"),
+    Column("never_won", "Never won", "", "has references, and never beat them", "bool"),
+    _whole("losing_streak", "Not won since", "responses", "in a row, up to the last"),
+    Column("kl_k1_mean", "KL", "nats", "mean over responses of the sum of log-ratios (k1)"),
+    Column("group_std_mean", "Std in group", "", "mean over its groups of the reward's std"),
+    _inner("best_step", "", "step of its best response", "int64"),
+    _inner("best_n", "", "n of its best response", "int64"),
+    _inner("worst_step", "", "step of its worst response", "int64"),
+    _inner("worst_n", "", "n of its worst response", "int64"),
+)  # fmt: skip
+"""One row per distinct prompt. Written as ``data/prompts.csv``."""
+
+TOKEN_COLUMNS = (
+    Column("token", "Token", "", "token string as readable text", "object"),
+    Column("raw", "Raw", "", "token string as logged", "object"),
+    _whole("count", "Count", "", "occurrences"),
+    _share("kl_share", "Share of KL, k3", "", "share of the run's summed k3"),
+    Column("kl_mean", "Mean KL, k3", "nats", "mean over its occurrences"),
+    Column("log_ratio_mean", "Mean log-ratio", "nats", "mean of logp − ref_logp", signed=True),
+    Column("abs_log_ratio_mean", "Mean |log-ratio|", "nats", "mean over its occurrences"),
+    Column("prob_mean", "Probability", "", "mean under the policy"),
+    Column("ref_prob_mean", "Reference probability", "", "mean under the reference"),
+    _whole("count_first", "First count", "", "occurrences in the first window of steps"),
+    _whole("count_last", "Last count", "", "occurrences in the last window of steps"),
+    Column("prob_first", "First steps", "", "mean probability in the first window"),
+    Column("prob_last", "Last steps", "", "mean probability in the last window"),
+    Column("prob_change", "Change", "", "last − first", signed=True),
+    Column("abs_value_error_mean", "Mean |value − return|", "", "the critic's error"),
+    _inner("example_step", "", "step of the sampled response of largest KL that holds it", "Int64"),
+    _inner("example_n", "", "position of that response in its step", "Int64"),
+    _inner("example_position", "tokens", "where it first stands there, from 0", "Int64"),
+)  # fmt: skip
+"""One row per token string. Written as ``data/tokens.csv``."""
+
+TOKEN_FIGURES = (
+    Column("log_ratio", "Log-ratio", "nats", "k1: logp − ref_logp", signed=True),
+    Column("kl", "KL, k3", "nats", "exp(−r) − 1 + r, r the log-ratio"),
+    Column("token_reward", "Token reward", "", "what the policy is trained on", signed=True),
+    Column("value", "Value", "", "the critic's value", signed=True),
+    Column("advantage", "Advantage", "", "as logged, else by GAE", signed=True),
+    Column("return", "Return", "", "value + advantage by GAE", signed=True),
+    Column("value_error", "Value error", "", "value − return", signed=True),
+    Column("logp", "Logp", "nats", "log-probability under the policy"),
+    Column("ref_logp", "Reference logp", "nats", "log-probability under the reference"),
+    Column("prob", "Probability", "", "under the policy"),
+    Column("ref_prob", "Reference probability", "", "under the reference"),
+    Column("surprisal", "Surprisal", "nats", "−logp"),
+    Column("sampler_logp", "Sampler logp", "nats", "log-probability under the sampler"),
+)
+"""Figures of a token, as the token view offers them."""
+
+RESPONSE, STEP, PROMPT, TOKEN = map(
+    by_name, (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
+)
