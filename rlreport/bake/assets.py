@@ -1,14 +1,26 @@
-"""Style sheet and scripts as they are delivered: joined, named by their content."""
+"""Style sheet and scripts as they are delivered: joined, named by their content.
+
+Pages are opened from ``file://``, where browsers refuse to load modules. So what stands in
+``static/js`` as ES modules, checkable and testable as such, is delivered as one classic
+script: each module becomes a function that returns its exports, modules come after the ones
+they import, and nothing but the function around them all reaches the page's globals.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from rlreport.bake.environment import package_folder
-from rlreport.bake.scripts import join_scripts
 from rlreport.draw.bundle import vega_bundle
+
+_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
+_COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
+_OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,50 @@ def assets() -> Assets:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def join_scripts(folder: Path, entry: str = "main.js") -> str:
+    """Joins ``entry`` and all it imports from ``folder``, dependencies first.
+
+    Imports are named ones, exports are declarations; whole-line comments stay behind.
+
+    Raises:
+        ValueError: modules import each other in a circle, or use another form of import or
+            export.
+    """
+    order: list[str] = []
+    _visit(folder, entry, order, ())
+    parts = [_wrapped(folder, name) for name in order]
+    return '(() => {\n"use strict";\nconst modules = {};\n' + "".join(parts) + "})();\n"
+
+
+def _visit(folder: Path, name: str, order: list[str], above: tuple[str, ...]) -> None:
+    if name in above:
+        raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
+    if name in order:
+        return
+    for match in _IMPORT.finditer(_source(folder, name)):
+        _visit(folder, match["module"], order, (*above, name))
+    order.append(name)
+
+
+def _source(folder: Path, name: str) -> str:
+    return (folder / name).read_text("utf-8")
+
+
+def _wrapped(folder: Path, name: str) -> str:
+    source = _COMMENT.sub("", _source(folder, name))
+    exported = [match["name"] for match in _EXPORT.finditer(source)]
+    body = _IMPORT.sub(_destructured, source)
+    body = _EXPORT.sub("", body)
+    if odd := _OTHER.search(body):
+        raise ValueError(f"{name}: only named imports and declarations: {odd[0]}")
+    return (
+        f'modules["{name}"] = (() => {{\n{body.strip()}\n'
+        f"return {{ {', '.join(exported)} }};\n}})();\n"
+    )
+
+
+def _destructured(match: re.Match[str]) -> str:
+    names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
+    return f'const {{{names}}} = modules["{match["module"]}"];\n'

@@ -1,0 +1,122 @@
+"""What a page derives from the figures it carries equals what Python's formulas give."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlreport
+from rlreport.bake.assets import join_scripts
+from rlreport.bake.token_codec import COMPACT_DIGITS, pack_tokens
+from rlreport.columns import TOKEN_FIGURES
+from rlreport.figures import token
+from rlreport.rollout import Rollout
+from tests.pages_reading import node, rows_data, unpack
+
+STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
+ENTRY = """import { decodeTokens, unpack } from "./data.js";
+import { valuesOf } from "./metrics.js";
+globalThis.figures = async (packed, names) => {
+  const data = decodeTokens(await unpack(packed));
+  const found = names.map((name) => valuesOf(data, name));
+  return found.map((values) => values && Array.from(values, String));
+};
+"""
+NAMES = [figure.name for figure in TOKEN_FIGURES]
+
+
+@pytest.fixture(scope="module")
+def in_page(browser, tmp_path_factory):
+    """Figures of packed tokens as the page's scripts derive them, None where it cannot."""
+    folder = tmp_path_factory.mktemp("scripts") / "js"
+    shutil.copytree(STATIC, folder)
+    (folder / "entry.js").write_text(ENTRY, "utf-8")
+    opened = browser.new_page()
+    opened.evaluate(join_scripts(folder, "entry.js"))
+
+    def derive(packed: str) -> dict[str, np.ndarray]:
+        found = opened.evaluate("([packed, names]) => figures(packed, names)", [packed, NAMES])
+        values = zip(NAMES, found, strict=True)
+        return {name: np.array(one, np.float64) for name, one in values if one is not None}
+
+    yield derive
+    opened.close()
+
+
+def in_python(packed: str) -> dict[str, np.ndarray]:
+    """The same by the formulas of ``rlreport.figures.token``, from what the page carries."""
+    header, _, found = unpack(packed)
+    offsets = np.cumsum([0, *header["lengths"]])
+    if {"logp", "log_ratio"} <= found.keys():
+        found.setdefault("ref_logp", found["logp"] - found["log_ratio"])
+    if {"logp", "ref_logp"} <= found.keys():
+        found.setdefault("log_ratio", token.log_ratio(found["logp"], found["ref_logp"]))
+    if "log_ratio" in found:
+        found["kl"] = token.k3(found["log_ratio"])
+    if "ref_logp" in found:
+        found["ref_prob"] = token.probability(found["ref_logp"])
+    if "logp" in found:
+        found["prob"] = token.probability(found["logp"])
+        found["surprisal"] = token.surprisal(found["logp"])
+    if {"token_reward", "value"} <= found.keys() and "advantage" not in found:
+        rewards, values = found["token_reward"], found["value"]
+        found["advantage"] = token.gae(rewards, values, offsets, header["gamma"], header["lam"])
+    if {"value", "advantage"} <= found.keys():
+        found.setdefault("return", found["value"] + found["advantage"])
+        found["value_error"] = found["value"] - found["return"]
+    return found
+
+
+def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
+    shown, expected = in_page(packed), in_python(packed)
+    assert shown.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(shown[name], values, rtol=1e-12, atol=1e-12, err_msg=name)
+    return shown
+
+
+@pytest.mark.parametrize("run", ["ppo_reward_hacking", "ppo_healthy", "grpo_math"])
+def test_the_pages_of_real_runs_derive_what_python_computes(shared_data, tmp_path, in_page, run):
+    rlreport.build(shared_data / run, tmp_path / "report")
+    pages = sorted((tmp_path / "report" / "steps").glob("*.html"))
+    for page in (pages[0], pages[-1]):
+        packed = node(page.read_text("utf-8"), "tokens-data")
+        shown = assert_same(packed, in_page)
+        offered = {metric["key"] for metric in rows_data(page)["metrics"]}
+        assert offered == {name for name, values in shown.items() if not np.isnan(values).all()}
+
+
+def random_rollout(n: int, *, missing: bool) -> Rollout:
+    random = np.random.default_rng(n)
+    size = int(random.integers(1, 70))
+    arrays = {
+        "logp": -random.exponential(2, size),
+        "ref_logp": -random.exponential(2, size),
+        "token_reward": random.normal(size=size),
+        "value": random.normal(size=size),
+    }
+    if missing:
+        for values in arrays.values():
+            values[random.random(size) < 0.05] = np.nan
+    figures = token.token_figures(**arrays, gamma=0.9, lam=0.8)
+    return Rollout(
+        step=0, n=n, file="a", line=n, prompt="", response="", ref_response=None, ground_truth=None,
+        turns=[], tokens=["x"] * size, raw_tokens=["x"] * size, figures=figures,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("digits", [COMPACT_DIGITS, 9])
+def test_short_of_bytes_or_not_the_page_derives_what_python_computes(in_page, digits, missing):
+    rollouts = [random_rollout(n, missing=missing) for n in range(12)]
+    options = rlreport.options.FigureOptions(gamma=0.9, lam=0.8)
+    shown = assert_same(pack_tokens(rollouts, digits, options), in_page)
+    for name in set(NAMES) - {"sampler_logp"}:
+        attribute = "return_" if name == "return" else name
+        exact = np.concatenate([getattr(r.figures, attribute) for r in rollouts])
+        # A log-ratio near 20 is off by 100 units of its last digit once it stands in an exponent.
+        close = 100 * 10.0**-digits
+        np.testing.assert_allclose(shown[name], exact, rtol=close, atol=close, err_msg=name)
