@@ -6,7 +6,7 @@ import base64
 import gzip
 import operator
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -73,7 +73,7 @@ def pack_tokens(
     shipped = {
         key: values
         for key, values in columns.items()
-        if not (digits <= COMPACT_DIGITS and _derivable(key, columns.keys(), advantages_logged))
+        if not (digits <= COMPACT_DIGITS and _derivable(key, columns, advantages_logged))
     }
     figures = figures or FigureOptions()
     header = canonical_json(
@@ -126,9 +126,15 @@ def _spelling(texts: Sequence[str], raw: Sequence[str]) -> tuple[Style, list[str
     )
 
 
-def _derivable(key: str, there: Set[str], advantages_logged: bool) -> bool:
+def _derivable(
+    key: str, columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool
+) -> bool:
     if key == "ref_logp":
-        return {"logp", "log_ratio"} <= there
+        # Where the policy's is missing or infinite, a difference does not give it back.
+        return "log_ratio" in columns and bool(
+            (np.isfinite(columns["log_ratio"]) == np.isfinite(columns[key])).all()
+        )
+    there = columns.keys()
     return key in DERIVABLE and not advantages_logged and {"value", "token_reward"} <= there
 
 
