@@ -22,7 +22,7 @@ def build(
     logs: str | Path | Sequence[str | Path],
     out: str | Path = "report",
     *,
-    form: Literal["folder", "html", "email", "markdown", "zip"] | None = None,
+    form: str | None = None,
     title: str | None = None,
     band: float = 1.0,
     max_responses: int = 128,
@@ -62,7 +62,8 @@ def build(
         logs: files, folders or globs of rollout logs.
         out: where the report goes; its suffix chooses the form (none, ``.html``, ``.eml``,
             ``.md``, ``.zip``). Replaced whole, or left as it was.
-        form: id of the form, whatever the suffix.
+        form: id of the form, whatever the suffix: ``folder``, ``html``, ``email``, ``markdown``,
+            ``zip``.
         title: name of the run; the log folder's name unless given.
         band: factor of the ± std band on charts.
         max_responses: responses shown a step; figures always come from all.

@@ -14,10 +14,10 @@ from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.ngrams import spreading_ngrams
 from rlreport.choose import Plan, choose
-from rlreport.deliver import deliver, form_of
-from rlreport.deliver.email import check_mail
+from rlreport.deliver import form_of
+from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
-from rlreport.deliver.place import refuse_foreign
+from rlreport.deliver.place import destination
 from rlreport.memory import give_back
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
@@ -70,8 +70,8 @@ def build_report(
     """
     chosen_form = form_of(out, form)
     limits = load_thresholds(thresholds) if thresholds else Thresholds()
-    check_mail(report.mail, chosen_form.id)
-    refuse_foreign(out, folder=chosen_form.folder, pictures=chosen_form.pictures)
+    chosen_form.check(report)
+    destination(out, chosen_form)
 
     summary = summary_file() if report.github_summary else None
 

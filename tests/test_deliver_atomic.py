@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -87,10 +88,16 @@ def test_an_interrupt_leaves_the_old_report(old, number, status, log, tmp_path):
 def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
     out = tmp_path / "run.md"
     rlreport.build(log, out, workers=1)
-    stale = tmp_path / "run_files" / "stale.png"
-    stale.write_bytes(b"old")
+    folder = tmp_path / "run_files"
+    (folder / "stale.png").write_bytes(b"old")
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    (folder / "manifest.json").write_text(
+        json.dumps(manifest | {"files": [*manifest["files"], "stale.png"]})
+    )
+    (folder / "theirs.png").write_bytes(b"a screenshot")
     rlreport.build(log, out, workers=1)
-    assert not stale.exists()
+    assert not (folder / "stale.png").exists()
+    assert (folder / "theirs.png").read_bytes() == b"a screenshot"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]
 
 

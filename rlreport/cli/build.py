@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rlreport.cli.shared import SIZE, judging_options, read_options, reading_options
+from rlreport.deliver import FORMS, form_of
+from rlreport.errors import OutputError, UsageError
 
 FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
@@ -23,13 +29,14 @@ FAILED = 1
     default=Path("report"),
     show_default=True,
     help="Where the report goes; its suffix chooses the form: none is a folder, .html one file, "
-    ".eml a mail, .md Markdown with pictures beside it, .zip the folder zipped.",
+    ".eml a mail, .md Markdown with pictures beside it, .zip the folder zipped; '-' is standard "
+    "output, with --format.",
 )
 @click.option(
     "--format",
     "form",
     metavar="FORM",
-    help="Form of the report, whatever the suffix: folder, html, email, markdown or zip.",
+    help=f"Form of the report, whatever the suffix: {', '.join(FORMS)}.",
 )
 @click.option(
     "--title", metavar="TEXT", help="Name of the run; the log folder's name unless given."
@@ -85,11 +92,15 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     )
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     # The oven first: drawing warms up while the rest is still imported.
-    with Oven(read.workers) as oven:
+    piped = str(out) == "-"
+    with ExitStack() as stack:
+        if piped:
+            out = stack.enter_context(_to_standard_output(form))
+        oven = stack.enter_context(Oven(read.workers))
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
-        terminal = Terminal(quiet=quiet)
+        terminal = Terminal(quiet=quiet or piped)
         report = build_report(
             logs,
             out,
@@ -104,3 +115,26 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     terminal.finished(report)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
+
+
+@contextmanager
+def _to_standard_output(form: str | None) -> Iterator[Path]:
+    """Yields a place for a report, which goes to standard output when it is whole."""
+    if form is None:
+        raise UsageError(f"-o -: name the form with --format: {', '.join(FORMS)}")
+    chosen = form_of(Path(), form)
+    if chosen.folder or chosen.pictures:
+        raise UsageError(f"-o -: --format {form} is more than one file; give it a name")
+    if sys.stdout.isatty():
+        raise UsageError("-o -: standard output is a terminal; send it to a file or a program")
+    with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
+        out = Path(folder) / f"report{chosen.suffix}"
+        yield out
+        try:
+            with out.open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"-o -: cannot be written: {error.strerror}") from error

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+from functools import cache
 from pathlib import Path
 
-from rlreport.deliver import email, folder, markdown, one_file, zip
-from rlreport.deliver.fit import deliver
 from rlreport.deliver.form import Form
 from rlreport.errors import UsageError
 
-FORMS: tuple[Form, ...] = (
-    folder.FORM,
-    one_file.FORM,
-    email.FORM,
-    markdown.FORM,
-    zip.FORM,
-)
+FORMS = {
+    "folder": "rlreport.deliver.folder",
+    "html": "rlreport.deliver.one_file",
+    "email": "rlreport.deliver.email",
+    "markdown": "rlreport.deliver.markdown",
+    "zip": "rlreport.deliver.zip",
+}
+"""Each form's id and the module that has it as ``FORM``; imported when it is asked for."""
 
-__all__ = ["FORMS", "Form", "deliver", "form_of"]
+__all__ = ["FORMS", "Form", "form_of", "forms"]
+
+
+@cache
+def forms() -> dict[str, Form]:
+    """All forms by id, in the order of the registry."""
+    return {name: importlib.import_module(module).FORM for name, module in FORMS.items()}
 
 
 def form_of(out: Path, name: str | None = None) -> Form:
@@ -26,11 +33,9 @@ def form_of(out: Path, name: str | None = None) -> Form:
     Raises:
         UsageError: there is no such form.
     """
-    if name is not None:
-        for form in FORMS:
-            if form.id == name:
-                return form
-        known = ", ".join(form.id for form in FORMS)
-        raise UsageError(f"--format {name}: unknown; choose one of {known}")
-    by_suffix = {form.suffix: form for form in FORMS}
-    return by_suffix.get(out.suffix.lower(), by_suffix[""])
+    if name is None:
+        by_suffix = {form.suffix: form for form in reversed(forms().values())}
+        return by_suffix.get(out.suffix.lower(), forms()["folder"])
+    if name not in FORMS:
+        raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
+    return forms()[name]

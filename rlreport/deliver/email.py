@@ -23,10 +23,11 @@ from rlreport.bake.environment import environment
 from rlreport.bake.report import STAMP_FORMAT, Bakery
 from rlreport.bake.views import OverviewView
 from rlreport.choose import CostModel
+from rlreport.deliver.form import Form
 from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
 from rlreport.errors import UsageError
-from rlreport.options import MailOptions
+from rlreport.options import ReportOptions
 
 DOMAIN = "rlreport.invalid"
 """Right-hand side of ids and of the sender when none is given: reserved, never a real host."""
@@ -61,16 +62,19 @@ _HEADERS.map_to_type("subject", LiteralHeader)
 _POLICY = SMTP.clone(header_factory=_HEADERS)
 
 
-class Email:
+class Email(Form):
     """A message ready for ``sendmail`` or a mail program."""
 
     id = "email"
     suffix = ".eml"
-    folder = False
-    pictures = False
+    mark = b"X-Mailer: rlreport "
     one_file = True
-    default_size = 10_000_000
     cost = CostModel(fixed=1_500_000, step=15_700, row=165, char=1.01, token=7.4, digit=0.58)
+
+    def check(self, options: ReportOptions) -> None:
+        """Raises UsageError when an address is none."""
+        addresses("--to", *options.mail.to)
+        addresses("--from", *([options.mail.sender] if options.mail.sender else []))
 
     def write(self, bakery: Bakery, place: Path) -> None:
         """See Form."""
@@ -124,14 +128,6 @@ def message(bakery: Bakery) -> EmailMessage:
     for place, part in enumerate(_multiparts(made)):
         part.set_boundary(f"=_rlreport_{place}_{digest}")
     return made
-
-
-def check_mail(mail: MailOptions, form: str) -> None:
-    """Raises UsageError when mail's options are given to another form or hold no address."""
-    if form != Email.id and mail != MailOptions():
-        raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
-    addresses("--to", *mail.to)
-    addresses("--from", *([mail.sender] if mail.sender else []))
 
 
 def addresses(option: str, *given: str) -> list[Address]:

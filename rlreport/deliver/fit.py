@@ -9,6 +9,7 @@ from pathlib import Path
 from rlreport.bake.report import Bakery
 from rlreport.choose import Plan
 from rlreport.deliver.form import Form
+from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
 from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
@@ -38,7 +39,7 @@ def deliver(
     Raises:
         OutputError: even the least report does not fit, or the place cannot be written.
     """
-    with staged(out, folder=form.folder, pictures=form.pictures) as place:
+    with staged(out, form) as place:
         scale = _Scale(form.cost.fixed, limit)
         whole = plan_for(float("inf")).expected
         fitting: Plan | None = None
@@ -113,4 +114,8 @@ def _write(form: Form, bakery: Bakery, place: Path) -> int:
         place.unlink(missing_ok=True)
         shutil.rmtree(pictures_of(place), ignore_errors=True)
     form.write(bakery, place)
+    if form.folder:
+        write_manifest(place, MANIFEST)
+    if form.pictures and pictures_of(place).exists():
+        write_manifest(pictures_of(place), PICTURES_MANIFEST)
     return size_of(place)

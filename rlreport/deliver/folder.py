@@ -6,16 +6,14 @@ from pathlib import Path
 
 from rlreport.bake.report import Bakery
 from rlreport.choose import CostModel
+from rlreport.deliver.form import Form
 
 
-class Folder:
+class Folder(Form):
     """A folder of pages that open from ``file://`` and from any static host."""
 
     id = "folder"
-    suffix = ""
     folder = True
-    pictures = False
-    one_file = False
     default_size = 100_000_000
     cost = CostModel(fixed=2_000_000, step=43_000, row=690, char=1.26, token=9.4, digit=0.55)
 

@@ -1,20 +1,26 @@
-"""What an output form is, and which there are."""
+"""What an output form says of itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from rlreport.bake.report import Bakery
-from rlreport.choose import CostModel
+from rlreport.errors import UsageError
+from rlreport.options import MailOptions, ReportOptions
+
+if TYPE_CHECKING:
+    from rlreport.bake.report import Bakery
+    from rlreport.choose import CostModel
 
 
-class Form(Protocol):
-    """An output form: one file of this package and one line in the registry.
+class Form:
+    """An output form: one module of this package with a ``FORM``, and one line in its registry.
 
     Attributes:
         id: name for ``--format``.
-        suffix: suffix of OUT that chooses it, "" for the folder.
+        suffix: suffix of OUT that chooses it, "" for none.
+        mark: bytes near the start of each file of this form, by which a later build knows that
+            it may replace it; a folder has a manifest instead.
         folder: whether it is a folder.
         pictures: whether it has a folder of pictures beside it.
         one_file: whether its pages are views of one file.
@@ -22,16 +28,27 @@ class Form(Protocol):
         cost: what parts of a report weigh in it.
     """
 
-    id: str
-    suffix: str
-    folder: bool
-    pictures: bool
-    one_file: bool
-    default_size: int
-    cost: CostModel
+    id: ClassVar[str]
+    suffix: ClassVar[str] = ""
+    mark: ClassVar[bytes] = b""
+    folder: ClassVar[bool] = False
+    pictures: ClassVar[bool] = False
+    one_file: ClassVar[bool] = False
+    default_size: ClassVar[int] = 10_000_000
+    cost: ClassVar[CostModel]
+
+    def owns(self, start: bytes, end: bytes) -> bool:
+        """Whether a file with these first and last bytes (some thousand) is of this form."""
+        return bool(self.mark) and self.mark in start
+
+    def check(self, options: ReportOptions) -> None:
+        """Raises UsageError when an option cannot be used with this form."""
+        if options.mail != MailOptions():
+            raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
 
     def write(self, bakery: Bakery, place: Path) -> None:
         """Writes the report to ``place``, a fresh path (an empty folder for folder forms).
 
         A form with pictures writes them to ``pictures_of(place)``.
         """
+        raise NotImplementedError

@@ -17,6 +17,7 @@ from rlreport.bake.report import Bakery
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import CostModel, Extreme
 from rlreport.deliver import markdown_text
+from rlreport.deliver.form import Form
 from rlreport.deliver.place import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
 from rlreport.rollout import Rollout
@@ -54,16 +55,18 @@ _DETAILS = (
 )
 
 
-class Markdown:
+class Markdown(Form):
     """A Markdown file, and its charts in a folder beside it."""
 
     id = "markdown"
     suffix = ".md"
-    folder = False
+    mark = b"<!-- rlreport "
     pictures = True
-    one_file = False
-    default_size = 10_000_000
     cost = CostModel(fixed=500_000, step=0, row=0, char=0, token=0, digit=0)
+
+    def owns(self, start: bytes, end: bytes) -> bool:
+        """A Markdown file begins with its mark; elsewhere it may be quoted."""
+        return start.startswith(self.mark)
 
     def write(self, bakery: Bakery, place: Path) -> None:
         """See Form."""

@@ -20,21 +20,20 @@ from rlreport.bake.script_json import script_json
 from rlreport.bake.shell import shell
 from rlreport.bake.views import Shell
 from rlreport.choose import CostModel
+from rlreport.deliver.form import Form
 from rlreport.deliver.views import pack, view_node
 
 _LOOSE_END = ("</script", "<!--", "</style", "\r")
 """What would end an inline element early, or change its text and so its hash."""
 
 
-class OneFile:
+class OneFile(Form):
     """One HTML file: the overview inline, every other page and Vega packed."""
 
     id = "html"
     suffix = ".html"
-    folder = False
-    pictures = False
+    mark = b'<meta name="generator" content="rlreport '
     one_file = True
-    default_size = 10_000_000
     cost = CostModel(fixed=850_000, step=11_500, row=120, char=0.74, token=5.4, digit=0.42)
 
     def write(self, bakery: Bakery, place: Path) -> None:

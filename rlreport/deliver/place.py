@@ -6,14 +6,23 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from rlreport.deliver.ours import is_report_file, is_report_folder, only_pictures
+from rlreport.deliver.form import Form
+from rlreport.deliver.ownership import carry_over, is_report_file, picture_files, report_files
 from rlreport.errors import OutputError
+
+try:
+    import fcntl
+except ImportError:  # no POSIX: leftovers of killed builds stay, builds do not wait for another
+    fcntl = None  # type: ignore[assignment]
 
 PICTURES = "_files"
 """What the folder of pictures beside a file is called: ``run.md`` has ``run_files``."""
+
+_PART = ".part"
+_LOCK = "lock"
 
 
 def pictures_of(out: Path) -> Path:
@@ -21,62 +30,39 @@ def pictures_of(out: Path) -> Path:
     return out.with_name(out.stem + PICTURES)
 
 
-@contextmanager
-def staged(out: Path, *, folder: bool, pictures: bool = False) -> Iterator[Path]:
-    """Yields a fresh path; on success what was written there takes OUT's place, else it vanishes.
-
-    The path has OUT's own name and lies alone in a hidden folder beside OUT. Whatever the form
-    writes next to it (its pictures) is moved together with it.
-
-    Args:
-        out: where the report goes; its parent is made when missing.
-        folder: whether the form is a folder.
-        pictures: whether a folder of pictures comes with it.
+def destination(out: Path, form: Form) -> Path:
+    """Where a report for ``out`` is written: what a link leads to, else ``out`` itself.
 
     Raises:
-        OutputError: the place holds something that is not a report of ours, or cannot be
-            written.
+        OutputError: ``out`` can hold no report, or holds something that is not ours to replace.
     """
-    refuse_foreign(out, folder=folder, pictures=pictures)
-    made: list[Path] = []
     try:
-        made = _make_parents(out.parent)
-        holder = Path(tempfile.mkdtemp(prefix=f".{out.name[:40]}.", suffix=".part", dir=out.parent))
-    except OSError as error:
-        _remove_empty(made)
-        raise OutputError(f"{out}: cannot be written: {_reason(error)}") from error
-    done = False
-    try:
-        new, old = holder / "new", holder / "old"
-        new.mkdir()
-        old.mkdir()
-        place = new / out.name
-        if folder:
-            place.mkdir()
-        yield place
-        _swap(new, out, old)
-        done = True
+        return _checked(out, form)
     except OSError as error:
         raise OutputError(f"{out}: cannot be written: {_reason(error)}") from error
-    finally:
-        shutil.rmtree(holder, ignore_errors=True)
-        if not done:
-            _remove_empty(made)
+    except ValueError as error:  # a NUL in the name
+        raise OutputError(f"{out}: is no name for a file") from error
 
 
-def refuse_foreign(out: Path, *, folder: bool, pictures: bool = False) -> None:
-    """Raises OutputError when ``out`` exists and is not a report that we may replace."""
+def _checked(out: Path, form: Form) -> Path:
     if out.is_symlink() and not out.exists():
         raise OutputError(f"{out}: is a broken link; remove it or choose another place")
-    beside = pictures_of(out)
-    if pictures and beside.exists() and not only_pictures(beside):
-        raise OutputError(f"{beside}: holds more than pictures; choose another name than {out}")
+    if out.exists() and not out.is_dir() and not out.is_file():
+        raise OutputError(f"{out}: is a device, a pipe or a socket; name a file, or '-o -'")
+    if out.is_symlink() or out.name in ("", ".."):
+        out = out.resolve()
+    if not out.name:
+        raise OutputError(f"{out}: is no place for a report; name a file or a folder to make")
+    if form.pictures and (beside := pictures_of(out)).exists() and not _is_folder(beside):
+        raise OutputError(f"{beside}: is not a folder; choose another name than {out}")
     if not out.exists():
-        return
-    if folder:
+        return out
+    if form.folder:
         if not out.is_dir():
             raise OutputError(f"{out}: is a file; give a folder, or a suffix that names a form")
-        if any(out.iterdir()) and not is_report_folder(out):
+        if Path.cwd().is_relative_to(out.resolve()):
+            raise OutputError(f"{out}: is the current folder; name a folder to make")
+        if any(out.iterdir()) and not report_files(out):
             raise OutputError(
                 f"{out}: holds files that are not a report of rlreport; choose another folder"
             )
@@ -84,6 +70,45 @@ def refuse_foreign(out: Path, *, folder: bool, pictures: bool = False) -> None:
         raise OutputError(f"{out}: is a folder; choose another name")
     elif not is_report_file(out):
         raise OutputError(f"{out}: is not a report of rlreport; choose another name or remove it")
+    return out
+
+
+@contextmanager
+def staged(out: Path, form: Form) -> Iterator[Path]:
+    """Yields a fresh path; on success what was written there takes OUT's place, else it vanishes.
+
+    The path has OUT's own name and lies alone in a hidden folder beside OUT. Whatever the form
+    writes next to it (its pictures) is moved together with it. Files of others in a folder that
+    is replaced are there again in the new one.
+
+    Args:
+        out: where the report goes; its parent is made when missing.
+        form: its form.
+
+    Raises:
+        OutputError: the place holds something that is not ours to replace, or cannot be written.
+    """
+    out = destination(out, form)
+    made: list[Path] = []
+    done = False
+    try:
+        with ExitStack() as stack:
+            _make_parents(out.parent, made)
+            holder = stack.enter_context(_holder(out))
+            new = holder / "new"
+            place = new / out.name
+            if form.folder:
+                place.mkdir()
+            yield place
+            stack.enter_context(_alone(out.parent))
+            _carry_all(out, new, form)
+            _swap(new, out, holder / "old")
+            done = True
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written: {_reason(error)}") from error
+    finally:
+        if not done:
+            _remove_empty(made)
 
 
 def size_of(place: Path) -> int:
@@ -91,6 +116,68 @@ def size_of(place: Path) -> int:
     if not place.is_file():
         return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
     return place.stat().st_size + size_of(pictures_of(place))
+
+
+@contextmanager
+def _holder(out: Path) -> Iterator[Path]:
+    """A hidden folder beside OUT, locked while in use; leftovers of killed builds go first."""
+    prefix = f".{out.name[:40]}."
+    _remove_leftovers(out, prefix)
+    holder = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PART, dir=out.parent))
+    try:
+        (holder / "new").mkdir()
+        (holder / "old").mkdir()
+        with (holder / "lock.new").open("wb") as lock:
+            # Locked before it has its name: a lock that can be had is that of a killed build.
+            if fcntl:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    (holder / "lock.new").rename(holder / _LOCK)
+            yield holder
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def _remove_leftovers(out: Path, prefix: str) -> None:
+    """Removes what killed builds left beside OUT; an old report they had moved away is put back."""
+    names = {out.name, pictures_of(out).name}
+    for holder in out.parent.glob("*" + _PART):
+        if not holder.name.startswith(prefix) or holder.is_symlink() or not fcntl:
+            continue
+        held = {path.name for part in ("new", "old") for path in holder.glob(f"{part}/*")}
+        with suppress(OSError), (holder / _LOCK).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if held <= names and {p.name for p in holder.iterdir()} <= {"new", "old", _LOCK}:
+                for kept in (holder / "old").iterdir():
+                    if not os.path.lexists(out.with_name(kept.name)):
+                        kept.rename(out.with_name(kept.name))
+                shutil.rmtree(holder, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other build moves its report into ``folder``."""
+    if not fcntl:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _carry_all(out: Path, new: Path, form: Form) -> None:
+    """Brings other people's files in what is replaced into what replaces it."""
+    destination(out, form)  # which may have changed since the build began
+    if form.folder and out.exists():
+        carry_over(out, new / out.name, report_files(out) or (lambda path: False))
+    beside = pictures_of(out)
+    if form.pictures and beside.exists():
+        (new / beside.name).mkdir(exist_ok=True)
+        carry_over(beside, new / beside.name, picture_files(beside, out))
 
 
 def _swap(new: Path, out: Path, old: Path) -> None:
@@ -120,18 +207,23 @@ def _swap(new: Path, out: Path, old: Path) -> None:
         target.chmod((0o777 if target.is_dir() else 0o666) & ~mask)
 
 
-def _make_parents(folder: Path) -> list[Path]:
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _make_parents(folder: Path, made: list[Path]) -> None:
+    """Makes a folder and its parents; ``made`` gets those that were missing, the deepest last."""
     missing = []
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
     for parent in reversed(missing):
         parent.mkdir()
-    return missing
+        made.append(parent)
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    for folder in folders:
+    for folder in reversed(folders):
         try:
             folder.rmdir()
         except OSError:

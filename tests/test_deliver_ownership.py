@@ -1,0 +1,260 @@
+"""What is not ours is never replaced, removed or followed into: files, folders, links, devices."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rlreport
+from rlreport.deliver import forms
+from rlreport.deliver.ownership import MANIFEST
+from rlreport.deliver.place import staged
+from rlreport.errors import OutputError
+from tests.forms import FORMS, files_of
+from tests.hostile import write_log
+
+ROWS = [
+    {"step": step, "prompt": "p", "response": f"r{i}", "reward": i / 7}
+    for step in range(3)
+    for i in range(4)
+]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return write_log(tmp_path_factory.mktemp("own") / "log.jsonl", ROWS)
+
+
+@pytest.fixture(scope="module")
+def finished(log, tmp_path_factory):
+    """A report folder."""
+    out = tmp_path_factory.mktemp("finished") / "report"
+    rlreport.build(log, out, workers=1)
+    return out
+
+
+@pytest.fixture
+def report(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "report")
+
+
+def place(out, content="new", form="folder"):
+    """Puts a small new report in its place."""
+    with staged(out, forms()[form]) as new:
+        (new / "data").mkdir()
+        (new / "index.html").write_text(content)
+        (new / "data" / "report.json").write_text('{"generator": {"name": "rlreport"}}')
+
+
+def test_the_manifest_lists_what_we_wrote(finished):
+    files = {path.relative_to(finished).as_posix() for path in finished.rglob("*.*")}
+    assert set(json.loads((finished / MANIFEST).read_bytes())["files"]) == files
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_files_of_others_survive_a_rebuild(report, log, manifest):
+    if not manifest:
+        (report / MANIFEST).unlink()
+    before = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
+    theirs = {
+        "notes.txt": "years of work",
+        "steps/notes.html": "on step 1",
+        "data/charts/mine.png": "png",
+        "deep/er/x": "y",
+        ".hidden": "z",
+    }
+    for name, text in theirs.items():
+        (report / name).parent.mkdir(parents=True, exist_ok=True)
+        (report / name).write_text(text)
+    (report / "empty").mkdir()
+    (report / "link").symlink_to("/etc/passwd")
+    (report / "loop").symlink_to(report)
+    (report / "notes.txt").chmod(0o600)
+    rlreport.build(log, report, workers=1, title="anew")
+    for name, text in theirs.items():
+        assert (report / name).read_text() == text
+    assert (report / "empty").is_dir()
+    assert (report / "link").readlink().as_posix() == "/etc/passwd"
+    assert (report / "loop").is_symlink()
+    assert (report / "notes.txt").stat().st_mode & 0o777 == 0o600
+    assert "anew" in (report / "index.html").read_text("utf-8")
+    after = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
+    assert {f for f in after if f.startswith(("assets", "steps"))} >= {
+        f for f in before if f.startswith("steps")
+    }
+    assert [p.name for p in report.parent.iterdir()] == ["report"]
+
+
+def test_what_an_older_report_wrote_goes(report):
+    stale = report / "steps" / "99.html"
+    stale.touch()
+    (report / MANIFEST).unlink()
+    place(report)
+    assert sorted(p.name for p in report.iterdir()) == ["data", "index.html"]
+
+
+def test_a_file_of_others_where_a_page_would_be_is_refused_and_kept(report, log):
+    before = files_of(report)
+    (report / "steps" / "77.html").write_text("theirs")
+    more = write_log(report.parent / "log.jsonl", [*ROWS, ROWS[0] | {"step": 77}])
+    with pytest.raises(OutputError, match=r"77\.html: is not a file of rlreport"):
+        rlreport.build(more, report, workers=1)
+    assert (report / "steps" / "77.html").read_text() == "theirs"
+    assert {k: v for k, v in files_of(report).items() if "77" not in k} == before
+
+
+def test_a_failure_to_carry_leaves_all_as_it_was(report, log, monkeypatch):
+    (report / "notes.txt").write_text("years of work")
+    before = files_of(report)
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", fail)
+    monkeypatch.setattr(shutil, "copy2", fail)
+    with pytest.raises(OutputError, match="no space left"):
+        rlreport.build(log, report, workers=1, title="anew")
+    assert files_of(report) == before
+    assert [p.name for p in report.parent.iterdir()] == ["report"]
+
+
+@pytest.mark.parametrize("form", ["folder", "html"])
+def test_a_link_is_followed_and_stays_a_link(form, log, tmp_path):
+    away = tmp_path / "away"
+    away.mkdir()
+    target, link = away / f"real{FORMS[form]}", tmp_path / f"report{FORMS[form]}"
+    rlreport.build(log, target, workers=1)
+    link.symlink_to(target)
+    rlreport.build(log, link, workers=1, title="anew")
+    assert link.readlink() == target
+    page = target / "index.html" if form == "folder" else target
+    assert "anew" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_links_to_what_is_not_ours_are_refused(form, log, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis").write_text("years of work")
+    for target in (theirs, theirs / "thesis", tmp_path / "nowhere"):
+        link = tmp_path / f"link{FORMS[form]}"
+        link.symlink_to(target)
+        with pytest.raises(OutputError):
+            rlreport.build(log, link, workers=1)
+        assert link.readlink() == target
+        link.unlink()
+    assert (theirs / "thesis").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "link to a device"])
+def test_pipes_sockets_and_devices_are_refused_at_once(kind, form, log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    out = tmp_path / f"out{FORMS[form]}"
+    with contextlib.ExitStack() as stack:
+        if kind == "pipe":
+            os.mkfifo(out)
+        elif kind == "socket":
+            stack.enter_context(socket.socket(socket.AF_UNIX)).bind(out.name)
+        elif kind == "device":
+            if os.geteuid():
+                pytest.skip("only root makes devices")
+            os.mknod(out, 0o600 | 0o020000, os.makedev(1, 3))
+        else:
+            out.symlink_to("/dev/null")
+        with pytest.raises(OutputError, match="is a device, a pipe or a socket"):
+            rlreport.build(log, out, workers=1)
+        assert [p.name for p in tmp_path.iterdir()] == [out.name]
+
+
+def run(*arguments, **extra):
+    return subprocess.run(
+        [sys.executable, "-m", "rlreport", *map(str, arguments)],
+        capture_output=True,
+        check=False,
+        timeout=100,
+        **extra,
+    )
+
+
+@pytest.mark.parametrize("out", ["/", "", ".", "..", "/dev/stdout", "a\udcffb/.."])
+def test_what_is_no_place_is_one_line(out, log, tmp_path):
+    (tmp_path / "theirs").touch()
+    cwd = tmp_path / "here"
+    cwd.mkdir()
+    done = run("build", log, "-o", out, cwd=cwd)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["here", "theirs"]
+    assert list(cwd.iterdir()) == []
+
+
+def test_a_report_goes_to_standard_output_whole(log, tmp_path):
+    rlreport.build(log, tmp_path / "run.html", workers=1)
+    done = run("build", log, "-o", "-", "--format", "html", "--workers", 1, cwd=tmp_path)
+    assert done.stdout == (tmp_path / "run.html").read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.html"]
+    for options in ((), ("--format", "folder"), ("--format", "markdown")):
+        done = run("build", log, "-o", "-", *options)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(b"rlreport: -o -: ")
+
+
+def killed(log, out, *options, after=0.0):
+    """Starts a build and kills it once its hidden folder is there."""
+    command = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]
+    running = subprocess.Popen([*command, *options], stderr=subprocess.DEVNULL)
+    while not list(out.parent.glob(".*.part/lock")) and running.poll() is None:
+        time.sleep(0.002)
+    time.sleep(after)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+
+
+@pytest.mark.parametrize("form", ["folder", "html", "markdown"])
+def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
+    out = tmp_path / f"run{FORMS[form]}"
+    theirs = tmp_path / f".{out.name}.mine.part"
+    theirs.mkdir()
+    killed(log, out)
+    (left,) = [p for p in tmp_path.glob(".*.part") if p != theirs]
+    other = tmp_path / f".other{FORMS[form]}.x.part"
+    shutil.copytree(left, other)
+    rlreport.build(log, out, workers=1)
+    assert not left.exists()
+    assert theirs.exists()
+    assert other.exists()
+
+
+def test_a_build_in_use_is_left_alone_and_both_finish(log, tmp_path):
+    out = tmp_path / "report"
+    with staged(out, forms()["folder"]) as first:
+        place(out, "second")
+        assert first.exists()
+        (first / "data").mkdir()
+        (first / "data" / "report.json").write_text('{"generator": {"name": "rlreport"}}')
+        (first / "index.html").write_text("first")
+    assert (out / "index.html").read_text() == "first"
+    assert [p.name for p in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_report_that_a_killed_build_had_moved_away_is_back(report):
+    holder = report.parent / ".report.abc.part"
+    (holder / "new").mkdir(parents=True)
+    (holder / "old").mkdir()
+    (holder / "lock").touch()
+    report.rename(holder / "old" / "report")
+    with pytest.raises(ValueError, match="stop"), staged(report, forms()["folder"]):
+        raise ValueError("stop")
+    assert (report / "index.html").exists()
+    assert [p.name for p in report.parent.iterdir()] == ["report"]
