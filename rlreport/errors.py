@@ -28,3 +28,7 @@ class OutputError(RlreportError):
 
 class MissingExtraError(RlreportError):
     """An optional dependency is needed for this input or form."""
+
+
+class RowError(ValueError):
+    """A line or object that cannot become a row; the message is the reason shown to the reader."""

@@ -22,8 +22,7 @@ from rlreport.memory import give_back
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read import prompt_texts, read_logs
-from rlreport.read.places import Places
+from rlreport.read import RowLocations, prompt_texts, read_logs
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 
@@ -75,7 +74,7 @@ def build_report(
 
     summary = summary_file() if report.github_summary else None
 
-    name, places, tables = _read(logs, read, figures, progress)
+    name, locations, tables = _read(logs, read, figures, progress)
     oven.expect(len(tables.steps))
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
@@ -92,7 +91,7 @@ def build_report(
 
     prepared = prepare(
         name,
-        places,
+        locations,
         tables,
         verdict,
         spreading,
@@ -115,12 +114,12 @@ def build_report(
 
 def _read(
     logs: Sequence[str | Path], read: ReadOptions, figures: FigureOptions, progress: Progress
-) -> tuple[str, Places, Tables]:
+) -> tuple[str, RowLocations, Tables]:
     """Reads and summarises; what is only needed for the tables is let go."""
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
-    name, places = scan.name, scan.places()
+    name, locations = scan.name, scan.locations()
     del scan
     give_back()
-    return name, places, tables
+    return name, locations, tables

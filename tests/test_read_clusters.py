@@ -337,7 +337,7 @@ def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> N
     packed, wanted = read(folder), read(plain)
     assert packed.responses.equals(wanted.responses)
     order = [49, 3, 20]
-    found = fetch(packed.places(), order, ReadOptions(), FigureOptions())
+    found = fetch(packed.locations(), order, ReadOptions(), FigureOptions())
     assert [r.step for r in found] == order
     assert fetch_texts(packed, [0]) == ["Say hi."]
 
@@ -460,11 +460,11 @@ def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
     from rlreport.read.splits import Split
 
     split = Split(0, listing.sources[0], 0, listing.sources[0].size)
-    assert scan(split, ReadOptions(), FigureOptions()).rows == 2
+    assert scan([split], ReadOptions(), FigureOptions()).rows == 2
 
 
 def test_reading_leaves_pandas_out_of_scanning_processes() -> None:
     import subprocess
 
-    code = "import sys, rlreport.read.worker; sys.exit('pandas' in sys.modules)"
+    code = "import sys, rlreport.read.scan; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,7 +18,7 @@ from tests.reading import kinds, read, row, write
 def responses(scan: Scan, options: ReadOptions | None = None) -> list[str]:
     """The response texts as the second pass reads them, in the order of the table."""
     rows = range(len(scan.responses))
-    found = fetch(scan.places(), rows, options or ReadOptions(), FigureOptions())
+    found = fetch(scan.locations(), rows, options or ReadOptions(), FigureOptions())
     return [rollout.response for rollout in found]
 
 

@@ -22,7 +22,7 @@ from rlreport.bake.tokens_page import tokens_view
 from rlreport.choose import StepPlan
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.tokens import token_charts
-from rlreport.read import Places, fetch
+from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def step_pages(bakery: Bakery, finish: Callable[[Page], T]) -> Iterator[T]:
 
     A page is finished where it was baked.
     """
-    shared = (bakery.context, bakery.places, finish)
+    shared = (bakery.context, bakery.locations, finish)
     count = len(bakery.plan.steps)
     batch: Iterable[T] = bakery.oven.start(_finished, _jobs(bakery), shared, count=count)
 
@@ -93,9 +93,9 @@ def step_pages(bakery: Bakery, finish: Callable[[Page], T]) -> Iterator[T]:
     return pages()
 
 
-def _finished(job: StepJob, shared: tuple[PageContext, Places, Callable[[Page], T]]) -> T:
-    context, places, finish = shared
-    return finish(bake_step(job, context, places))
+def _finished(job: StepJob, shared: tuple[PageContext, RowLocations, Callable[[Page], T]]) -> T:
+    context, locations, finish = shared
+    return finish(bake_step(job, context, locations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,13 @@ def _jobs(bakery: Bakery) -> Iterable[StepJob]:
         yield StepJob(plan, responses.iloc[start:stop], extras.iloc[start:stop])
 
 
-def bake_step(job: StepJob, context: PageContext, places: Places) -> Page:
+def bake_step(job: StepJob, context: PageContext, locations: RowLocations) -> Page:
     """Reads the chosen rows of a step back and bakes its page."""
     plan = job.plan
-    rollouts = list(fetch(places, plan.rows.tolist(), context.read, context.figures))
+    rollouts = list(fetch(locations, plan.rows.tolist(), context.read, context.figures))
     if context.report.redact:
         rollouts = [redacted(rollout) for rollout in rollouts]
-    with_tokens = places.n[plan.rows[: plan.with_tokens]]
+    with_tokens = locations.n[plan.rows[: plan.with_tokens]]
     rows = StepRows(
         plan.step,
         job.responses,

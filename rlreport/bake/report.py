@@ -24,7 +24,7 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.step import step_designs
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read.places import Places
+from rlreport.read import RowLocations
 from rlreport.summarise import usual_responses
 from rlreport.tables import Tables
 
@@ -38,7 +38,7 @@ class Bakery:
     """Everything a form needs to write a report; pages are baked when they are asked for.
 
     Attributes:
-        places: where the rows lie, to read the chosen ones back.
+        locations: where the rows lie, to read the chosen ones back.
         tables: all tables, prompts with their text.
         context: what every page shares.
         plan: what is shown.
@@ -49,7 +49,7 @@ class Bakery:
         oven: bakes the steps' pages.
     """
 
-    places: Places
+    locations: RowLocations
     tables: Tables
     context: PageContext
     plan: Plan
@@ -113,7 +113,7 @@ def as_file(page: Page) -> tuple[str, bytes]:
 
 def prepare(
     name: str,
-    places: Places,
+    locations: RowLocations,
     tables: Tables,
     verdict: Verdict,
     spreading: SpreadingNgrams,
@@ -153,9 +153,9 @@ def prepare(
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},
     )
-    texts = run_texts(places, tables, context)
+    texts = run_texts(locations, tables, context)
     return Bakery(
-        places,
+        locations,
         tables,
         context,
         plan,

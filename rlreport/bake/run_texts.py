@@ -11,8 +11,7 @@ import pandas as pd
 from rlreport.bake.context import PageContext
 from rlreport.bake.redact import redacted
 from rlreport.choose import Extreme, extremes
-from rlreport.read import fetch
-from rlreport.read.places import Places
+from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 
@@ -35,7 +34,7 @@ class RunTexts:
     opened: dict[int, list[tuple[str, Rollout, float]]] = field(default_factory=dict)
 
 
-def run_texts(places: Places, tables: Tables, context: PageContext) -> RunTexts:
+def run_texts(locations: RowLocations, tables: Tables, context: PageContext) -> RunTexts:
     """Reads back what the run's pages show."""
     listed = prompts_by_worth(tables.prompts).head(PROMPTS_LISTED)
     found = extremes(tables.responses)
@@ -47,7 +46,7 @@ def run_texts(places: Places, tables: Tables, context: PageContext) -> RunTexts:
         {extreme.row for extreme in found}
         | {row for opened in telling.values() for _, row in opened}
     )
-    rollouts = dict(zip(rows, _rollouts(places, rows, context), strict=True))
+    rollouts = dict(zip(rows, _rollouts(locations, rows, context), strict=True))
     reward = tables.responses["reward"].to_numpy()
     return RunTexts(
         [(extreme, rollouts[extreme.row]) for extreme in found],
@@ -82,7 +81,7 @@ def _telling(responses: pd.DataFrame, prompt_id: int) -> list[tuple[str, int]]:
     return [(which, row) for row, which in named.items()]
 
 
-def _rollouts(places: Places, rows: Sequence[int], context: PageContext) -> list[Rollout]:
-    found = list(fetch(places, rows, context.read, context.figures))
-    places.close()
+def _rollouts(locations: RowLocations, rows: Sequence[int], context: PageContext) -> list[Rollout]:
+    found = list(fetch(locations, rows, context.read, context.figures))
+    locations.close()
     return [redacted(r) if context.report.redact else r for r in found]

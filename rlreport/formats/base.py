@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from rlreport.errors import RowError
+
+__all__ = ["Format", "Match", "Row", "RowError", "Where", "has_keys", "named", "split_of"]
+
 Row = dict[str, Any]
-
-
-class RowError(ValueError):
-    """An object that cannot become a row; the message is the reason shown to the reader."""
 
 
 @dataclass(frozen=True, slots=True)

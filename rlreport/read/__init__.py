@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlreport.read.logs import read_logs
-    from rlreport.read.places import Places
-    from rlreport.read.result import Scan
-    from rlreport.read.second_pass import fetch, fetch_texts, prompt_texts
+    from rlreport.read.read_back import RowLocations, fetch, fetch_texts
+    from rlreport.read.result import Scan, prompt_texts
 
-__all__ = ["Places", "Scan", "fetch", "fetch_texts", "prompt_texts", "read_logs"]
+__all__ = ["RowLocations", "Scan", "fetch", "fetch_texts", "prompt_texts", "read_logs"]
 
 _HOMES = {
-    "Places": "places",
+    "RowLocations": "read_back",
     "Scan": "result",
-    "fetch": "second_pass",
-    "fetch_texts": "second_pass",
-    "prompt_texts": "second_pass",
+    "fetch": "read_back",
+    "fetch_texts": "read_back",
+    "prompt_texts": "result",
     "read_logs": "logs",
 }
 

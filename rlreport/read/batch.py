@@ -1,37 +1,24 @@
-"""Rows on their way from JSON to numbers: scalars in tuples, token arrays as raw buffers."""
+"""Rows on their way from JSON to figures: scalars in tuples, token arrays as raw buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import xxhash
+
 from rlreport.fields import TOKEN_ARRAYS
-from rlreport.read.marks import Marks
+from rlreport.options import ReadOptions
+from rlreport.read.diagnostics import Diagnostics, LogPosition
+from rlreport.text.clean import clean_prompt, clean_text
 
 NAN = float("nan")
+LONGEST_EXTRA = 200
+"""Characters; a longer text is no column."""
 
-
-class Row(NamedTuple):
-    """The scalars of one row; texts already reduced to hashes and lengths."""
-
-    line: int
-    offset: int
-    length: int
-    sub: int
-    step: int
-    prompt_hash: int
-    prompt_chars: int
-    group_hash: int
-    reward: float
-    ref_reward: float
-    valid_reward: float
-    ref_valid_reward: float
-    response_hash: int
-    response_chars: int
-    ref_response_chars: float
-    finish: float
-    nan_values: int
+_INFINITY = float("inf")
+_MOST_PROMPTS = 1 << 16
 
 
 class RawTokens(NamedTuple):
@@ -66,12 +53,69 @@ class TokenFields:
             self.size = min(self.size, size)
 
 
+class ParsedRow(NamedTuple):
+    """What a line holds, of the right types, whichever parser read it.
+
+    Attributes:
+        rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
+        reference: the reference's response.
+        group: what marks the group, None where nothing does.
+        finish: 1 ended by itself, 0 at the limit, NaN where no reason is logged.
+        extras: further scalars, by name.
+        kept: fields that the first pass only counts; what cannot be shown is None there.
+        parts: names of extras that are parts of the reward.
+        oddities: kinds of what was repaired or left out.
+    """
+
+    step: int
+    prompt: str
+    response: str
+    rewards: tuple[float, float, float, float]
+    reference: str | None
+    group: object
+    finish: float
+    tokens: TokenFields
+    extras: Sequence[tuple[str, float | str]]
+    kept: Mapping[str, object]
+    parts: Sequence[str] = ()
+    oddities: Sequence[str] = ()
+
+
+class RowScalars(NamedTuple):
+    """The scalars of one row; texts already reduced to hashes and lengths."""
+
+    file: int
+    line: int
+    offset: int
+    length: int
+    sub: int
+    step: int
+    prompt_hash: int
+    prompt_chars: int
+    group_hash: int
+    reward: float
+    ref_reward: float
+    valid_reward: float
+    ref_valid_reward: float
+    response_hash: int
+    response_chars: int
+    ref_response_chars: float
+    finish: float
+    nan_values: int
+
+    @property
+    def position(self) -> LogPosition:
+        """Where the row lies."""
+        return LogPosition(self.file, self.offset, self.line)
+
+
 @dataclass(slots=True)
 class Batch:
     """Many rows, field by field; the lists are as long as there are rows, unless said.
 
     Attributes:
         rows: scalars.
+        leaves: (split, its first row), for each split that rows come from, in order.
         lengths: tokens of the row after cutting to the shortest array, -1 without any.
         token_rows: numbers of the rows that have token arrays; the next two align with it.
         tokens: token strings: None, a list, or raw JSON.
@@ -81,10 +125,11 @@ class Batch:
         extras: name -> [(row, number or string)], for further scalars.
         reward_parts: names of extras that are parts of the reward.
         fields: canonical field -> rows that carried it, for those that leave no other trace.
-        marks: what was repaired or odd.
+        diagnostics: what was repaired or odd.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RowScalars] = field(default_factory=list)
+    leaves: list[tuple[int, int]] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     token_rows: list[int] = field(default_factory=list)
     tokens: list[RawTokens | Sequence[str] | None] = field(default_factory=list)
@@ -96,12 +141,20 @@ class Batch:
     extras: dict[str, list[tuple[int, float | str]]] = field(default_factory=dict)
     reward_parts: set[str] = field(default_factory=set)
     fields: dict[str, int] = field(default_factory=dict)
-    marks: Marks = field(default_factory=Marks)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
-    @property
-    def has_tokens(self) -> bool:
-        """Any row has token arrays."""
-        return len(self.token_rows) > 0
+    def carried(self) -> dict[str, int]:
+        """Return how many rows carried each canonical field with a value, numbers left out."""
+        counts = dict.fromkeys(("step", "prompt", "response"), len(self.rows))
+        counts |= self.fields
+        columns: dict[str, Sequence[object]] = {
+            "ref_response": self.references,
+            "response_tokens": self.tokens,
+            **self.arrays,
+        }
+        for name, column in columns.items():
+            counts[name] = sum(value is not None for value in column)
+        return {name: count for name, count in counts.items() if count}
 
     def add_tokens(self, own: TokenFields) -> None:
         """Add the token fields of the row that comes next."""
@@ -117,27 +170,93 @@ class Batch:
         for name, column in self.arrays.items():
             column.append(buffers.get(name))
 
-    def add_extra(self, name: str, value: float | str) -> None:
-        """Add a further scalar of the row that comes next."""
-        column = self.extras.get(name)
-        if column is None:
-            column = self.extras[name] = []
-        column.append((len(self.rows), value))
 
-    def count(self, name: str) -> None:
-        """Count a row that carries a field which leaves no other trace."""
-        self.fields[name] = self.fields.get(name, 0) + 1
+class Batcher:
+    """Adds parsed rows to ``batch``: texts cleaned, and reduced to what the first pass keeps."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.batch = Batch()
+        self._prompts = _Prompts(options)
+        self._pads = options.pad_tokens
+        # Looking for single characters is several times faster than for every pad token.
+        self._pad_starts = sorted({pad[0] for pad in options.pad_tokens if pad})
+
+    def take(self) -> Batch:
+        """Hand over the rows so far and start a new batch."""
+        batch, self.batch = self.batch, Batch()
+        return batch
+
+    def add(self, row: ParsedRow, position: LogPosition, length: int, sub: int = 0) -> None:
+        """Add a row that lies there; ``length``: bytes of its line; ``sub``: its number in it."""
+        batch, tokens = self.batch, row.tokens
+        for kind in row.oddities:
+            batch.diagnostics.add(kind, position)
+        if tokens.uneven:
+            batch.diagnostics.add("unequal_lengths", position)
+        number = len(batch.rows)
+        for name, value in row.extras:
+            batch.extras.setdefault(name, []).append((number, value))
+        for name in row.kept:
+            batch.fields[name] = batch.fields.get(name, 0) + 1
+        batch.reward_parts.update(row.parts)
+        batch.add_tokens(tokens)
+        prompt_hash, prompt_chars = self._prompts.figures(row.prompt)
+        text = self._cleaned(row.response)
+        reference = None if row.reference is None else self._cleaned(row.reference)
+        batch.texts.append(None if tokens.tokens is not None else text)
+        batch.references.append(reference)
+        batch.rows.append(
+            RowScalars(
+                position.file,
+                position.line,
+                position.offset,
+                length,
+                sub,
+                row.step,
+                prompt_hash,
+                prompt_chars,
+                0 if row.group is None else _group_hash(row.group),
+                *row.rewards,
+                _hash(text),
+                len(text),
+                NAN if reference is None else float(len(reference)),
+                row.finish,
+                0 if -_INFINITY < row.rewards[0] < _INFINITY else 1,
+            )
+        )
+
+    def _cleaned(self, text: str) -> str:
+        for start in self._pad_starts:
+            if start in text:
+                return clean_text(text, self._pads)
+        # Making it safe to encode would change neither its length nor whom it equals.
+        return text
 
 
-def carried(batch: Batch) -> dict[str, int]:
-    """Return how many rows carried each canonical field with a value, numbers left out."""
-    counts = dict.fromkeys(("step", "prompt", "response"), len(batch.rows))
-    counts |= batch.fields
-    columns: dict[str, Sequence[object]] = {
-        "ref_response": batch.references,
-        "response_tokens": batch.tokens,
-        **batch.arrays,
-    }
-    for name, column in columns.items():
-        counts[name] = sum(value is not None for value in column)
-    return {name: count for name, count in counts.items() if count}
+class _Prompts:
+    """What is kept of prompts; most are logged many times, and only their hashes are remembered."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._pads = options.pad_tokens
+        self._system_end = options.system_end_token
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def figures(self, prompt: str) -> tuple[int, int]:
+        """Return the hash and the number of characters of the cleaned prompt."""
+        key = (hash(prompt), len(prompt))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_PROMPTS:
+                self._known.clear()
+            cleaned = clean_prompt(prompt, self._pads, self._system_end)
+            known = self._known[key] = (_hash(cleaned), len(cleaned))
+        return known
+
+
+def _hash(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
+
+
+def _group_hash(group: object) -> int:
+    # 17 and "17" name the same group; 0 says that no group was logged.
+    return _hash(str(group)) or 1

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from rlreport.errors import UsageError
+from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
 from rlreport.options import ReadOptions
 from rlreport.read.lines import BOM, line_blocks
-from rlreport.read.log_format import NATIVE, LogFormat
 from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url
-from rlreport.read.splits import Split
-from rlreport.read.tolerant import RowError, load_object
+from rlreport.read.splits import NATIVE, LogFormat, Split
+from rlreport.read.tolerant import load_object
 from rlreport.tables import Note
 
 PEEKED = 20
@@ -172,7 +171,6 @@ def _peek_lines(source: Source) -> list[dict[str, Any]]:
 
 
 def _peek_container(source: Source) -> list[dict[str, Any]]:
-    from rlreport.formats.base import RowError as NoContainer
     from rlreport.formats.containers import container_of, iterate
 
     objects: list[dict[str, Any]] = []
@@ -182,6 +180,6 @@ def _peek_container(source: Source) -> list[dict[str, Any]]:
                 objects.append(obj)
                 if len(objects) >= PEEKED:
                     break
-    except (NoContainer, OSError):
+    except (RowError, OSError):
         return objects
     return objects

@@ -29,7 +29,7 @@ def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
 
 
 def order_of(hashes: Hashes) -> NDArray[np.int64]:
-    """Return an order that makes hashes ascend, int64 (N,); equal ones come in any order.
+    """Return an order that makes hashes ascend, int64 (N,); equal ones keep theirs.
 
     The low bits give way to the places, so that numbers are sorted rather than places by
     numbers, which NumPy does ten times as fast.
@@ -41,7 +41,7 @@ def order_of(hashes: Hashes) -> NDArray[np.int64]:
     order = (packed & low).astype(np.int64)
     ordered = hashes[order]
     # Rarely two hashes differ in the lost bits only.
-    return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(hashes)
+    return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(hashes, kind="stable")
 
 
 def row_priorities(
@@ -50,3 +50,15 @@ def row_priorities(
     """Give every row a number that looks random and depends on its place in the logs only."""
     place = mix(files.astype(np.uint64)) + offsets.astype(np.uint64)
     return mix(mix(place) + subs.astype(np.uint64))
+
+
+def grouped(keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a stable order that puts equal keys together, and where each group starts in it.
+
+    Runs that ascend already, as in two tables side by side, are merged rather than sorted.
+    """
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(fresh)

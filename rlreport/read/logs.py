@@ -10,20 +10,31 @@ import numpy as np
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
+from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
 from rlreport.read.detection import METRICS_FILE, LogFiles, detect_formats
-from rlreport.read.marks import REMARKS, Place
-from rlreport.read.partial import Partial
-from rlreport.read.response_table import extras_table, lines_before, response_table, row_order
-from rlreport.read.restarts import superseded
-from rlreport.read.result import Scan
-from rlreport.read.sample import UnitSample
+from rlreport.read.diagnostics import ODDITIES, LogPosition
+from rlreport.read.ngram_sample import UnitSample
+from rlreport.read.partial import Partial, merge_pair
+from rlreport.read.result import (
+    Scan,
+    bigram_frame,
+    extras_table,
+    lines_before,
+    ngram_sample,
+    position_frame,
+    response_table,
+    row_order,
+    token_frame,
+)
+from rlreport.read.scan import scan
 from rlreport.read.sources import Listing, find_sources, is_url
-from rlreport.read.splits import plan_splits
-from rlreport.read.token_table import TokenTable
-from rlreport.read.unit_tables import bigram_frame, ngram_sample, position_frame, token_frame
-from rlreport.read.workers import scan_splits
+from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, root
+from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.tables import BadLine, LogFile, Note
+
+LEAST_BYTES = 24 << 20
+"""Smaller logs are read sooner in this process than others start."""
 
 _SHOWN = 20
 _NAMED = 3
@@ -56,17 +67,56 @@ def read_logs(
     progress = progress or Silent()
     listing = find_sources(paths)
     files = detect_formats(listing, options, metrics)
-    splits = plan_splits(files.sources, files.formats)
-    partial = scan_splits(splits, options, figures, progress)
+    tasks = plan_tasks(plan_splits(files.sources, files.formats))
+    partial = scan_tasks(tasks, options, figures, progress)
     return _scan_of(_name(paths), partial, listing, files, options)
+
+
+def scan_tasks(
+    tasks: Sequence[Sequence[Split]],
+    options: ReadOptions,
+    figures: FigureOptions,
+    progress: Progress,
+) -> Partial:
+    """Scan splits side by side, and merge what was found as it comes.
+
+    Args:
+        tasks: splits that one process scans at a time, each an aligned subtree of all splits.
+        options: how to read them, and with how many processes.
+        figures: γ and λ.
+        progress: told of every task's bytes.
+
+    Raises:
+        RlreportError: a process was killed, or what it raised.
+    """
+    weights = [sum(split.weight for split in task) for task in tasks]
+    # The longest come first, so that no process is left alone with one at the end.
+    jobs = sorted(enumerate(tasks), key=lambda job: -weights[job[0]])
+    found: Nodes[Partial] = {}
+    beside = len(tasks) > 1 and sum(weights) >= LEAST_BYTES
+    with progress.phase("reading", sum(weights), "B") as phase, Pool(options.workers) as pool:
+        scanned = pool.map(_scan, jobs, (options, figures), beside=beside, ordered=False)
+        for number, partial in scanned:
+            plant(found, (0, number), partial, merge_pair)
+            phase.advance(weights[number])
+    return root(found, merge_pair) or Partial()
+
+
+def _scan(
+    job: tuple[int, Sequence[Split]], shared: tuple[ReadOptions, FigureOptions]
+) -> tuple[int, Partial]:
+    number, splits = job
+    return number, scan(splits, *shared)
 
 
 def _scan_of(
     name: str, partial: Partial, listing: Listing, files: LogFiles, options: ReadOptions
 ) -> Scan:
     bad = _bad_lines(partial, listing, files)
-    bad_count = partial.flaw_count + len(listing.unreadable)
-    notes = [*_notes(partial, files), *files.notes]
+    bad_count = partial.diagnostics.unread_count + len(listing.unreadable)
+    totals = root(partial.totals, merge_totals) or TokenTotals()
+    partial.totals = {}
+    notes = [*_notes(partial, files, dropped=totals.dropped), *files.notes]
     if not partial.rows:
         raise UnusableInputError(_nothing(files, bad, bad_count, notes))
     notes = [note for note in notes if note.kind != METRICS_FILE]
@@ -86,8 +136,7 @@ def _scan_of(
     ngrams = ngram_sample(partial.sample, partial, order)
     ref_ngrams = ngram_sample(partial.references, partial, order)
     partial.sample, partial.references = UnitSample(), UnitSample()
-    tokens = token_frame(partial)
-    partial.tokens = TokenTable()
+    tokens = token_frame(partial, totals)
     return Scan(
         name=name,
         files=_log_files(partial, files),
@@ -96,7 +145,7 @@ def _scan_of(
         reward_parts=sorted(partial.reward_parts & set(extras.columns)),
         prompt_rows=prompt_rows,
         tokens=tokens,
-        positions=position_frame(partial),
+        positions=position_frame(totals),
         bigrams=bigram_frame(partial),
         ngrams=ngrams,
         ref_ngrams=ref_ngrams,
@@ -119,34 +168,34 @@ def _name(paths: Sequence[str | Path]) -> str:
     return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
 
 
-def _line(partial: Partial, place: Place) -> int:
-    files, offsets = np.array([place.file]), np.array([place.offset])
-    return place.line + int(lines_before(partial.segments, files, offsets)[0])
+def _line(partial: Partial, position: LogPosition) -> int:
+    files, offsets = np.array([position.file]), np.array([position.offset])
+    return position.line + int(lines_before(partial.segments, files, offsets)[0])
 
 
 def _bad_lines(partial: Partial, listing: Listing, files: LogFiles) -> list[BadLine]:
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
-        BadLine(files.sources[place.file].name, _line(partial, place), reason, torn)
-        for place, reason, torn in partial.flaws
+        BadLine(files.sources[position.file].name, _line(partial, position), reason, torn)
+        for position, reason, torn in partial.diagnostics.unread
     ]
 
 
-def _notes(partial: Partial, files: LogFiles) -> list[Note]:
+def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
     notes = [
         Note(
             kind,
-            REMARKS[kind],
-            mark.times,
-            files.sources[mark.first.file].name,
-            _line(partial, mark.first),
+            ODDITIES[kind],
+            oddity.times,
+            files.sources[oddity.first.file].name,
+            _line(partial, oddity.first),
         )
-        for kind, mark in sorted(partial.marks.by_kind.items())
+        for kind, oddity in sorted(partial.diagnostics.oddities.items())
     ]
     if partial.extras_dropped:
-        notes.append(Note("many_extras", REMARKS["many_extras"], 1))
-    if partial.tokens.dropped:
-        notes.append(Note("many_tokens", REMARKS["many_tokens"], 1))
+        notes.append(Note("many_extras", ODDITIES["many_extras"], 1))
+    if dropped:
+        notes.append(Note("many_tokens", ODDITIES["many_tokens"], 1))
     for source in files.sources:
         if not source.size:
             notes.append(Note("empty_file", "an empty file", 1, source.name))
@@ -164,7 +213,7 @@ def _restarts(
     file = columns["file"][in_files]
     for number, source in enumerate(files.sources):
         rows = in_files[file == number]
-        older, steps = superseded(columns["step"][rows].astype(np.int64))
+        older, steps = _superseded(columns["step"][rows].astype(np.int64))
         if not len(older):
             continue
         fate = "the older rows left out" if restarts == "last" else "all rows kept"
@@ -178,7 +227,7 @@ def _restarts(
 def _log_files(partial: Partial, files: LogFiles) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 3), dtype=np.int64)
     for segment in partial.segments:
-        totals[segment.file] += (segment.rows, segment.lines, segment.flaws)
+        totals[segment.file] += (segment.rows, segment.lines, segment.unread)
     return [
         LogFile(source.name, source.size, rows, lines, bad, log_format.id, log_format.why)
         for source, log_format, (rows, lines, bad) in zip(
@@ -212,3 +261,28 @@ def _strict(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     total = bad_count + len(notes)
     rest = f"\n… and {total - _SHOWN:,} more" if total > _SHOWN else ""
     return "The logs are not clean (--strict):\n" + "\n".join(found[:_SHOWN]) + rest
+
+
+def _superseded(steps: Ints) -> tuple[Ints, Ints]:
+    """Find rows whose step is logged again after the file went back to an earlier step.
+
+    Args:
+        steps: int64 (R,), steps of one file's rows in the file's order.
+
+    Returns:
+        indices of the rows that a later attempt replaces, and the steps that were logged by
+        more than one attempt, ascending. Both are empty where steps hop back and forth on
+        most rows: such a file is not in the order of its steps.
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    back = np.diff(steps) < 0
+    changes = int((np.diff(steps) != 0).sum())
+    if not back.any() or 4 * int(back.sum()) > changes:
+        return nothing, nothing
+    attempt = np.concatenate([[0], np.cumsum(back)])
+    order = np.lexsort((attempt, steps))
+    ends = np.flatnonzero(np.append(steps[order][1:] != steps[order][:-1], True))
+    distinct = steps[order][ends]
+    last_attempt = attempt[order][ends][np.searchsorted(distinct, steps)]
+    older = np.flatnonzero(attempt < last_attempt)
+    return older, np.unique(steps[older])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from rlreport.memory import give_back
+from rlreport.errors import RowError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.collector import Collector
+from rlreport.read.batch import Batcher, ParsedRow
+from rlreport.read.collect import Collector
+from rlreport.read.diagnostics import LogPosition, UnreadLine
 from rlreport.read.lines import BOM, DAMAGED, Block, line_blocks, reason_of
-from rlreport.read.marks import Flaw, Place
-from rlreport.read.merge import merge
-from rlreport.read.partial import Partial, Segment
-from rlreport.read.row_writer import Prompts
-from rlreport.read.rows import RowReader
+from rlreport.read.parse import LineParser
+from rlreport.read.partial import Partial, Segment, merge
 from rlreport.read.splits import Split
-from rlreport.read.tolerant import RowError, load_object
+from rlreport.read.tolerant import load_object, parse_record
 
 _END = 2**62
 _TOO_LONG = "longer than {:,} bytes (--max-line)"
@@ -24,88 +23,87 @@ _BATCH_ROWS = 16384
 _MOST_STRINGS = 1 << 19
 
 
-def scan(split: Split, options: ReadOptions, figures: FigureOptions) -> Partial:
-    """Scan one split."""
-    scanner = Scanner(options, figures)
-    scanner.add(split)
+def scan(splits: Sequence[Split], options: ReadOptions, figures: FigureOptions) -> Partial:
+    """Scan splits; the result is the same whichever of them are scanned together.
+
+    Small splits share batches, since a thousand files of one row would else cost a thousand
+    batches; the others have batches of their own.
+    """
+    scanner = _Scanner(options, figures)
+    for split in splits:
+        scanner.add(split)
     return scanner.partial()
 
 
-class Scanner:
-    """Scans splits one after the other into one partial.
-
-    Many splits in one process cost less than a partial for each.
-    """
+class _Scanner:
+    """Scans splits one after the other into one partial."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._options = options
-        self._figures = figures
-        self._earlier: list[Partial] = []
-        self._collector = Collector(options, figures)
-        self._prompts = Prompts(options)
-
-    def add(self, split: Split, advanced: Callable[[int], None] | None = None) -> None:
-        """Scan a split.
-
-        Args:
-            split: what to read.
-            advanced: called with the number of bytes read since the last call.
-        """
-        if len(self._collector.vocabulary) > _MOST_STRINGS:
-            # Words never end: start afresh with what the tables need of them.
-            self._earlier = [merge([*self._earlier, self._collector.partial()], spend=True)]
-            self._collector = Collector(self._options, self._figures)
-        scan = _SplitScan(split, self._options, self._collector, self._prompts)
-        scan.run(advanced or (lambda _: None))
-
-    def partial(self) -> Partial:
-        """Return what was found in all splits; the scanner starts afresh then."""
-        # Of batches, then of the collector: two processes are at their largest here.
-        give_back()
-        last = self._collector.partial()
-        found = merge([*self._earlier, last], spend=True) if self._earlier else last
-        self._collector, self._earlier = Collector(self._options, self._figures), []
-        give_back()
-        return found
-
-
-class _SplitScan:
-    """Reads one split into a collector, counting its lines."""
-
-    def __init__(
-        self, split: Split, options: ReadOptions, collector: Collector, prompts: Prompts
-    ) -> None:
-        self._split = split
         self._longest = options.max_line
-        self._collector = collector
-        self._reader = RowReader(split.file, options, prompts)
-        self._lines = self._filled = 0
+        self._settings = (options, figures)
+        self._collector = Collector(*self._settings)
+        self._batcher = Batcher(options)
+        self._parser = LineParser()
+        self._done: list[Partial] = []
+        self._parts: list[Partial] = []
+        self._pending = 0
+        self._split: Split
+        self._lines = self._filled = self._rows = self._unread = 0
 
-    def run(self, advanced: Callable[[int], None]) -> None:
-        split, collector = self._split, self._collector
-        rows, flaws = collector.rows, collector.flaws
+    def add(self, split: Split) -> None:
+        """Scan a split."""
+        if not split.small:
+            self._finish()
+        self._split = split
+        self._lines = self._filled = self._rows = self._unread = 0
+        self._batcher.batch.leaves.append((split.leaf, len(self._batcher.batch.rows)))
         if split.format.container == "lines":
-            read = pending = 0
             for block in line_blocks(split, self._longest):
                 self._read_block(block)
-                pending += len(block.data)
-                if pending >= _BATCH_BYTES or len(self._reader.batch.rows) >= _BATCH_ROWS:
-                    collector.add(self._reader.take(), split.file)
-                    pending = 0
-                if split.stop is not None:
-                    advanced(block.stop)
-                    read += block.stop
-            collector.add(self._reader.take(), split.file)
-            # Bytes of an archive, and of lines that lie over a cut, are settled at the end.
-            advanced(split.weight - read)
+                self._read(len(block.data))
         else:
             self._read_container()
-            advanced(split.weight)
         stop = -1 if split.stop is None else split.stop
-        found = (collector.rows - rows, collector.flaws - flaws)
-        collector.add_segment(
-            Segment(split.file, split.start, stop, self._lines, self._filled, *found)
-        )
+        counts = (self._lines, self._filled, self._rows, self._unread)
+        self._collector.add_segment(Segment(split.file, split.start, stop, *counts), split.leaf)
+        if not split.small:
+            self._finish()
+        elif self._full():
+            self._flush()
+            if len(self._collector.vocabulary) > _MOST_STRINGS:
+                self._finish()
+
+    def partial(self) -> Partial:
+        """Return what was found in all splits."""
+        self._finish()
+        return self._done[0] if len(self._done) == 1 else merge(self._done)
+
+    def _read(self, size: int) -> None:
+        """Note that so many bytes more were read; a small split is never cut."""
+        self._pending += size
+        if self._split.small or not self._full():
+            return
+        self._flush()
+        self._batcher.batch.leaves.append((self._split.leaf, 0))
+        if len(self._collector.vocabulary) > _MOST_STRINGS:
+            # Words never end: start afresh with what the tables need of them.
+            self._parts = [merge([*self._parts, self._collector.partial()])]
+            self._collector = Collector(*self._settings)
+
+    def _full(self) -> bool:
+        return self._pending >= _BATCH_BYTES or len(self._batcher.batch.rows) >= _BATCH_ROWS
+
+    def _flush(self) -> None:
+        self._collector.add(self._batcher.take())
+        self._pending = 0
+
+    def _finish(self) -> None:
+        """Settle what was read so far: what comes has batches and numbers of strings of its own."""
+        self._flush()
+        parts = [*self._parts, self._collector.partial()]
+        if any(part.segments for part in parts):
+            self._done.append(parts[0] if len(parts) == 1 else merge(parts))
+        self._parts, self._collector = [], Collector(*self._settings)
 
     def _read_block(self, block: Block) -> None:
         native = self._split.format.reader is None
@@ -121,39 +119,34 @@ class _SplitScan:
             try:
                 if len(line) > self._longest:
                     raise RowError(_TOO_LONG.format(self._longest))
-                if native and offset:
-                    self._reader.read_line(self._lines, offset, line)
-                elif native:
-                    self._read_first_line(line)
+                if not offset and line.startswith(BOM):
+                    line = line[len(BOM) :]
+                    offset = len(BOM) if native else 0
+                if native:
+                    self._add(self._parser.parse(line), offset, len(line))
                 else:
-                    self._read_object(load_object(line.removeprefix(BOM))[0], offset, len(line))
+                    self._read_object(load_object(line)[0], offset, stop - start)
             except RowError as error:
-                last = offset + len(line) == block.offset + block.stop
-                self._flaw(offset, str(error), torn=last and block.unterminated)
+                last = stop == block.stop
+                self._add_unread(offset, str(error), torn=last and block.unterminated)
         if block.too_long:
             self._lines += 1
             self._filled += 1
-            self._flaw(block.offset, _TOO_LONG.format(self._longest))
+            self._add_unread(block.offset, _TOO_LONG.format(self._longest))
         if block.damage is not None:
             self._lines += 1
             self._filled += 1
-            self._flaw(_END, f"cannot be read further: {block.damage}", torn=True)
-
-    def _read_first_line(self, line: bytes) -> None:
-        """Read the line at the start of the file, where a byte order mark may stand."""
-        mark = len(BOM) if line.startswith(BOM) else 0
-        self._reader.read_line(self._lines, mark, line[mark:])
+            self._add_unread(_END, f"cannot be read further: {block.damage}", torn=True)
 
     def _read_object(self, obj: dict[str, Any], offset: int, length: int) -> None:
         """Read the rows of an object of another format; one bad row costs no other."""
         split = self._split
         rows = split.format.rows(obj, split.source.name, self._lines, offset)
-        place = Place(split.file, offset, self._lines)
         for sub, row in enumerate(rows):
             try:
-                self._reader.read_record(row, place, length, sub)
+                self._add(parse_record(row), offset, length, sub)
             except RowError as error:
-                self._flaw(offset, str(error))
+                self._add_unread(offset, str(error))
 
     def _read_container(self) -> None:
         """Read a file that is not lines; an object's index stands for its offset."""
@@ -169,13 +162,17 @@ class _SplitScan:
                     try:
                         self._read_object(obj, index, 0)
                     except RowError as error:
-                        self._flaw(index, str(error))
-                    if len(self._reader.batch.rows) >= _BATCH_ROWS:
-                        self._collector.add(self._reader.take(), split.file)
+                        self._add_unread(index, str(error))
+                    self._read(0)
         except (*DAMAGED, ValueError) as error:
-            self._flaw(_END, f"cannot be read: {reason_of(error)}")
-        self._collector.add(self._reader.take(), split.file)
+            self._add_unread(_END, f"cannot be read: {reason_of(error)}")
 
-    def _flaw(self, offset: int, reason: str, *, torn: bool = False) -> None:
-        place = Place(self._split.file, offset, self._lines)
-        self._collector.add_flaw(Flaw(place, reason, torn))
+    def _add(self, row: ParsedRow, offset: int, length: int, sub: int = 0) -> None:
+        self._rows += 1
+        position = LogPosition(self._split.file, offset, self._lines)
+        self._batcher.add(row, position, length, sub)
+
+    def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
+        self._unread += 1
+        position = LogPosition(self._split.file, offset, self._lines)
+        self._collector.diagnostics.add_unread(UnreadLine(position, reason, torn))

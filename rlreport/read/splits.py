@@ -1,15 +1,78 @@
-"""Cut files into byte ranges that can be scanned apart."""
+"""Cut files into byte ranges that can be scanned apart, and put together what comes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlreport.read.log_format import NATIVE_LINES, LogFormat
+from rlreport.errors import RlreportError, RowError
 from rlreport.read.sources import Source
 
-SPLIT_BYTES = 8 << 20
+if TYPE_CHECKING:
+    from rlreport.formats import RowReader
+
+NATIVE = "rlboard"
+SPLIT_BYTES = 32 << 20
+"""Files are cut at multiples of this: a file that grows keeps the splits it had."""
+
+_TASK_BYTES = 32 << 20
+_TASK_SPLITS = 256
+_SMALL_BYTES = 4 << 20
+_SMALL_PACKED_BYTES = 64 << 10
+
+Value = TypeVar("Value")
+Nodes = dict[tuple[int, int], Value]
+"""Values by (level, index) in an aligned tree: 2^level leaves from index · 2^level on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """A file's format: picklable, and light where the format is the native one.
+
+    Attributes:
+        id: shown to the user.
+        container: ``lines``, ``json`` or ``parquet``.
+        reader: turns an object into canonical rows; None for native rows, which need none.
+        why: why the file is taken for this, in words.
+    """
+
+    id: str = NATIVE
+    container: str = "lines"
+    reader: RowReader | None = None
+    why: str = ""
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether its files hold rewards at all."""
+        return self.reader is None or self.reader.rewarded
+
+    def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
+        """Return the canonical rows of an object.
+
+        Raises:
+            RowError: it cannot be one.
+        """
+        if self.reader is None:
+            return [obj]
+        return list(self._rows(self.reader, obj, name, line, index))
+
+    def _rows(
+        self, reader: RowReader, obj: dict[str, Any], name: str, line: int, index: int
+    ) -> Iterator[dict[str, Any]]:
+        from rlreport.formats.base import Where
+
+        try:
+            yield from reader(obj, Where(name, line, index))
+        except RlreportError:
+            raise
+        except Exception as error:
+            # Formats meet objects of any shape, and may come from other packages.
+            said = str(error) if isinstance(error, ValueError) else repr(error)
+            raise RowError(f"no {self.id} row: {said:.200}") from None
+
+
+NATIVE_LINES = LogFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +87,7 @@ class Split:
         source: the file.
         start, stop: decompressed bytes; ``stop`` is None for "to the end".
         format: the log format.
+        leaf: its place among all splits.
     """
 
     file: int
@@ -31,6 +95,7 @@ class Split:
     start: int = 0
     stop: int | None = None
     format: LogFormat = NATIVE_LINES
+    leaf: int = 0
 
     @property
     def weight(self) -> int:
@@ -38,17 +103,16 @@ class Split:
         stop = self.source.size if self.stop is None else self.stop
         return stop - self.start
 
+    @property
+    def small(self) -> bool:
+        """Whether it surely fits into memory, so that others may be read along with it."""
+        return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
+
 
 def plan_splits(
-    sources: Sequence[Source],
-    formats: Sequence[LogFormat],
-    *,
-    split_bytes: int = SPLIT_BYTES,
+    sources: Sequence[Source], formats: Sequence[LogFormat], *, split_bytes: int = SPLIT_BYTES
 ) -> list[Split]:
-    """Cut every source into splits of about ``split_bytes``.
-
-    In order of their place in the file: rank files grow side by side, so rows of one step
-    are read at about the same time, which keeps the tables by step small.
+    """Cut every source at multiples of ``split_bytes``, whoever will scan it.
 
     Args:
         sources: the files.
@@ -58,9 +122,63 @@ def plan_splits(
     splits: list[Split] = []
     for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
         if source.compression or log_format.container != "lines":
-            splits.append(Split(file, source, format=log_format))
+            splits.append(Split(file, source, format=log_format, leaf=len(splits)))
             continue
-        parts = max(1, -(-source.size // split_bytes))
-        cuts = [source.size * part // parts for part in range(parts + 1)]
-        splits += [Split(file, source, start, stop, log_format) for start, stop in pairwise(cuts)]
-    return sorted(splits, key=lambda split: (split.start / max(1, split.source.size), split.file))
+        for start in range(0, max(1, source.size), split_bytes):
+            stop = min(start + split_bytes, source.size)
+            splits.append(Split(file, source, start, stop, log_format, len(splits)))
+    return splits
+
+
+def plan_tasks(splits: Sequence[Split]) -> list[list[Split]]:
+    """Return aligned subtrees of splits, each for one process to scan at a time."""
+    if not splits:
+        return []
+    width = 1 << (len(splits) - 1).bit_length()
+    return list(_subtrees(splits, width))
+
+
+def _subtrees(splits: Sequence[Split], width: int) -> Iterator[list[Split]]:
+    weight = sum(split.weight for split in splits)
+    if len(splits) <= 1 or (weight <= _TASK_BYTES and len(splits) <= _TASK_SPLITS):
+        if splits:
+            yield list(splits)
+        return
+    half = width // 2
+    yield from _subtrees(splits[:half], half)
+    yield from _subtrees(splits[half:], half)
+
+
+def plant(
+    nodes: Nodes[Value],
+    place: tuple[int, int],
+    value: Value,
+    merge: Callable[[Value, Value], Value],
+) -> None:
+    """Put a value into the tree, and merge what now has its sibling there, left before right.
+
+    So the same leaves give the same value bit for bit, in whatever order they come.
+
+    Args:
+        nodes: the tree, changed in place.
+        place: level and index. A value that is there already is the earlier part of this one.
+        value: what to put there.
+        merge: makes one value of two.
+    """
+    level, index = place
+    if (earlier := nodes.pop(place, None)) is not None:
+        value = merge(earlier, value)
+    while (sibling := nodes.pop((level, index ^ 1), None)) is not None:
+        value = merge(sibling, value) if index & 1 else merge(value, sibling)
+        level, index = level + 1, index >> 1
+    nodes[level, index] = value
+
+
+def root(nodes: Nodes[Value], merge: Callable[[Value, Value], Value]) -> Value | None:
+    """Merge a tree whose leaves are all there into one value; None of an empty one."""
+    nodes = dict(nodes)
+    while len(nodes) > 1:
+        # Without a sibling a node stands for its parent too.
+        level, index = min(nodes)
+        plant(nodes, (level + 1, index >> 1), nodes.pop((level, index)), merge)
+    return next(iter(nodes.values()), None)

@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from rlreport.fields import TOKEN_ARRAYS
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.token import token_figures
+from rlreport.options import FigureOptions
 from rlreport.read.batch import Batch, RawTokens
-from rlreport.read.marks import Place
 from rlreport.read.vocabulary import Ids, Vocabulary
+from rlreport.rollout import TokenFigures
 
 LOGP_OF_PADDING = 1e-3
 """A log-probability above this (rounding aside, none can be) marks a padding position."""
@@ -37,27 +39,50 @@ class TokenRows:
     arrays: dict[str, Floats]
     nan_values: Ints
 
+    def figures(self, options: FigureOptions) -> TokenFigures:
+        """Return every figure per token, (N,) each.
 
-def token_rows(batch: Batch, file: int, vocabulary: Vocabulary) -> TokenRows:
-    """Lay the token arrays of a batch side by side and drop padding."""
+        All that reads figures of tokens reads these (sums by token, the columns of the
+        response table, pages): a mask of what the policy sampled applies in ``token_rows``,
+        for all of them.
+        """
+        arrays = self.arrays
+        return token_figures(
+            logp=arrays.get("logprobs"),
+            ref_logp=arrays.get("ref_logprobs"),
+            token_reward=arrays.get("token_rewards"),
+            value=arrays.get("values"),
+            advantage=arrays.get("advantages"),
+            sampler_logp=arrays.get("sampler_logprobs"),
+            offsets=self.offsets,
+            gamma=options.gamma,
+            lam=options.lam,
+        )
+
+
+def token_rows(batch: Batch, vocabulary: Vocabulary) -> TokenRows:
+    """Lay the token arrays of a batch side by side and drop what is no token of the policy.
+
+    Today that is padding; a mask of tokens that the environment wrote belongs here too.
+    """
     rows = np.array(batch.token_rows, dtype=np.int64)
     lengths = np.array(batch.lengths, dtype=np.int64)[rows]
     offsets = offsets_of(lengths)
-    ids, named = _ids(batch, file, lengths, offsets, vocabulary)
+    ids, named = _ids(batch, lengths, offsets, vocabulary)
     arrays, nan_values = _arrays(batch, lengths, offsets)
     tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values)
-    return _without_padding(tokens, batch, file, vocabulary)
+    return _without_padding(tokens, batch, vocabulary)
 
 
 def _ids(
-    batch: Batch, file: int, lengths: Ints, offsets: Ints, vocabulary: Vocabulary
+    batch: Batch, lengths: Ints, offsets: Ints, vocabulary: Vocabulary
 ) -> tuple[Ids, NDArray[np.bool_]]:
     raw = [tokens for tokens in batch.tokens if isinstance(tokens, RawTokens)]
     numbers, counts = vocabulary.raw_numbers([tokens.text for tokens in raw])
     said = np.array([tokens.strings for tokens in raw], dtype=np.int64)
     if not np.array_equal(counts, said):
-        _refuse(batch, file, raw, counts)
-        return _ids(batch, file, lengths, offsets, vocabulary)
+        _refuse(batch, raw, counts)
+        return _ids(batch, lengths, offsets, vocabulary)
     named = np.array([tokens is not None for tokens in batch.tokens], dtype=bool)
     if len(raw) == len(lengths):
         return (numbers if len(numbers) == offsets[-1] else _cut(numbers, counts, lengths)), named
@@ -71,13 +96,13 @@ def _ids(
     return ids, named
 
 
-def _refuse(batch: Batch, file: int, raw: list[RawTokens], counts: Ints) -> None:
+def _refuse(batch: Batch, raw: list[RawTokens], counts: Ints) -> None:
     """Take from a batch the token arrays that hold something else than strings."""
     found = dict(zip(map(id, raw), counts.tolist(), strict=True))
     for i, tokens in enumerate(batch.tokens):
         if isinstance(tokens, RawTokens) and found[id(tokens)] != tokens.strings:
             row = batch.rows[batch.token_rows[i]]
-            batch.marks.add("not_tokens", Place(file, row.offset, row.line))
+            batch.diagnostics.add("not_tokens", row.position)
             batch.tokens[i] = None
 
 
@@ -108,20 +133,18 @@ def _arrays(batch: Batch, lengths: Ints, offsets: Ints) -> tuple[dict[str, Float
     return arrays, nan_values
 
 
-def _without_padding(
-    tokens: TokenRows, batch: Batch, file: int, vocabulary: Vocabulary
-) -> TokenRows:
+def _without_padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) -> TokenRows:
     drop = np.zeros(len(tokens.ids), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         logp = tokens.arrays.get(name)
         # NaN is not smaller either.
         if logp is not None and len(logp) and not logp.max() <= LOGP_OF_PADDING:
             drop |= logp > LOGP_OF_PADDING
-    _mark(drop, "sentinel", tokens, batch, file)
+    _count(drop, "sentinel", tokens, batch)
     pads = vocabulary.pads(tokens.ids)
     if pads is not None and pads.any():
         ends = _at_the_ends(pads | drop, tokens.offsets) & ~drop
-        _mark(ends, "pads", tokens, batch, file)
+        _count(ends, "pads", tokens, batch)
         drop |= ends
     if not drop.any():
         return tokens
@@ -156,10 +179,10 @@ def _at_the_ends(marked: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
     return result
 
 
-def _mark(drop: NDArray[np.bool_], kind: str, tokens: TokenRows, batch: Batch, file: int) -> None:
+def _count(drop: NDArray[np.bool_], kind: str, tokens: TokenRows, batch: Batch) -> None:
     hits = np.flatnonzero(drop)
     if not len(hits):
         return
     first = int(np.searchsorted(tokens.offsets, hits[0], side="right")) - 1
     row = batch.rows[tokens.rows[first]]
-    batch.marks.add(kind, Place(file, row.offset, row.line), len(hits))
+    batch.diagnostics.add(kind, row.position, len(hits))

@@ -9,13 +9,26 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
+
+from rlreport.errors import RowError
+from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.figures.ragged import Floats
+from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
+from rlreport.text.clean import safe_text
 
 LARGEST_STEP = 2**53
+SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
+KEPT = ("ground_truth", "token_ids", "prompt_turns")
+"""Fields that the first pass only counts, and the second may show."""
 
-
-class RowError(Exception):
-    """A row that cannot be used; the message is the reason shown to the user."""
+FINISH_FIELDS = ("finish_reason", "stop_reason")
+FINISH_REASONS = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), 1.0),
+    **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
+    **dict.fromkeys(("length", "max_tokens", "max_length", "max_new_tokens"), 0.0),
+    **dict.fromkeys(("truncated", "overlong"), 0.0),
+}
+"""What frameworks log as the reason a response ended: 1 by itself, 0 at the limit."""
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -52,6 +65,125 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(f"not valid JSON: {error.msg} (column {error.colno})") from None
     except (ValueError, RecursionError) as error:
         raise RowError(f"not valid JSON: {error}") from None
+
+
+def parse_record(record: dict[str, Any]) -> ParsedRow:
+    """Return the row of a dict with the canonical fields, whatever its types.
+
+    Raises:
+        RowError: a required field is missing or means nothing.
+    """
+    for name in REQUIRED:
+        if name not in record:
+            raise RowError(f"no {name}")
+    step, coerced = step_of(record["step"])
+    prompt = text_of(record["prompt"], "prompt")
+    response = text_of(record["response"], "response")
+    oddities: list[str] = []
+    rewards, as_text = _rewards(record, oddities)
+    if coerced or as_text:
+        oddities.append("coerced")
+    reference = record.get("ref_response")
+    if reference is not None and not isinstance(reference, str):
+        oddities.append("not_text")
+        reference = None
+    finish = _finish(record, oddities)
+    tokens = _tokens(record, oddities)
+    extras, parts = _extras(record)
+    kept = {name: record[name] for name in KEPT if record.get(name) is not None}
+    group = record.get("group_id")
+    return ParsedRow(
+        step,
+        prompt,
+        response,
+        rewards,
+        reference,
+        group,
+        finish,
+        tokens,
+        extras,
+        kept,
+        parts,
+        oddities,
+    )
+
+
+def _rewards(
+    record: dict[str, Any], oddities: list[str]
+) -> tuple[tuple[float, float, float, float], bool]:
+    """Return the four rewards, and whether any was logged as text."""
+    try:
+        reward, coerced = number_of(record["reward"])
+    except ValueError:
+        raise RowError(f"reward is not a number: {record['reward']!r:.60}") from None
+    others = []
+    for name in SCALARS:
+        try:
+            number, as_text = number_of(record.get(name))
+        except ValueError:
+            number, as_text = NAN, False
+            oddities.append("not_a_number")
+        coerced = coerced or as_text
+        others.append(number)
+    return (reward, others[0], others[1], others[2]), coerced
+
+
+def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
+    fields = TokenFields()
+    tokens = record.get("response_tokens")
+    if isinstance(tokens, list) and set(map(type, tokens)) <= {str}:
+        fields.tokens = tokens
+        fields.fit(len(tokens))
+    elif tokens is not None:
+        oddities.append("not_tokens")
+    for name in TOKEN_ARRAYS:
+        values = record.get(name)
+        if values is None or values == []:
+            continue
+        if fields.size > 0 and isinstance(values, (int, float)):
+            # One advantage for the whole response, as GRPO has it.
+            values = [values] * fields.size
+        try:
+            floats, odd = floats_of(values)
+        except ValueError:
+            oddities.append("nested")
+            continue
+        if odd:
+            oddities.append("array_strings")
+        fields.buffers[name] = memoryview(floats.tobytes())
+        fields.fit(len(floats))
+    return fields
+
+
+def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
+    """Return the further scalars, and the names of those that are parts of the reward."""
+    named, names = dict(record), []
+    parts = record.get("reward_parts")
+    if isinstance(parts, dict):
+        names = [safe_text(str(part)) for part in parts]
+        # A part that is logged as a column too counts once.
+        named.update(parts)
+    extras: list[tuple[str, float | str]] = []
+    for name, value in named.items():
+        if name in NO_COLUMN:
+            continue
+        if isinstance(value, (bool, int, float)):
+            extras.append((safe_text(str(name)), number_of(value)[0]))
+        elif isinstance(value, str) and len(value) <= LONGEST_EXTRA:
+            extras.append((safe_text(str(name)), safe_text(value)))
+    return extras, names
+
+
+def _finish(record: dict[str, Any], oddities: list[str]) -> float:
+    for name in FINISH_FIELDS:
+        reason = record.get(name)
+        if reason is None:
+            continue
+        known = FINISH_REASONS.get(str(reason).lower())
+        if known is not None:
+            return known
+        oddities.append("reasonless")
+    return NAN
 
 
 def step_of(value: object) -> tuple[int, bool]:
@@ -100,7 +232,7 @@ def number_of(value: object) -> tuple[float, bool]:
     raise ValueError(_kind(value))
 
 
-def floats_of(values: object) -> tuple[NDArray[np.float64], bool]:
+def floats_of(values: object) -> tuple[Floats, bool]:
     """Return a list of numbers as float64 (T,), and whether text or booleans stood among them.
 
     A list of lists that holds as many numbers as lists, such as one of one number each, is

@@ -1,4 +1,4 @@
-"""A sample of responses per step whose units are kept, the same whatever order rows come in."""
+"""The units (tokens, else words) of rows, and a sample of rows per step whose units are kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.read.hashing import Hashes
+from rlreport.read.token_rows import TokenRows
+from rlreport.read.vocabulary import Ids, Vocabulary
+from rlreport.text.units import units
 
 BUDGET = 8192
 FEWEST, MOST = 4, 512
@@ -21,6 +24,57 @@ LONGEST = 2048
 def sample_size(steps: int) -> int:
     """Return how many responses a step are kept in a run of so many steps."""
     return min(MOST, max(FEWEST, BUDGET // max(1, steps)))
+
+
+@dataclass(slots=True)
+class UnitRows:
+    """Units of R rows, U in all.
+
+    Attributes:
+        ids: int32 (U,), numbers in the vocabulary.
+        offsets: int64 (R + 1,).
+        is_token: bool (R,): the row's units are tokens.
+    """
+
+    ids: Ids
+    offsets: Ints
+    is_token: NDArray[np.bool_]
+
+
+def words(texts: Sequence[str | None], vocabulary: Vocabulary, longest: int | None) -> UnitRows:
+    """Number the words of texts, at most ``longest`` of each; None has none."""
+    lists = [units(text)[:longest] if text else [] for text in texts]
+    lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    ids = vocabulary.numbers([unit for row in lists for unit in row])
+    return UnitRows(ids, offsets_of(lengths), np.zeros(len(lists), dtype=bool))
+
+
+def with_tokens(rows: UnitRows, tokens: TokenRows) -> UnitRows:
+    """Put the tokens of the rows that have them where their words would be."""
+    lengths = np.diff(tokens.offsets)
+    if len(tokens.rows) == len(rows.is_token) and tokens.named.all():
+        return UnitRows(tokens.ids, tokens.offsets, np.ones(len(lengths), dtype=bool))
+    sizes = np.diff(rows.offsets)
+    is_token = rows.is_token.copy()
+    is_token[tokens.rows[tokens.named]] = True
+    own = np.repeat(~is_token, sizes)
+    sizes[tokens.rows[tokens.named]] = lengths[tokens.named]
+    offsets = offsets_of(sizes)
+    ids = np.zeros(int(offsets[-1]), dtype=np.int32)
+    inside = np.repeat(is_token, sizes)
+    ids[inside] = tokens.ids[np.repeat(tokens.named, lengths)]
+    ids[~inside] = rows.ids[own]
+    return UnitRows(ids, offsets, is_token)
+
+
+def some(rows: UnitRows, chosen: Ints, longest: int) -> UnitRows:
+    """Return some of the rows, at most ``longest`` units of each."""
+    lengths = np.minimum(np.diff(rows.offsets)[chosen], longest)
+    offsets = offsets_of(lengths)
+    places = np.arange(int(offsets[-1])) + np.repeat(
+        rows.offsets[:-1][chosen] - offsets[:-1], lengths
+    )
+    return UnitRows(rows.ids[places], offsets, rows.is_token[chosen])
 
 
 @dataclass(slots=True)
@@ -53,11 +107,6 @@ def chosen(steps: Ints, priorities: Hashes, size: int) -> Ints:
     starts = np.flatnonzero(fresh)
     rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
     return order[rank < size]
-
-
-def take(sample: UnitSample, order: Ints) -> UnitSample:
-    """Return some of a sample's responses."""
-    return gathered([sample], order)
 
 
 def gathered(

@@ -6,28 +6,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
-from rlreport.memory import give_back
+from rlreport.figures.response import response_figures
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Batch, Row, carried
+from rlreport.read.batch import Batch, RowScalars
 from rlreport.read.bigrams import BigramSketch, row_bigrams
-from rlreport.read.columns import Columns, ExtraColumns, joined_columns
-from rlreport.read.finish import Finish
+from rlreport.read.diagnostics import Diagnostics
 from rlreport.read.hashing import Hashes, row_priorities
-from rlreport.read.marks import Flaw
-from rlreport.read.measure import PerToken, response_figures
-from rlreport.read.partial import MOST_FLAWS, Partial, Segment
-from rlreport.read.sample import LONGEST, Sampler, UnitSample
+from rlreport.read.ngram_sample import (
+    LONGEST,
+    Sampler,
+    UnitRows,
+    UnitSample,
+    some,
+    with_tokens,
+    words,
+)
+from rlreport.read.partial import Columns, ExtraColumns, Partial, Segment, joined_columns
+from rlreport.read.splits import plant
 from rlreport.read.token_rows import TokenRows, token_rows
-from rlreport.read.token_sums import TokenSums
-from rlreport.read.unit_rows import UnitRows, some, with_tokens, words
+from rlreport.read.token_totals import TokenTotals, merge_totals, totals_of
 from rlreport.read.vocabulary import Vocabulary
+from rlreport.rollout import TokenFigures
 from rlreport.text.clean import safe_text
+from rlreport.text.special import EOS_TOKENS
+
+FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
+"""What tells that a response was finished; 0 where nothing does."""
 
 _LONGEST_STRING = 200
 _UNSIGNED = ("prompt_hash", "group_hash", "response_hash")
 _OPTIONAL = ("ref_reward", "valid_reward", "ref_valid_reward", "ref_response_chars")
 _REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 _FLOATS = ("reward", "finish", *_OPTIONAL)
+
+
+_ENDINGS = tuple(EOS_TOKENS)
+_LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 
 
 class Collector:
@@ -38,7 +52,8 @@ class Collector:
         self._figures = figures
         self._columns: list[Columns] = []
         self._extras = ExtraColumns()
-        self._tokens = TokenSums()
+        self._totals: dict[int, TokenTotals] = {}
+        self._summed = np.zeros(0, dtype=bool)
         self._bigrams = BigramSketch()
         self._sampler = Sampler()
         self._references = Sampler()
@@ -50,38 +65,32 @@ class Collector:
         return self._out.rows
 
     @property
-    def flaws(self) -> int:
-        """Flaws so far."""
-        return self._out.flaw_count
+    def diagnostics(self) -> Diagnostics:
+        """Remarks so far."""
+        return self._out.diagnostics
 
-    def add_flaw(self, flaw: Flaw) -> None:
-        """Add a line that could not be used."""
-        out = self._out
-        out.flaw_count += 1
-        out.flaws.append(flaw)
-        if len(out.flaws) >= 2 * MOST_FLAWS:
-            out.flaws = sorted(out.flaws)[:MOST_FLAWS]
-
-    def add_segment(self, segment: Segment) -> None:
-        """Add what was counted in a split."""
+    def add_segment(self, segment: Segment, leaf: int) -> None:
+        """Add what was counted in a split, the ``leaf``-th of all."""
         self._out.segments.append(segment)
+        self._totals.setdefault(leaf, TokenTotals())
 
-    def add(self, batch: Batch, file: int) -> None:
-        """Measure the rows of a batch, if any, that come from one file."""
+    def add(self, batch: Batch) -> None:
+        """Measure the rows of a batch, if any."""
         if batch.rows:
             # Logged numbers may be as large as float64 holds; what overflows is infinite.
             with np.errstate(over="ignore", invalid="ignore"):
-                self._add(batch, file)
+                self._add(batch)
 
-    def _add(self, batch: Batch, file: int) -> None:
+    def _add(self, batch: Batch) -> None:
         columns = _scalars(batch)
-        columns["file"] = np.full(len(batch.rows), file, dtype=np.int64)
         steps = columns["step"].astype(np.int64)
-        finish = Finish(columns.pop("finish").astype(np.float64))
+        finish = _Finish(columns.pop("finish").astype(np.float64))
         rows = words(batch.texts, self.vocabulary, None)
-        if batch.has_tokens:
-            tokens = token_rows(batch, file, self.vocabulary)
-            self._measure(tokens, columns, steps)
+        if batch.token_rows:
+            tokens = token_rows(batch, self.vocabulary)
+            figures = tokens.figures(self._figures)
+            self._measure(tokens, figures, columns, len(steps))
+            self._add_totals(batch, tokens, figures, steps)
             finish.look_at_tokens(tokens, self.vocabulary)
             rows = with_tokens(rows, tokens)
         finish.look_at_texts(batch)
@@ -97,19 +106,25 @@ class Collector:
         out = self._out
         out.columns = joined_columns(self._columns)
         out.extras, out.extras_dropped = self._extras.settled()
-        out.tokens, tokens = self._tokens.table(self.vocabulary.hashes)
-        give_back()
+        for leaf, totals in self._totals.items():
+            plant(out.totals, (0, leaf), totals, merge_totals)
         out.bigrams = self._bigrams.settled()
         out.sample = self._sampler.settled()
         out.references = self._references.settled()
-        out.flaws = sorted(out.flaws)[:MOST_FLAWS]
-        _name_units(out, self.vocabulary, tokens)
+        self._name_units()
         return out
 
-    def _measure(self, tokens: TokenRows, columns: Columns, steps: Ints) -> None:
-        found, figures = response_figures(tokens, self._figures)
+    def _measure(
+        self, tokens: TokenRows, figures: TokenFigures, columns: Columns, rows: int
+    ) -> None:
+        found = response_figures(
+            figures,
+            tokens.offsets,
+            logged_advantage=tokens.arrays.get("advantages"),
+            old_logp=tokens.arrays.get("old_logprobs"),
+        )
         for name, values in found.items():
-            column = np.full(len(steps), np.nan)
+            column = np.full(rows, np.nan)
             column[tokens.rows] = values
             columns[name] = column
         if "rlhf_reward" in found:
@@ -118,17 +133,28 @@ class Collector:
         nan_values = columns["nan_values"].astype(np.int64)
         nan_values[tokens.rows] += tokens.nan_values
         columns["nan_values"] = nan_values
-        if figures.value is not None and figures.return_ is not None:
-            self._out.positions.add(tokens.offsets, figures.value, figures.return_)
-        self._sum_tokens(tokens, figures, steps)
 
-    def _sum_tokens(self, tokens: TokenRows, figures: PerToken, steps: Ints) -> None:
-        lengths, ids, rows = np.diff(tokens.offsets), tokens.ids, tokens.rows
-        if not tokens.named.all():
-            figures = figures.where(ids >= 0)
-            ids, lengths, rows = ids[ids >= 0], lengths[tokens.named], rows[tokens.named]
-        if len(ids):
-            self._tokens.add(steps[rows], lengths, ids, figures, len(self.vocabulary))
+    def _add_totals(
+        self, batch: Batch, tokens: TokenRows, figures: TokenFigures, steps: Ints
+    ) -> None:
+        """Add the totals of each split's rows to those that its rows had so far."""
+        hashes = self.vocabulary.hashes
+        if len(self._summed) < len(hashes):
+            self._summed = np.pad(self._summed, (0, len(hashes) - len(self._summed)))
+        self._summed[tokens.ids[tokens.ids >= 0]] = True
+        starts = [first for _, first in batch.leaves] + [len(batch.rows)]
+        cuts = np.searchsorted(tokens.rows, starts)
+        for (leaf, _), start, stop in zip(batch.leaves, cuts[:-1], cuts[1:], strict=True):
+            first, last = tokens.offsets[start], tokens.offsets[stop]
+            own = totals_of(
+                steps[tokens.rows[start:stop]],
+                tokens.offsets[start : stop + 1] - first,
+                tokens.ids[first:last],
+                figures if stop - start == len(tokens.rows) else figures.between(first, last),
+                hashes,
+            )
+            known = self._totals.get(leaf)
+            self._totals[leaf] = own if known is None else merge_totals(known, own)
 
     def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints) -> None:
         columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
@@ -160,13 +186,13 @@ class Collector:
             steps[kept], priorities[kept], rows, units.offsets, units.ids, units.is_token
         )
 
-    def _add_up(self, batch: Batch, columns: Columns, finish: Finish) -> None:
+    def _add_up(self, batch: Batch, columns: Columns, finish: _Finish) -> None:
         out = self._out
         out.rows += len(batch.rows)
         out.ends = (out.ends[0] + finish.ends[0], out.ends[1] + finish.ends[1])
         out.reward_parts |= batch.reward_parts
-        out.marks.update(batch.marks)
-        counts = carried(batch)
+        out.diagnostics.update(batch.diagnostics)
+        counts = batch.carried()
         for name in _REWARDS:
             if name in columns:
                 counts[name] = int(np.isfinite(columns[name].astype(np.float64)).sum())
@@ -175,10 +201,66 @@ class Collector:
             if count:
                 out.fields[name] = out.fields.get(name, 0) + count
 
+    def _name_units(self) -> None:
+        """Replace the vocabulary's numbers, which mean nothing outside this process, by hashes."""
+        out, vocabulary = self._out, self.vocabulary
+        hashes = vocabulary.hashes
+        used = np.zeros(len(hashes), dtype=bool)
+        used[: len(self._summed)] = self._summed
+        used[out.sample.units] = True
+        used[out.references.units] = True
+        numbers = np.flatnonzero(used)
+        numbers = numbers[np.argsort(hashes[numbers])]
+        place = np.zeros(len(hashes), dtype=np.int32)
+        place[numbers] = np.arange(len(numbers))
+        out.hashes = hashes[numbers]
+        out.strings = kept([vocabulary.strings[number] for number in numbers.tolist()])
+        out.sample.units = place[out.sample.units]
+        out.references.units = place[out.references.units]
+
+
+class _Finish:
+    """Who of a batch's rows finished.
+
+    Attributes:
+        finished: float64 (R,), 1 or 0; NaN where nothing tells.
+        source: int8 (R,), what tells.
+        ends: EOS tokens met, and texts that end with one. A run without any may have had
+            them stripped: then neither can tell.
+    """
+
+    def __init__(self, reasons: NDArray[np.float64]) -> None:
+        self.finished = reasons.copy()
+        self.source = np.where(np.isnan(reasons), 0, FROM_REASON).astype(np.int8)
+        self.ends = (0, 0)
+
+    def look_at_tokens(self, tokens: TokenRows, vocabulary: Vocabulary) -> None:
+        """Fill in the rows with tokens."""
+        filled = (np.diff(tokens.offsets) > 0) & tokens.named
+        last = tokens.ids[tokens.offsets[1:][filled] - 1]
+        rows = tokens.rows[filled]
+        untold = self.source[rows] == 0
+        self.finished[rows[untold]] = vocabulary.ends(last)[untold]
+        self.source[rows[untold]] = FROM_TOKEN
+        self.ends = (int(vocabulary.ends(tokens.ids).sum()), self.ends[1])
+
+    def look_at_texts(self, batch: Batch) -> None:
+        """Fill in the rows without tokens."""
+        ends = 0
+        for i, text in enumerate(batch.texts):
+            if text is None or self.source[i]:
+                continue
+            stripped = text.rstrip()
+            ended = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
+            self.finished[i] = ended
+            self.source[i] = FROM_TEXT
+            ends += ended
+        self.ends = (self.ends[0], ends)
+
 
 def _scalars(batch: Batch) -> Columns:
     columns: Columns = {}
-    for name, values in zip(Row._fields, zip(*batch.rows, strict=True), strict=True):
+    for name, values in zip(RowScalars._fields, zip(*batch.rows, strict=True), strict=True):
         if name in _FLOATS:
             column: NDArray[np.float64] = np.array(values, dtype=np.float64)
             column[np.isinf(column)] = np.nan
@@ -188,23 +270,6 @@ def _scalars(batch: Batch) -> Columns:
         else:
             columns[name] = np.array(values, dtype=np.uint64 if name in _UNSIGNED else np.int64)
     return columns
-
-
-def _name_units(out: Partial, vocabulary: Vocabulary, tokens: Ints) -> None:
-    """Replace the vocabulary's numbers, which mean nothing outside this process, by hashes."""
-    hashes = vocabulary.hashes
-    used = np.zeros(len(hashes), dtype=bool)
-    used[out.sample.units] = True
-    used[out.references.units] = True
-    used[tokens] = True
-    numbers = np.flatnonzero(used)
-    numbers = numbers[np.argsort(hashes[numbers])]
-    place = np.zeros(len(hashes), dtype=np.int32)
-    place[numbers] = np.arange(len(numbers))
-    out.hashes = hashes[numbers]
-    out.strings = kept([vocabulary.strings[number] for number in numbers.tolist()])
-    out.sample.units = place[out.sample.units]
-    out.references.units = place[out.references.units]
 
 
 def kept(strings: list[str]) -> list[str]:

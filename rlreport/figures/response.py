@@ -1,0 +1,129 @@
+"""Every per-response figure that comes from tokens, in one pass over many responses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlreport.figures.ragged import (
+    Floats,
+    Ints,
+    finite_sums,
+    row_ends,
+    row_first_maxima,
+    row_maxima,
+    row_minima,
+    row_moments,
+    row_sums,
+)
+from rlreport.figures.token import importance_ratio, k3, mismatch_ratio, probability
+from rlreport.rollout import TokenFigures
+
+CLIP_RANGE = 0.2
+_PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy", "yy"))
+
+
+def response_figures(
+    figures: TokenFigures,
+    offsets: Ints,
+    *,
+    logged_advantage: Floats | None = None,
+    old_logp: Floats | None = None,
+) -> dict[str, Floats]:
+    """Return the columns of the response table that come from tokens, float64 (R,) each.
+
+    Args:
+        figures: per token of R responses side by side, (N,) each.
+        offsets: int64 (R + 1,).
+        logged_advantage: what the loss was weighted with, (N,).
+        old_logp: log-probability under the policy before the update, nats, (N,).
+
+    Returns:
+        name -> column; those that no response can feed are left out.
+    """
+    columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
+    if figures.surprisal is not None:
+        count, total = finite_sums(figures.surprisal, offsets)
+        columns["surprisal_mean"] = _mean(total, count)
+        columns["logp_tokens"] = count
+    if figures.log_ratio is not None and figures.kl is not None:
+        _divergence(columns, figures.log_ratio, figures.kl, offsets)
+    if figures.token_reward is not None:
+        count, total = finite_sums(figures.token_reward, offsets)
+        columns["rlhf_reward"] = np.where(count > 0, total, np.nan)
+        if figures.log_ratio is not None:
+            _penalty(columns, figures.log_ratio, figures.token_reward, offsets)
+    _critic(columns, figures, logged_advantage, offsets)
+    _engines(columns, figures, old_logp, offsets)
+    return columns
+
+
+def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints) -> None:
+    count, total = finite_sums(ratio, offsets)
+    columns["log_ratio_mean"] = _mean(total, count)
+    columns["kl_k1"] = np.where(count > 0, total, np.nan)
+    columns["log_ratio_min"] = row_minima(ratio, offsets)
+    columns["log_ratio_max"] = row_maxima(ratio, offsets)
+    # A k3 beyond float64 is infinite: its row's sum says so rather than skip it.
+    known = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
+    total = row_sums(known, offsets)
+    columns["kl_k3"] = np.where(count > 0, total, np.nan)
+    columns["kl_k3_mean"] = _mean(total, count)
+    columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
+
+
+def _penalty(columns: dict[str, Floats], x: Floats, y: Floats, offsets: Ints) -> None:
+    """Add the sums of which the KL coefficient is inferred: y = -beta x before the last token."""
+    usable = np.isfinite(x + y)
+    usable[row_ends(offsets)] = False
+    x, y = np.where(usable, x, 0.0), np.where(usable, y, 0.0)
+    parts = (usable.astype(np.float64), x, y, x * x, x * y, y * y)
+    columns |= zip(_PENALTY, (row_sums(part, offsets) for part in parts), strict=True)
+
+
+def _critic(
+    columns: dict[str, Floats], figures: TokenFigures, logged: Floats | None, offsets: Ints
+) -> None:
+    value, returns = figures.value, figures.return_
+    if value is not None and returns is None:
+        columns["value_mean"] = row_moments(value, offsets)[1]
+    if value is not None and returns is not None and figures.value_error is not None:
+        known = np.isfinite(returns)
+        if not known.all():
+            value, returns = np.where(known, value, np.nan), np.where(known, returns, np.nan)
+        count, columns["value_mean"], columns["value_m2"] = row_moments(value, offsets)
+        columns["value_tokens"] = count
+        _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
+        error = row_moments(figures.value_error, offsets)
+        _, columns["value_error_mean"], columns["value_error_m2"] = error
+    for name, advantage in (
+        ("advantage_mean", figures.advantage),
+        ("advantage_logged_mean", logged),
+    ):
+        if advantage is not None:
+            columns[name] = _mean(*finite_sums(advantage, offsets)[::-1])
+
+
+def _engines(
+    columns: dict[str, Floats], figures: TokenFigures, old: Floats | None, offsets: Ints
+) -> None:
+    """Add what compares the policy's log-probabilities with the sampler's and the old policy's."""
+    logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
+    if logp is not None and prob is not None and sampler is not None:
+        count, total = finite_sums(mismatch_ratio(logp, sampler), offsets)
+        columns["mismatch_tokens"] = count
+        columns["mismatch_ratio"] = _mean(total, count)
+        columns["mismatch_k3"] = _mean(*finite_sums(k3(sampler - logp), offsets)[::-1])
+        difference = np.abs(prob - probability(sampler))
+        columns["mismatch_prob"] = _mean(*finite_sums(difference, offsets)[::-1])
+    if logp is not None and old is not None:
+        ratio = importance_ratio(logp, old)
+        count, total = finite_sums(ratio, offsets)
+        outside = np.where(np.isfinite(ratio), np.abs(ratio - 1.0) > CLIP_RANGE, 0.0)
+        columns["ratio_tokens"] = count
+        columns["ratio_mean"] = _mean(total, count)
+        columns["ratio_outside"] = _mean(row_sums(outside, offsets), count)
+
+
+def _mean(total: Floats, count: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return np.where(count > 0, total / count, np.nan)

@@ -1,0 +1,86 @@
+"""What reading has to say about the logs: lines not read, and oddities with their counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+MOST_UNREAD = 1000
+
+
+class LogPosition(NamedTuple):
+    """Where something was met; ``line`` counts from 1 inside its split."""
+
+    file: int
+    offset: int
+    line: int
+
+
+class UnreadLine(NamedTuple):
+    """A line that could not be used, and why; ``torn``: the file ends inside it."""
+
+    position: LogPosition
+    reason: str
+    torn: bool
+
+
+class Oddity(NamedTuple):
+    """How often something was met, and where first."""
+
+    times: int
+    first: LogPosition
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """Remarks of one kind or another; adding is commutative.
+
+    Attributes:
+        oddities: by kind, see ODDITIES.
+        unread: the first thousand lines that could not be used.
+        unread_count: all of them.
+    """
+
+    oddities: dict[str, Oddity] = field(default_factory=dict)
+    unread: list[UnreadLine] = field(default_factory=list)
+    unread_count: int = 0
+
+    def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
+        """Count an oddity."""
+        known = self.oddities.get(kind)
+        if known is None:
+            self.oddities[kind] = Oddity(count, position)
+        else:
+            self.oddities[kind] = Oddity(known.times + count, min(known.first, position))
+
+    def add_unread(self, line: UnreadLine) -> None:
+        """Add a line that could not be used."""
+        self.unread_count += 1
+        self.unread.append(line)
+        if len(self.unread) >= 2 * MOST_UNREAD:
+            self.unread = sorted(self.unread)[:MOST_UNREAD]
+
+    def update(self, other: Diagnostics) -> None:
+        """Add all of another's remarks."""
+        for kind, oddity in other.oddities.items():
+            self.add(kind, oddity.first, oddity.times)
+        self.unread = sorted([*self.unread, *other.unread])[:MOST_UNREAD]
+        self.unread_count += other.unread_count
+
+
+ODDITIES = {
+    "unequal_lengths": "token arrays of unequal length, cut to the shortest",
+    "sentinel": "tokens with a log-probability above 0, taken for padding and dropped",
+    "pads": "pad tokens at the ends of responses, dropped",
+    "coerced": "numbers written as text, read as numbers",
+    "array_strings": "rows whose token arrays hold text or true/false where numbers belong",
+    "nested": "token arrays that are lists of lists, left out",
+    "not_tokens": "response_tokens that are no list of strings, left out",
+    "not_a_number": "optional rewards that are no numbers, left out",
+    "not_text": "reference responses that are no text, left out",
+    "tolerant": "lines that are no strict JSON (NaN, Infinity, lone surrogates), read all the same",
+    "reasonless": "finish reasons that are not known, left out",
+    "many_extras": "further scalar fields, left out beyond the first 64",
+    "many_tokens": "token strings left out of the token table beyond the first 262,144",
+}
+"""What each kind says; the count goes before it."""

@@ -1,0 +1,199 @@
+"""Lines to rows: pysimdjson for what is of the usual types, the tolerant reader for all else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, RawTokens, TokenFields
+from rlreport.read.tolerant import (
+    FINISH_FIELDS,
+    FINISH_REASONS,
+    KEPT,
+    LARGEST_STEP,
+    SCALARS,
+    load_object,
+    parse_record,
+)
+from rlreport.text.clean import safe_text
+
+try:
+    import simdjson
+except ImportError:  # no wheel for this Python yet
+    simdjson = None  # type: ignore[assignment]
+
+_REFUSED = (ValueError, RuntimeError, TypeError, AttributeError, LookupError)
+"""What the parser raises on bad JSON, and on values of another type than asked for."""
+
+_MOST_SCHEMAS = 4096
+
+
+class LineParser:
+    """Parses native lines."""
+
+    def __init__(self) -> None:
+        self._usual = _UsualLines() if simdjson else None
+
+    def parse(self, line: bytes) -> ParsedRow:
+        """Return the row of a line; nothing of it refers to the parser.
+
+        Raises:
+            RowError: nothing can be made of it.
+        """
+        row = self._usual.parse(line) if self._usual else None
+        if row is not None:
+            return row
+        record, lenient = load_object(line)
+        row = parse_record(record)
+        return row._replace(oddities=[*row.oddities, "tolerant"]) if lenient else row
+
+
+class _Unusual(Exception):
+    """A value is not of the usual type: the tolerant reader has to look at the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """What objects with the same keys in the same order hold; names of fields, "" if absent."""
+
+    scalars: tuple[str, ...]
+    arrays: tuple[str, ...]
+    tokens: bool
+    reference: bool
+    group: bool
+    finish: str
+    extras: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+class _UsualLines:
+    """Lines in which every value is of the usual type; arrays need no Python object a number."""
+
+    def __init__(self) -> None:
+        self._parser = simdjson.Parser()
+        self._schemas: dict[tuple[str, ...], _Schema | None] = {}
+
+    def parse(self, line: bytes) -> ParsedRow | None:
+        """Return the row of a line, None where any value is out of the ordinary."""
+        try:
+            document: Any = self._parser.parse(line)
+            if type(document) is not simdjson.Object:
+                return None
+            schema = self._schema(tuple(document.keys()))
+            return None if schema is None else _row(document, schema)
+        except (_Unusual, *_REFUSED):
+            return None
+
+    def _schema(self, names: tuple[str, ...]) -> _Schema | None:
+        try:
+            return self._schemas[names]
+        except KeyError:
+            if len(self._schemas) >= _MOST_SCHEMAS:
+                self._schemas.clear()
+            schema = self._schemas[names] = _schema_of(names)
+            return schema
+
+
+def _row(document: Any, schema: _Schema) -> ParsedRow:
+    step, prompt, response = document["step"], document["prompt"], document["response"]
+    reference = document["ref_response"] if schema.reference else None
+    group = document["group_id"] if schema.group else None
+    if (
+        type(step) is not int
+        or type(prompt) is not str
+        or type(response) is not str
+        or not -LARGEST_STEP <= step <= LARGEST_STEP
+        or (reference is not None and type(reference) is not str)
+        or (group is not None and type(group) not in (str, int))
+    ):
+        raise _Unusual
+    finish = NAN
+    if schema.finish:
+        finish = FINISH_REASONS.get(document[schema.finish], -1.0)
+        if finish < 0:
+            raise _Unusual
+    reward = document["reward"]
+    if reward is None:
+        raise _Unusual
+    ref_reward, valid_reward, ref_valid_reward = schema.scalars
+    rewards = (
+        _number(reward),
+        _number(document[ref_reward]) if ref_reward else NAN,
+        _number(document[valid_reward]) if valid_reward else NAN,
+        _number(document[ref_valid_reward]) if ref_valid_reward else NAN,
+    )
+    extras: list[tuple[str, float | str]] = []
+    for name in schema.extras:
+        value = document[name]
+        if type(value) in (float, int, bool):
+            extras.append((name, float(value)))
+        elif type(value) is str and len(value) <= LONGEST_EXTRA:
+            extras.append((name, safe_text(value)))
+    kept: dict[str, object] = {}
+    for name in schema.kept:
+        value = document[name]
+        if value is not None:
+            kept[name] = value if type(value) in (str, int, float, bool) else None
+    tokens = _tokens(document, schema)
+    return ParsedRow(
+        step, prompt, response, rewards, reference, group, finish, tokens, extras, kept
+    )
+
+
+def _tokens(document: Any, schema: _Schema) -> TokenFields:
+    tokens: RawTokens | None = None
+    buffers: dict[str, memoryview] = {}
+    size, uneven = -1, False
+    if schema.tokens and (array := document["response_tokens"]) is not None:
+        size = len(array)
+        tokens = RawTokens(array.mini, size)
+        # Ids in place of strings, say; what is odd further in is found with the batch.
+        if size and not tokens.text.startswith(b'["'):
+            raise _Unusual
+    for name in schema.arrays:
+        array = document[name]
+        if array is None or not (count := len(array)):
+            continue
+        buffer = buffers[name] = memoryview(array.as_buffer(of_type="d"))
+        # The buffer of a list of lists is flat, and longer than the list.
+        if buffer.nbytes != 8 * count:
+            raise _Unusual
+        if count != size:
+            uneven = uneven or size >= 0
+            size = min(size, count) if size >= 0 else count
+    return TokenFields(tokens, buffers, size, uneven)
+
+
+def _number(value: object) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return float(value)
+    if value is None:
+        return NAN
+    raise _Unusual
+
+
+def _schema_of(names: tuple[str, ...]) -> _Schema | None:
+    """Return what such objects hold, or None where the tolerant reader has to look at them."""
+    present = frozenset(names)
+    if len(present) < len(names) or not present.issuperset(REQUIRED):
+        return None
+    # Fields that only other frameworks' formats carry are left to the tolerant reader.
+    finish = [name for name in FINISH_FIELDS if name in present]
+    if len(finish) > 1 or "reward_parts" in present or "prompt_turns" in present:
+        return None
+    # The parser looks fields up by names that end at a NUL.
+    if any("\0" in name for name in names):
+        return None
+    return _Schema(
+        scalars=tuple(name if name in present else "" for name in SCALARS),
+        arrays=tuple(name for name in TOKEN_ARRAYS if name in present),
+        tokens="response_tokens" in present,
+        reference="ref_response" in present,
+        group="group_id" in present,
+        finish=finish[0] if finish else "",
+        extras=tuple(name for name in names if name not in NO_COLUMN),
+        kept=tuple(name for name in KEPT if name in present),
+    )

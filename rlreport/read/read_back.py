@@ -1,0 +1,295 @@
+"""Where every response lies in the logs, and the second pass: chosen ones read back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from rlreport.errors import RowError, UnusableInputError
+from rlreport.figures.ragged import Ints
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.batch import Batch, Batcher, ParsedRow
+from rlreport.read.diagnostics import LogPosition
+from rlreport.read.lines import BOM, DAMAGED, reason_of
+from rlreport.read.parse import LineParser
+from rlreport.read.sources import Source
+from rlreport.read.splits import LogFormat
+from rlreport.read.token_rows import token_rows
+from rlreport.read.tolerant import load_object, parse_record
+from rlreport.read.vocabulary import Vocabulary
+from rlreport.rollout import Rollout, TokenFigures
+from rlreport.text.chat import turns
+from rlreport.text.clean import clean_prompt, clean_text
+from rlreport.text.tokens import Style, readable_tokens
+
+PROMPT_CHARACTERS = 400
+_MOST_OPEN = 16
+_MOST_STRINGS = 1 << 18
+
+
+@dataclass(slots=True)
+class RowLocations:
+    """All that the second pass needs: picklable, 56 bytes a response.
+
+    Attributes:
+        sources, formats: by file.
+        file, line, offset, length, sub, step, n: int64 (R,), columns of the response table.
+        style: how the run's token strings are written; None where it cannot be told.
+    """
+
+    sources: list[Source]
+    formats: list[LogFormat]
+    file: Ints
+    line: Ints
+    offset: Ints
+    length: Ints
+    sub: Ints
+    step: Ints
+    n: Ints
+    style: Style | None = None
+    _open: dict[int, IO[bytes]] = field(default_factory=dict, repr=False, compare=False)
+    _vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+
+    def read(self, row: int) -> bytes:
+        """Return the bytes of a row's line.
+
+        Streams stay open: a compressed file is unpacked once, not once a step, as long as
+        rows are asked for in ascending order.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        file = int(self.file[row])
+        offset, length = int(self.offset[row]), int(self.length[row])
+        stream = self._open.get(file)
+        if stream is None or (stream.tell() > offset and self.sources[file].compression):
+            if stream is not None:
+                stream.close()
+                del self._open[file]
+            while len(self._open) >= _MOST_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            stream = self._open[file] = self.sources[file].open()
+        stream.seek(offset)
+        return stream.read(length)
+
+    def vocabulary(self, pad_tokens: tuple[str, ...]) -> Vocabulary:
+        """Return the numbers of token strings, kept from one page to the next."""
+        if self._vocabulary is None or len(self._vocabulary) > _MOST_STRINGS:
+            self._vocabulary = Vocabulary(pad_tokens)
+        return self._vocabulary
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for stream in self._open.values():
+            stream.close()
+        self._open.clear()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave open streams and the vocabulary behind."""
+        own: dict[str, object] = {"_open": {}, "_vocabulary": None}
+        return {item.name: getattr(self, item.name) for item in fields(self)} | own
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Start without open streams."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+class Located(Protocol):
+    """What knows where its rows lie, such as the scan."""
+
+    def locations(self) -> RowLocations:
+        """Return where they lie."""
+        ...
+
+
+def fetch(
+    located: Located | RowLocations,
+    rows: Sequence[int],
+    options: ReadOptions,
+    figures: FigureOptions,
+) -> Iterator[Rollout]:
+    """Read responses back, in the order given; all are in memory before the first is yielded.
+
+    Args:
+        located: where they lie: the scan, or its ``locations()`` in another process.
+        rows: indices into the response table.
+        options: as in the first pass.
+        figures: as in the first pass.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since the first pass.
+    """
+    made: dict[int, Rollout] = {}
+    with _opened(located) as locations:
+        for file, own in _by_file(locations, rows):
+            batcher = Batcher(options)
+            found: dict[int, ParsedRow] = {}
+            with _unchanged(locations.sources[file].name):
+                for row, parsed in _parsed(locations, file, own):
+                    batcher.add(parsed, LogPosition(file, 0, 0), 0)
+                    found[row] = parsed
+            made.update(_rollouts(locations, found, batcher.take(), options, figures))
+    yield from (made[row] for row in rows)
+
+
+def fetch_texts(
+    located: Located | RowLocations, rows: Sequence[int], options: ReadOptions | None = None
+) -> list[str]:
+    """Return the first 400 characters of the cleaned prompts of these responses, in order.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since the first pass.
+    """
+    options = options or ReadOptions()
+    prompts: dict[int, str] = {}
+    with _opened(located) as locations:
+        for file, own in _by_file(locations, rows):
+            with _unchanged(locations.sources[file].name):
+                for row, record in _records(locations, file, own):
+                    prompts[row] = _prompt(record["prompt"], options)[:PROMPT_CHARACTERS]
+    return [prompts[row] for row in rows]
+
+
+@contextlib.contextmanager
+def _opened(located: Located | RowLocations) -> Iterator[RowLocations]:
+    """Give the locations; what they open is closed where they are made here."""
+    if isinstance(located, RowLocations):
+        yield located
+        return
+    locations = located.locations()
+    try:
+        yield locations
+    finally:
+        locations.close()
+
+
+def _prompt(prompt: str, options: ReadOptions) -> str:
+    return clean_prompt(prompt, options.pad_tokens, options.system_end_token)
+
+
+def _by_file(locations: RowLocations, rows: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Yield each file with its rows, in the order in which they are read fastest."""
+    wanted = np.unique(np.array(rows, dtype=np.int64))
+    keys = (locations.sub[wanted], locations.offset[wanted], locations.file[wanted])
+    wanted = wanted[np.lexsort(keys)]
+    files = locations.file[wanted]
+    cuts = np.flatnonzero(np.diff(files)) + 1
+    for own in np.split(wanted, cuts) if len(wanted) else []:
+        yield int(locations.file[own[0]]), own.tolist()
+
+
+@contextlib.contextmanager
+def _unchanged(name: str) -> Iterator[None]:
+    """Say that a log changed where rows are no longer what they were."""
+    try:
+        yield
+    except (RowError, IndexError, KeyError, *DAMAGED) as error:
+        raise UnusableInputError(
+            f"{name} changed while it was read ({reason_of(error)}); build again"
+        ) from None
+
+
+def _parsed(locations: RowLocations, file: int, rows: list[int]) -> Iterator[tuple[int, ParsedRow]]:
+    """Yield rows of a file as the first pass parsed them."""
+    log_format = locations.formats[file]
+    if log_format.container == "lines" and log_format.reader is None:
+        parser = LineParser()
+        for row in rows:
+            yield row, parser.parse(locations.read(row))
+        return
+    for row, record in _records(locations, file, rows):
+        yield row, parse_record(record)
+
+
+def _records(
+    locations: RowLocations, file: int, rows: list[int]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield rows of a file with their canonical records."""
+    log_format = locations.formats[file]
+    name = locations.sources[file].name
+    if log_format.container == "lines":
+        for row in rows:
+            obj, _ = load_object(locations.read(row).removeprefix(BOM))
+            made = log_format.rows(obj, name, int(locations.line[row]), 0)
+            yield row, made[int(locations.sub[row])]
+        return
+    from rlreport.formats.containers import fetch as fetch_objects
+
+    by_index: dict[int, list[int]] = {}
+    for row in rows:
+        by_index.setdefault(int(locations.offset[row]), []).append(row)
+    with locations.sources[file].open() as stream:
+        for index, obj in fetch_objects(stream, log_format.container, sorted(by_index)):  # type: ignore[arg-type]
+            made = log_format.rows(obj, name, index + 1, index)
+            for row in by_index[index]:
+                yield row, made[int(locations.sub[row])]
+
+
+def _rollouts(
+    locations: RowLocations,
+    rows: Mapping[int, ParsedRow],
+    batch: Batch,
+    options: ReadOptions,
+    figures: FigureOptions,
+) -> Iterator[tuple[int, Rollout]]:
+    """Make the rollouts of rows of one file, which are those of the batch, in order."""
+    tokens = _tokens(batch, locations.vocabulary(options.pad_tokens), figures)
+    for i, (row, parsed) in enumerate(rows.items()):
+        raw, values = tokens.get(i, ([], TokenFigures()))
+        prompt = _prompt(parsed.prompt, options)
+        yield (
+            row,
+            Rollout(
+                step=int(locations.step[row]),
+                n=int(locations.n[row]),
+                file=locations.sources[int(locations.file[row])].name,
+                line=int(locations.line[row]),
+                prompt=prompt,
+                response=clean_text(parsed.response, options.pad_tokens),
+                ref_response=_clean_or_none(parsed.reference, options),
+                ground_truth=_clean_or_none(parsed.kept.get("ground_truth"), options),
+                turns=_logged_turns(parsed.kept.get("prompt_turns"), options) or turns(prompt),
+                raw_tokens=raw,
+                tokens=readable_tokens(raw, locations.style),
+                figures=values,
+            ),
+        )
+
+
+def _tokens(
+    batch: Batch, vocabulary: Vocabulary, figures: FigureOptions
+) -> dict[int, tuple[list[str], TokenFigures]]:
+    """Return the raw tokens and the figures of a batch's rows that have any, by row."""
+    if not batch.token_rows:
+        return {}
+    tokens = token_rows(batch, vocabulary)
+    flat = tokens.figures(figures)
+    ids, string_of = tokens.ids.tolist(), vocabulary.strings.__getitem__
+    found = {}
+    for place, row in enumerate(tokens.rows.tolist()):
+        start, stop = tokens.offsets[place : place + 2].tolist()
+        raw = list(map(string_of, ids[start:stop])) if tokens.named[place] else []
+        found[row] = raw, flat.between(start, stop)
+    return found
+
+
+def _logged_turns(logged: object, options: ReadOptions) -> list[tuple[str, str]]:
+    """Return turns that a format logged as [role, text] pairs; none where they are not such."""
+    if not isinstance(logged, list):
+        return []
+    pairs = [tuple(turn) for turn in logged if isinstance(turn, (list, tuple)) and len(turn) == 2]
+    return [
+        (clean_text(str(role), ()), clean_text(str(text), options.pad_tokens))
+        for role, text in pairs
+    ]
+
+
+def _clean_or_none(value: object, options: ReadOptions) -> str | None:
+    if value is None or isinstance(value, (dict, list)):
+        return None
+    return clean_text(str(value), options.pad_tokens)
