@@ -14,8 +14,7 @@ import numpy as np
 import vl_convert
 
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.step import step_charts, step_designs
-from rlreport.draw.still import still
+from rlreport.draw.step import step_charts
 from tests.draw_tables import response_table, tables_of
 
 RUNS = 7
@@ -42,19 +41,14 @@ def main() -> None:
     )
     tables = tables_of(responses)
     last, first = (responses[responses["step"] == step] for step in (STEPS - 1, 0))
-    designs = step_designs()
     for name, draw in (
-        ("step page", lambda: step_charts(last, first, designs, step=STEPS - 1)),
+        ("step page", lambda: step_charts(last, first, step=STEPS - 1)),
         ("overview", lambda: overview_charts(tables)),
     ):
         charts = draw()
         rows = last.astype(object).where(last.notna(), None).to_dict("records")
         specs = [
-            json.dumps(
-                {**still(chart.spec), "data": {"values": rows}}
-                if chart.responses
-                else still(chart.spec)
-            )
+            json.dumps({**chart.spec, "data": {"values": rows}} if chart.responses else chart.spec)
             for chart in charts
         ]
         ours = best(draw)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rlreport.draw.engine import drawing_beside
 from tests.browser import browser
 
 __all__ = ["browser", "shared_data"]
@@ -40,13 +39,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.settrace(traced)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def engine() -> Iterator[None]:
-    """One process that draws for all tests, as starting one takes as long as a small report."""
-    with drawing_beside():
-        yield
 
 
 ROOT = Path(__file__).resolve().parents[1]

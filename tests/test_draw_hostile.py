@@ -16,7 +16,7 @@ from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
-from rlreport.draw.step import StepDesigns, step_charts, step_designs
+from rlreport.draw.step import step_charts
 from rlreport.draw.svg import png
 from rlreport.draw.theme import tokens
 from rlreport.draw.tokens import token_charts
@@ -35,11 +35,6 @@ FULL: dict[str, Callable[[np.random.Generator], float]] = {
     "kl_k3": lambda random: random.random(),
     "response_tokens": lambda random: random.integers(1, 40),
 }
-
-
-@pytest.fixture(scope="module")
-def designs() -> StepDesigns:
-    return step_designs()
 
 
 def noise(steps: int, each: int, columns: dict[str, Callable] | None = None) -> pd.DataFrame:
@@ -74,9 +69,7 @@ def check(charts: Sequence[Chart]) -> None:
 
 @pytest.mark.parametrize("columns", [{}, FULL], ids=["rewards only", "all columns"])
 @pytest.mark.parametrize(("steps", "each"), [(1, 1), (1, 5), (2, 1), (3, 2), (900, 1)])
-def test_a_run_of_any_shape_draws(
-    steps: int, each: int, columns: dict[str, Callable], designs: StepDesigns
-) -> None:
+def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Callable]) -> None:
     responses = noise(steps, each, columns)
     tables = tables_of(responses)
     charts = overview_charts(tables)
@@ -85,7 +78,7 @@ def test_a_run_of_any_shape_draws(
     assert charts[0].name == "reward"
     last = responses[responses["step"] == steps - 1]
     for first in (None, responses[responses["step"] == 0]):
-        drawn = step_charts(last, first, designs, step=steps - 1)
+        drawn = step_charts(last, first, step=steps - 1)
         check(drawn)
         assert drawn[0].name == "step_reward"
 
@@ -93,7 +86,7 @@ def test_a_run_of_any_shape_draws(
 @pytest.mark.untraced
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -1e300, 1e-300, 0.0])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's on the way to such figures
-def test_odd_numbers_draw(value: float, designs: StepDesigns) -> None:
+def test_odd_numbers_draw(value: float) -> None:
     columns = ["reward", "ref_reward", "kl_k1", "response_tokens"]
     for spoilt, rows in ((columns, 4), (["reward"], 24), (["kl_k1"], 24)):
         responses = noise(3, 8, FULL)
@@ -102,7 +95,7 @@ def test_odd_numbers_draw(value: float, designs: StepDesigns) -> None:
         check(overview_charts(tables_of(responses)))
         for step in (0, 2):
             held, first = (responses[responses["step"] == s] for s in (step, 0))
-            check(step_charts(held, first, designs, step=step))
+            check(step_charts(held, first, step=step))
 
 
 def test_steps_too_large_for_floats_draw() -> None:
@@ -154,11 +147,11 @@ def test_no_table_no_chart() -> None:
     assert token_charts(pd.DataFrame({"step": [], "ngram": [], "share": []})) == []
 
 
-def test_charts_of_large_steps_stay_small(designs: StepDesigns) -> None:
+def test_charts_of_large_steps_stay_small() -> None:
     for count, most in ((128, {"step_reward": 10_000}), (3000, {})):
         responses = noise(2, count, FULL)
         rows, first = (responses[responses["step"] == step] for step in (1, 0))
-        drawn = step_charts(rows, first, designs, step=1)
+        drawn = step_charts(rows, first, step=1)
         check(drawn)
         assert len(drawn) == 4
         for chart in drawn:
@@ -167,7 +160,7 @@ def test_charts_of_large_steps_stay_small(designs: StepDesigns) -> None:
 
 @pytest.mark.untraced
 @pytest.mark.parametrize("run", ["ppo_healthy", "eval_poem_task", "grpo_math"])
-def test_the_same_tables_give_the_same_bytes(shared_data, run: str, designs: StepDesigns) -> None:
+def test_the_same_tables_give_the_same_bytes(shared_data, run: str) -> None:
     responses = responses_of(shared_data / run)
     once, again = (overview_charts(tables_of(responses), run=run) for _ in range(2))
     assert once == again
@@ -177,6 +170,6 @@ def test_the_same_tables_give_the_same_bytes(shared_data, run: str, designs: Ste
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_picture_is_as_wide_as_asked(theme) -> None:
     reward = overview_charts(tables_of(noise(3, 4)))[0]
-    picture = png(reward.spec, 720, theme)
+    picture = png(reward, 720, theme=theme)
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20]) == 720

@@ -10,7 +10,6 @@ import pandas as pd
 from rlreport.bake.views import ColumnView, number_column
 from rlreport.check.finding import Finding, Verdict
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.draw.step import StepDesigns
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 
 TEXT_COLUMNS = (
@@ -34,7 +33,6 @@ class PageContext:
         string_columns: short-string columns as logged.
         text_columns: ``prompt``, ``response`` and what else is logged.
         first_rows: response table of the first step, for the ghost histogram.
-        designs: specifications of the step charts without data.
         usual_responses: responses of a usual step, None when steps differ.
         file_names: log files by index.
         metrics_names: files of trainer metrics.
@@ -52,7 +50,6 @@ class PageContext:
     string_columns: list[ColumnView]
     text_columns: list[ColumnView]
     first_rows: pd.DataFrame
-    designs: StepDesigns
     usual_responses: int | None
     file_names: list[str]
     metrics_names: list[str]

@@ -33,9 +33,7 @@ def main() -> None:
     with child.serving() as (incoming, outgoing):
         # Loaded before the first job, while the parent reads the logs.
         import rlreport.bake.pages  # noqa: F401
-        from rlreport.draw.engine import start_drawing
 
-        start_drawing()
         serve(incoming, outgoing)
 
 

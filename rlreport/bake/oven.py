@@ -7,7 +7,6 @@ page and draw by themselves.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import threading
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from rlreport import child
-from rlreport.draw.engine import drawing_beside
 from rlreport.errors import RlreportError
 
 Job = TypeVar("Job")
@@ -40,16 +38,12 @@ class Oven:
         """Makes an oven of ``workers`` workers, 0 for one a core; with one, all is done here."""
         self._beside = (workers or os.cpu_count() or 1) - 1
         self._helpers: list[_Helper] = []
-        self._engine = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if self._beside:
-            self._engine.enter_context(drawing_beside())
         return self
 
     def __exit__(self, *error: object) -> None:
         """Ends the processes, whatever they do."""
-        self._engine.close()
         for helper in self._helpers:
             child.end(helper.process)
 

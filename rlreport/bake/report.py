@@ -21,7 +21,6 @@ from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.step import step_designs
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read import RowLocations
@@ -138,7 +137,6 @@ def prepare(
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         first_rows=responses[steps == steps[0]],
-        designs=step_designs(),
         usual_responses=usual_responses(tables.steps["responses"].to_numpy()),
         file_names=[file.name for file in tables.files],
         metrics_names=[file.name for file in tables.metrics_files],

@@ -65,7 +65,7 @@ def step_view(rows: StepRows, context: PageContext, addresses: Addresses) -> Ste
         first=_step_link(context.shown_steps[0], addresses),
         last=_step_link(context.shown_steps[-1], addresses),
         figures=step_figures(context.steps, position),
-        charts=step_charts(rows.responses, context.first_rows, context.designs, step=rows.step),
+        charts=step_charts(rows.responses, context.first_rows, step=rows.step),
         findings=[finding_view(finding, addresses) for finding in findings],
         responses=shown.table(),
         data=shown.data(findings),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,7 @@ def pictures(bakery: Bakery, most: int, *, width: int, density: int = 2) -> list
             chart.name,
             chart.title,
             chart.description,
-            png(_sized(chart.spec, width), width * density),
+            png(chart, width, density),
         )
         for chart in _telling(bakery)[:most]
     ]
@@ -104,12 +103,6 @@ def _telling(bakery: Bakery) -> list[Chart]:
     blamed = [name for finding in bakery.context.verdict.findings for name in finding.charts]
     order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
-
-
-def _sized(spec: dict[str, Any], width: int) -> dict[str, Any]:
-    """The specification at another width, padding included."""
-    padding = spec["padding"]
-    return {**spec, "width": width - padding["left"] - padding["right"]}
 
 
 def thinned(count: int, room: int) -> list[int]:

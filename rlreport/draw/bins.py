@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.draw.axis import Floats
+from rlreport.draw.extent import LEAST_VARIED, Floats
 
 MOST_BINS = 24
 
@@ -13,12 +13,12 @@ def bins(values: Floats) -> tuple[float, float, float]:
     """Width, start and end of at most about MOST_BINS bins with round edges.
 
     Args:
-        values: float64, finite, not empty.
+        values: float64, ``drawable``, not empty.
     """
     low, high = float(values.min()), float(values.max())
     raw = high / MOST_BINS - low / MOST_BINS
     largest = max(abs(low), abs(high))
-    if raw <= largest * 1e-12:
+    if raw <= largest * LEAST_VARIED:
         half = max(0.5, largest * 1e-6)
         return 2 * half, low - half, low + half
     power = 10.0 ** np.floor(np.log10(raw))

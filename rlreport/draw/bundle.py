@@ -1,19 +1,25 @@
-"""Vega, Vega-Lite and vega-embed for the browser, out of vl-convert's package."""
+"""Vega, Vega-Lite and vega-embed for the browser, out of vl-convert's package.
+
+Making the script takes more than a second, so it is made when the package is built or installed
+(``hatch_build.py``), or by ``python -m rlreport.draw.bundle``. A checkout that is only run makes
+it each time.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
-from rlreport.draw.engine import convert
-from rlreport.draw.kept import kept
+PLACE = Path(__file__).with_name("vega.js")
 
 
 def vega_bundle() -> str:
-    """The script that defines ``vegaEmbed``, ``vega`` and ``vegaLite``, and no other global name.
-
-    Making it takes seconds, so it is kept in the user's cache.
-    """
-    return kept("vega.js", made_of(), make)
+    """The script that defines ``vegaEmbed``, ``vega``, ``vegaLite`` and no other global name."""
+    try:
+        # By bytes: newlines stay as they are on every platform.
+        return PLACE.read_bytes().decode()
+    except FileNotFoundError:
+        return make()
 
 
 def make() -> str:
@@ -22,10 +28,12 @@ def make() -> str:
     The bundle is one function's body here, since as a classic script it would leave hundreds
     of names in the page.
     """
-    bundle = convert("javascript_bundle")
-    return f"/* Vega, from {made_of()} */\n(function () {{\n{bundle}\n}})();\n"
+    import vl_convert  # starts V8
+
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg] # the stub is stricter
+    made_of = f"vl-convert-python {version('vl-convert-python')}"
+    return f"/* Vega, from {made_of} */\n(function () {{\n{bundle}\n}})();\n"
 
 
-def made_of() -> str:
-    """What the bundle depends on: vl-convert's version, and how it is wrapped."""
-    return f"vl-convert-python {version('vl-convert-python')}, wrapped 2"
+if __name__ == "__main__":
+    PLACE.write_bytes(make().encode())

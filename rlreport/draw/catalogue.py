@@ -1,13 +1,23 @@
-"""Which columns of the step table become which chart: names, titles and units in one place."""
+"""The overview's charts in their order: which columns of the step table, and which others."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rlreport.draw.chart import Chart
+from rlreport.draw.distribution import distribution_charts
+from rlreport.draw.frame import Frame
+from rlreport.draw.frontier import error_by_position_charts, frontier_charts
+from rlreport.draw.reward_parts import reward_part_charts
+from rlreport.draw.series import DASHED
 from rlreport.draw.theme import LIGHT
+from rlreport.draw.trainer_metrics import metric_charts
+from rlreport.tables import Tables
 
-DASHED = (6, 3)
+ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
+"""Gets the tables and what the charts over the steps share; gives the charts they can feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +87,7 @@ def _single(
     )
 
 
-CURVES: tuple[CurveChart, ...] = (
+OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     CurveChart(
         "reward",
         "Reward",
@@ -107,6 +117,7 @@ CURVES: tuple[CurveChart, ...] = (
         wide=True,
         shiftable=True,
     ),
+    distribution_charts,
     _single(
         "kl",
         "KL to the reference (nats a response)",
@@ -115,6 +126,7 @@ CURVES: tuple[CurveChart, ...] = (
         Curve("k3", "KL, k3", "kl_k3_mean", colour=LIGHT["info"], dash=(2, 2)),
         note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
     ),
+    frontier_charts,
     CurveChart(
         "length",
         "Response length",
@@ -181,6 +193,7 @@ CURVES: tuple[CurveChart, ...] = (
         Curve("value", "value", "value_mean", "value_std"),
         Curve("return", "return", "return_mean", colour=LIGHT["healthy"], dash=(2, 2)),
     ),
+    error_by_position_charts,
     _single(
         "groups",
         "Groups without variance",
@@ -197,6 +210,7 @@ CURVES: tuple[CurveChart, ...] = (
         Curve("score", "score", "reward_mean", dash=(2, 2)),
         needs="non_score_reward_mean",
     ),
+    reward_part_charts,
     _single(
         "kl_coefficient",
         "KL coefficient, inferred",
@@ -211,5 +225,6 @@ CURVES: tuple[CurveChart, ...] = (
         Curve("mismatch", "mismatch", "mismatch_ratio"),
         note="1 means that both give the sampled tokens the same probability.",
     ),
+    metric_charts,
 )
 """In the order of the page."""

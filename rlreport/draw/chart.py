@@ -1,4 +1,4 @@
-"""A chart: its Vega-Lite specification, its baked SVG and its words."""
+"""A chart: its Vega-Lite specification, its drawing and its words."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class Chart:
         title: heading above the chart, in words, with its unit.
         description: one or two sentences with the figures, for screen readers.
         spec: Vega-Lite with its data inline (``{"data": {"values": […]}}``), safe field names.
+        vega: Vega of what is drawn on paper, data and all.
         svg: the chart drawn, themed by CSS custom properties, no script, no style element.
         wide: spans the page's width (True) or half of it.
         interactive: the page may replace the SVG by Vega.
@@ -26,7 +27,8 @@ class Chart:
     title: str
     description: str
     spec: dict[str, Any]
-    svg: str
+    vega: dict[str, Any]
+    svg: str = ""
     wide: bool = False
     interactive: bool = True
     responses: bool = False

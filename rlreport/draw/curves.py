@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from rlreport.draw.axis import Floats, tick_format, ticks, y_limits
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import template
+from rlreport.draw.designs import (
+    INTERACTION,
+    VALUE_FORMAT,
+    Plot,
+    Rows,
+    fill,
+    layer_named,
+    plot_height,
+)
+from rlreport.draw.extent import Axis, Floats, limits
 from rlreport.draw.frame import Frame
-from rlreport.draw.layout import VALUE_FORMAT, Spec, encoding, fill, plot_height
 from rlreport.draw.series import Series, in_words, thinned
-from rlreport.draw.still import INTERACTION
 from rlreport.draw.words import finite_or_none, label
 
 LABEL_GAP = 13
@@ -58,48 +63,45 @@ def curve_chart(
         return None
     size = "wide" if wide else "half"
     parts = [in_words(one, frame.steps, percent) for one in shown if one.has_line]
-    shown = [replace(one, values=np.maximum(one.values, floor)) for one in shown]
+    shown = [one.within_reach(floor) for one in shown]
     steps, shown, every = thinned(frame.steps, shown)
     arrays = [array for one in shown for array in one.arrays()]
-    limits = y_limits([*arrays, _nearest(guide, arrays)], percent)
+    extent = limits([*arrays, _nearest(guide, arrays)], percent)
     rows = [row for one in reversed(shown) for row in _rows(steps, one, shiftable)]
     marks = frame.marks(name)
-    height = plot_height(size)
-    spec = fill(
-        template("curves"),
-        {"values": rows},
+    plot = fill(
+        "curves",
+        rows,
+        {
+            "x": Axis(*frame.extent, "step", format=",d", count=min(12 if wide else 6, len(steps))),
+            "y": Axis(*extent, axis, percent),
+        },
         size=size,
         right=right,
-        layers={
+        own={
             "marked": marks,
             "marked_bar": marks,
-            "guide": _shaded(guide, limits),
-            "zero": [{"zero": 0}] if limits[0] < 0 < limits[1] else [],
+            "guide": _shaded(guide, extent),
+            "zero": [{"zero": 0}] if extent[0] < 0 < extent[1] else [],
             "point": _lonely(rows),
-            "label": _labels(steps, shown, limits, height, shiftable) if labelled else [],
+            "label": _labels(steps, shown, extent, plot_height(size), shiftable)
+            if labelled
+            else [],
         },
+        series=shown,
     )
-    _colour(spec, shown)
-    _pointer(spec, shown, percent)
-    line = encoding(spec, "line")
-    line["x"]["scale"]["domain"] = list(frame.extent)
-    # Vega takes ``tickMinStep`` for a wish only; steps are whole numbers.
-    line["x"]["axis"]["values"] = ticks(*frame.extent, min(12 if wide else 6, len(steps)), 1)
-    line["x"]["title"] = "step"
-    line["y"]["title"] = axis
-    line["y"]["scale"]["domain"] = list(limits)
-    line["y"]["axis"].update(tick_format(limits, percent))
+    _pointer(plot, shown, percent)
     if not any(one.has_band for one in shown):
-        spec["layer"] = [layer for layer in spec["layer"] if layer["name"] != "band"]
+        plot.spec["layer"].remove(layer_named(plot.spec, "band"))
     if shiftable and len(steps) > 1:
-        _offer_shift(spec, limits, rows)
+        _offer_shift(plot, extent, rows)
     if every > 1:
         parts.append(f"Each point is the mean of up to {every} steps.")
     if marks:
         parts.append("Marked: " + "; ".join(dict.fromkeys(m["finding"] for m in marks)) + ".")
     if note:
         parts.append(note)
-    return Chart(name, title, " ".join(parts), spec, "", wide=wide)
+    return Chart(name, title, " ".join(parts), plot.spec, plot.vega, wide=wide)
 
 
 def _nearest(guide: tuple[float, float] | None, arrays: Sequence[Floats]) -> Floats:
@@ -114,13 +116,11 @@ def _nearest(guide: tuple[float, float] | None, arrays: Sequence[Floats]) -> Flo
     return np.array([edge for edge in guide if low > guide[1] == edge or high < guide[0] == edge])
 
 
-def _shaded(
-    guide: tuple[float, float] | None, limits: tuple[float, float]
-) -> list[dict[str, float]]:
+def _shaded(guide: tuple[float, float] | None, extent: tuple[float, float]) -> Rows:
     """The part of the guide that lies in the plot."""
     if guide is None:
         return []
-    low, high = max(guide[0], limits[0]), min(guide[1], limits[1])
+    low, high = max(guide[0], extent[0]), min(guide[1], extent[1])
     return [{"low": low, "high": high}] if low < high else []
 
 
@@ -157,12 +157,12 @@ def _lonely(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _labels(
     steps: Floats,
     series: Sequence[Series],
-    limits: tuple[float, float],
+    extent: tuple[float, float],
     height: int,
     shiftable: bool,
 ) -> list[dict[str, Any]]:
     """Names at the ends of the curves, moved apart where they would overlap."""
-    scale = (limits[1] - limits[0]) / height
+    scale = (extent[1] - extent[0]) / height
     ends = []
     for one in series:
         if not one.has_line:
@@ -170,13 +170,13 @@ def _labels(
         finite = np.flatnonzero(np.isfinite(one.values))
         ends.append((float(one.values[finite[-1]]), float(one.values[finite[0]]), one))
     ends.sort(key=lambda end: end[0])
-    places = spread_out([(end[0] - limits[0]) / scale for end in ends], LABEL_GAP, height)
+    places = spread_out([(end[0] - extent[0]) / scale for end in ends], LABEL_GAP, height)
     rows = []
     for place, (_, start, one) in zip(places, ends, strict=True):
         row = {
             "step": float(steps[-1]),
             "series": one.key,
-            "y": finite_or_none(limits[0] + place * scale),
+            "y": finite_or_none(extent[0] + place * scale),
             "label": label(one.title, 22),
         }
         if shiftable:
@@ -197,22 +197,9 @@ def spread_out(places: Sequence[float], gap: float, height: float) -> list[float
     return moved
 
 
-def _colour(spec: Spec, series: Sequence[Series]) -> None:
-    keys = [one.key for one in series]
-    for layer in spec["layer"]:
-        encoding = layer["encoding"]
-        if encoding.get("color", {}).get("field") == "series":
-            encoding["color"]["scale"] = {"domain": keys, "range": [s.colour for s in series]}
-        if "strokeDash" in encoding:
-            encoding["strokeDash"]["scale"] = {
-                "domain": keys,
-                "range": [list(one.dash) for one in series],
-            }
-
-
-def _pointer(spec: Spec, series: Sequence[Series], percent: bool) -> None:
+def _pointer(plot: Plot, series: Sequence[Series], percent: bool) -> None:
     form = ".1%" if percent else VALUE_FORMAT
-    encoding(spec, INTERACTION)["tooltip"] = [
+    plot.encoding(INTERACTION)["tooltip"] = [
         {"field": "step", "type": "quantitative", "format": ",~f"},
         *(
             {
@@ -227,7 +214,7 @@ def _pointer(spec: Spec, series: Sequence[Series], percent: bool) -> None:
     ]
 
 
-def _offer_shift(spec: Spec, limits: tuple[float, float], rows: list[dict[str, Any]]) -> None:
+def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
     """Adds a check box that moves every curve to start at 0, to compare trends."""
     moved = {
         "band": ("low", "high"),
@@ -235,7 +222,7 @@ def _offer_shift(spec: Spec, limits: tuple[float, float], rows: list[dict[str, A
         "point": ("value",),
         "label": ("y",),
     }
-    for layer in spec["layer"]:
+    for layer in plot.spec["layer"]:
         layer.setdefault("transform", []).extend(
             {"calculate": f"datum.{name} - (zero_shift ? datum.start : 0)", "as": name}
             for name in moved.get(layer["name"], ())
@@ -248,11 +235,11 @@ def _offer_shift(spec: Spec, limits: tuple[float, float], rows: list[dict[str, A
             if row.get(key) is not None
         ]
     )
-    shifted = y_limits([ends])
-    scale = encoding(spec, "line")["y"]["scale"]
-    for side, here, there in zip(("domainMin", "domainMax"), limits, shifted, strict=True):
+    shifted = limits([ends])
+    scale = plot.encoding("line")["y"]["scale"]
+    for side, here, there in zip(("domainMin", "domainMax"), extent, shifted, strict=True):
         scale[side] = {"expr": f"zero_shift ? {there!r} : {here!r}"}
-    spec["params"].append(
+    plot.spec["params"].append(
         {
             "name": "zero_shift",
             "value": False,

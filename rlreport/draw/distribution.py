@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.axis import Floats, tick_format
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.designs import template
+from rlreport.draw.designs import fill
+from rlreport.draw.extent import Axis, Floats, drawable
 from rlreport.draw.frame import Frame
-from rlreport.draw.layout import encoding, fill
 from rlreport.draw.series import Series
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.tables import Tables
 
 FEW_VALUES = 12
 MOST_COLUMNS = 120
 
 
-def distribution_chart(frame: Frame, responses: pd.DataFrame) -> Chart | None:
-    """Draws how the policy's reward is spread in each step; None without rewards.
+def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Draws how the policy's reward is spread in each step.
 
     Rewards that take at most 12 values (right or wrong, a rubric) make a heat map of their
     shares, as quantiles would jump between them; others the median and two bands.
     """
+    responses = tables.responses
     finite = responses.loc[np.isfinite(responses["reward"]), ["step", "reward"]]
     if finite.empty:
-        return None
-    values = np.unique(finite["reward"].to_numpy(dtype=np.float64))
-    if len(values) <= FEW_VALUES:
-        return _heat(frame, finite, values)
-    return _bands(frame, finite)
+        return
+    reward = drawable(finite["reward"].to_numpy(dtype=np.float64))
+    values, places = np.unique(reward, return_inverse=True)
+    if len(values) > FEW_VALUES:
+        yield _bands(frame, finite.assign(reward=reward))
+        return
+    # As data of a chart: what differs by rounding alone is one value.
+    values = np.array([finite_or_none(value) for value in values])
+    yield _heat(frame, finite.assign(reward=values[places]), np.unique(values))
 
 
 def _bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
@@ -81,26 +88,27 @@ def _heat(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         for i, j in zip(columns, levels, strict=True)
     ]
     marks = frame.marks("reward_distribution")
-    spec = fill(
-        template("steps_heat"),
-        {"values": cells},
+    plot = fill(
+        "steps_heat",
+        cells,
+        {
+            "x": Axis(*frame.extent, "step", format=",d"),
+            "y": Axis(
+                float(heights[0]),
+                float(heights[-1]),
+                "reward; the stronger the colour, the larger its share of the step",
+                values=[finite_or_none(value) for value in values] if len(values) <= 6 else None,
+            ),
+        },
         size="half",
         right=92,
-        layers={"marked": marks, "marked_bar": marks},
+        own={"marked": marks, "marked_bar": marks},
     )
-    cell = encoding(spec, "cells")
-    cell["x"]["scale"]["domain"] = list(frame.extent)
-    cell["x"]["title"] = "step"
-    cell["y"]["title"] = "reward; the stronger the colour, the larger its share of the step"
-    limits = (float(heights[0]), float(heights[-1]))
-    cell["y"]["scale"]["domain"] = list(limits)
-    cell["y"]["axis"].update(tick_format(limits, percent=False))
-    if len(values) <= 6:
-        cell["y"]["axis"]["values"] = [finite_or_none(value) for value in values]
-    cell["color"]["scale"]["domain"] = [0, 1]
     words = [
         f"Reward {figure(value)}: {figure(first, True)} of the responses in the first step, "
         f"{figure(last, True)} in the last."
         for value, first, last in zip(values, shares[0], shares[-1], strict=True)
     ]
-    return Chart("reward_distribution", "Reward distribution", " ".join(words), spec, "")
+    return Chart(
+        "reward_distribution", "Reward distribution", " ".join(words), plot.spec, plot.vega
+    )

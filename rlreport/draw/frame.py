@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
-from rlreport.draw.axis import Floats
+from rlreport.draw.extent import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,10 @@ class Frame:
             (float(edges[start]), float(edges[stop]))
             for start, stop in zip(flips[::2], flips[1::2], strict=True)
         ]
+
+
+def floats(table: pd.DataFrame, column: str) -> Floats:
+    """A column as float64 with NaN where it is missing; all NaN where the table has none."""
+    if column not in table:
+        return np.full(len(table), np.nan)
+    return table[column].to_numpy(dtype=np.float64, na_value=np.nan)

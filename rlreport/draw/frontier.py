@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
+from collections.abc import Iterator
 
-from rlreport.draw.axis import tick_format, y_limits
+import numpy as np
+
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import template
-from rlreport.draw.layout import encoding, fill
+from rlreport.draw.designs import fill
+from rlreport.draw.extent import Axis, limits
+from rlreport.draw.frame import Frame
 from rlreport.draw.series import MOST_POINTS
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.tables import Tables
 
 
-def frontier_chart(steps: pd.DataFrame) -> Chart | None:
-    """Mean reward against mean KL, a path from the first step to the last.
+def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Draws mean reward against mean KL, a path from the first step to the last.
 
     Gao, Schulman and Hilton (2023), "Scaling Laws for Reward Model Overoptimization": how
-    much reward the policy buys for its distance from the reference. None without KL.
+    much reward the policy buys for its distance from the reference.
     """
-    table = steps[["step", "kl_k1_mean", "reward_mean"]].dropna()
+    steps = tables.steps
+    table = steps[np.isfinite(steps["kl_k1_mean"]) & np.isfinite(steps["reward_mean"])]
     if len(table) < 3:
-        return None
+        return
     every = -(-len(table) // MOST_POINTS)
     kept = np.unique(np.append(np.arange(0, len(table), every), len(table) - 1))
     at = table["step"].to_numpy()[kept]
@@ -32,38 +35,34 @@ def frontier_chart(steps: pd.DataFrame) -> Chart | None:
         for step, x, y in zip(at, kl, reward, strict=True)
     ]
     ends = [{**rows[i], "label": f"step {rows[i]['step']:,}"} for i in (0, -1)]
-    x_limits, limits = y_limits([kl]), y_limits([reward])
-    spec = fill(
-        template("path"),
-        {"values": rows},
+    plot = fill(
+        "path",
+        rows,
+        {
+            "x": Axis(*limits([kl]), "KL (k1), nats a response"),
+            "y": Axis(*limits([reward]), "mean reward"),
+        },
         size="half",
         right=72,
-        layers={"label": ends, "halo": ends},
+        own={"label": ends, "halo": ends},
     )
-    channels = encoding(spec, "line")
-    for axis, title, extent in (
-        ("x", "KL (k1), nats a response", x_limits),
-        ("y", "mean reward", limits),
-    ):
-        channels[axis]["title"] = title
-        channels[axis]["scale"]["domain"] = list(extent)
-        channels[axis]["axis"].update(tick_format(extent, percent=False))
-    return Chart(
+    yield Chart(
         "reward_kl_frontier",
         "Reward against KL",
         f"From reward {figure(reward[0])} at {figure(kl[0])} nats (step {at[0]:,}) to "
         f"{figure(reward[-1])} at {figure(kl[-1])} nats (step {at[-1]:,}); highest reward "
         f"{figure(reward.max())} at {figure(kl[reward.argmax()])} nats "
         f"(step {at[reward.argmax()]:,}).",
-        spec,
-        "",
+        plot.spec,
+        plot.vega,
     )
 
 
-def error_by_position_chart(positions: pd.DataFrame) -> Chart | None:
-    """The critic's mean |value − return| over the response, in tenths; None without values."""
+def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
+    """Draws the critic's mean |value − return| over the response, in tenths."""
+    positions = tables.positions
     if positions.empty or not np.isfinite(positions["abs_error_mean"]).any():
-        return None
+        return
     table = positions.sort_values("decile")
     errors = table["abs_error_mean"].to_numpy(dtype=np.float64)
     tenths = table["decile"].to_numpy(dtype=np.float64)
@@ -71,21 +70,21 @@ def error_by_position_chart(positions: pd.DataFrame) -> Chart | None:
         {"from": tenth / 10, "to": (tenth + 1) / 10, "y": finite_or_none(error)}
         for tenth, error in zip(tenths.tolist(), errors, strict=True)
     ]
-    limits = (0.0, y_limits([errors])[1])
-    spec = fill(template("columns"), {"values": rows}, size="half")
-    channels = encoding(spec, "columns")
-    channels["x"]["title"] = "position in the response"
-    channels["x"]["scale"]["domain"] = [0, 1]
-    channels["x"]["axis"]["format"] = "~%"
-    channels["y"]["title"] = "mean |value − return|"
-    channels["y"]["scale"]["domain"] = list(limits)
-    channels["y"]["axis"].update(tick_format(limits, percent=False))
+    plot = fill(
+        "columns",
+        rows,
+        {
+            "x": Axis(0.0, 1.0, "position in the response", percent=True),
+            "y": Axis(0.0, limits([errors])[1], "mean |value − return|"),
+        },
+        size="half",
+    )
     largest = int(np.nanargmax(errors))
-    return Chart(
+    yield Chart(
         "error_by_position",
         "Error of the critic by position",
         f"{figure(errors[0])} in the first tenth of the response, {figure(errors[-1])} in the "
         f"last; largest {figure(errors[largest])}, in tenth {tenths[largest] + 1:.0f}.",
-        spec,
-        "",
+        plot.spec,
+        plot.vega,
     )

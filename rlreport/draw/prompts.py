@@ -7,17 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.axis import Floats, tick_format, y_limits
 from rlreport.draw.bins import bins, counts
-from rlreport.draw.catalogue import DASHED
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.designs import template
+from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
+from rlreport.draw.extent import Axis, Floats, drawable, limits
 from rlreport.draw.frame import Frame
-from rlreport.draw.layout import encoding, fill
-from rlreport.draw.series import Series
-from rlreport.draw.svg import baked
+from rlreport.draw.series import DASHED, Series
+from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
 from rlreport.tables import Tables
@@ -30,7 +28,7 @@ def prompt_charts(tables: Tables) -> list[Chart]:
     """Draws the charts of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return baked(chart for chart in _charts(tables) if chart is not None)
+    return drawn([chart for chart in _charts(tables) if chart is not None])
 
 
 def _charts(tables: Tables) -> Iterator[Chart | None]:
@@ -74,27 +72,29 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
         return None
-    step, low, high = bins(gain)
-    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(gain, step, low, high)]
-    spec = fill(template("columns"), {"values": rows}, size="half")
-    channels = encoding(spec, "columns")
-    limits = (0.0, y_limits([np.array([float(row["y"]) for row in rows])])[1])
-    for channel, title, extent in (
-        ("x", "gain of mean reward, first to last step of the prompt", (low, high)),
-        ("y", "prompts", limits),
-    ):
-        channels[channel]["title"] = title
-        channels[channel]["scale"]["domain"] = list(extent)
-        channels[channel]["axis"].update(tick_format(extent, percent=False))
+    shown = drawable(gain)
+    step, low, high = bins(shown)
+    rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(shown, step, low, high)]
+    most = limits([np.array([float(row["y"]) for row in rows])])[1]
+    plot = fill(
+        "columns",
+        rows,
+        {
+            "x": Axis(low, high, "gain of mean reward, first to last step of the prompt"),
+            "y": Axis(0.0, most, "prompts"),
+        },
+        size="half",
+    )
+    median = 2 * float(np.median(gain / 2))  # a sum of two may be larger than a float holds
     rose, fell = int((gain > 0).sum()), int((gain < 0).sum())
     return Chart(
         "prompt_gain",
         "Reward gain of the prompts",
         f"Of {len(gain):,} prompts seen in two steps or more, {rose:,} gained reward and "
-        f"{fell:,} lost; median gain {figure(float(np.median(gain)))}, from "
+        f"{fell:,} lost; median gain {figure(median)}, from "
         f"{figure(float(gain.min()))} to {figure(float(gain.max()))}.",
-        spec,
-        "",
+        plot.spec,
+        plot.vega,
     )
 
 

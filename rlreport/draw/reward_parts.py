@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.axis import Floats
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
+from rlreport.draw.extent import Floats, drawable
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.words import unique_names
@@ -20,7 +20,7 @@ LEAST_STD = 1e-6
 """Steps whose reward has a smaller standard deviation have none to share out."""
 
 
-def reward_part_charts(frame: Frame, tables: Tables) -> Iterator[Chart | None]:
+def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     """Draws the parts' means over the steps and, of several parts, their shares of the variance.
 
     Where parts are many, those are drawn whose means range widest.
@@ -31,7 +31,8 @@ def reward_part_charts(frame: Frame, tables: Tables) -> Iterator[Chart | None]:
     means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")
     values = {name: _on(frame, means, name) for name in names}
     reach = {
-        name: float(np.nanstd(v)) if np.isfinite(v).any() else -1.0 for name, v in values.items()
+        name: float(np.nanmax(v) - np.nanmin(v)) if np.isfinite(v).any() else -1.0
+        for name, v in ((name, drawable(v)) for name, v in values.items())
     }
     kept = sorted(sorted(names, key=lambda name: -reach[name])[:MOST_PARTS], key=names.index)
     left_out = len(names) - len(kept)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlreport.draw.axis import Floats
+from rlreport.draw.extent import Floats, drawable
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
 
@@ -50,14 +50,25 @@ class Series:
         """Whether any step has a band."""
         return self.low is not None and bool(np.isfinite(self.low).any())
 
+    def within_reach(self, floor: float) -> Series:
+        """The curve as it can be drawn, smaller values at ``floor``."""
+        return replace(
+            self,
+            values=np.maximum(drawable(self.values), floor),
+            low=None if self.low is None else drawable(self.low),
+            high=None if self.high is None else drawable(self.high),
+        )
+
     def arrays(self) -> list[Floats]:
         """Everything that the axis must hold."""
         return [array for array in (self.values, self.low, self.high) if array is not None]
 
 
+DASHED = (6, 3)
+
 PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
     (LIGHT["policy"], (1, 0)),
-    (LIGHT["reference"], (6, 3)),
+    (LIGHT["reference"], DASHED),
     (LIGHT["healthy"], (1, 0)),
     (LIGHT["critical"], (2, 2)),
     (LIGHT["info"], (8, 3)),

@@ -1,60 +1,108 @@
-"""Bakes charts to SVG that follows the page's theme, or one to a PNG.
+"""Draws charts: all of a page in one call of Vega, as SVG that follows the page's theme.
 
-This module needs neither pandas nor Altair, so a process that only draws starts fast.
+The SVG has no style attribute, style element or script, so that the strictest
+Content-Security-Policy lets it pass; the same input gives the same bytes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree as ET
+
+import orjson
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.drawing import Drawing, draw, drawing
-from rlreport.draw.engine import convert
-from rlreport.draw.layout import Spec, total_size
-from rlreport.draw.stencil import stencil_of
-from rlreport.draw.still import still
 from rlreport.draw.theme import Theme, sentinels, tokens
 from rlreport.text.clean import printable
 
-
-def baked(charts: Iterable[Chart]) -> list[Chart]:
-    """The charts with their SVG drawn, one for both themes.
-
-    Colours become CSS custom properties, fonts the page's. The SVG has no style attribute,
-    style element or script, so the strictest Content-Security-Policy lets it pass; the same
-    input gives the same bytes.
-
-    Raises:
-        ValueError: Vega-Lite refused a specification.
-    """
-    drawn = list(charts)
-    svgs = draw([_drawing(chart) for chart in drawn])
-    return [replace(chart, svg=svg) for chart, svg in zip(drawn, svgs, strict=True)]
-
-
-def _drawing(chart: Chart) -> Drawing:
-    shown = _printable(chart.spec)
-    vega = stencil_of(shown).filled(shown, shown["data"]["values"])
-    return drawing(chart.name, printable(chart.description), shown, vega)
+SVG = "{http://www.w3.org/2000/svg}"
+_TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
+_INHERITED = (
+    "fill",
+    "fill-opacity",
+    "stroke",
+    "stroke-opacity",
+    "stroke-width",
+    "stroke-dasharray",
+    "stroke-linejoin",
+    "font-size",
+    "text-anchor",
+)
+_GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
+_KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
+_SAYING_NOTHING = {("opacity", "1"), ("transform", "translate(0,0)"), ("fill", "transparent")}
+_NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 
 
-def png(spec: Spec, width: int, theme: Theme = "light") -> bytes:
-    """Draws a specification as PNG, ``width`` pixels wide, for mail and Markdown.
+def drawn(charts: Sequence[Chart]) -> list[Chart]:
+    """The charts with their SVG.
 
     Raises:
-        ValueError: Vega-Lite refused the specification.
+        ValueError: Vega refused a chart.
     """
-    text = json.dumps(_printable(still(spec)))
+    if not charts:
+        return []
+    import vl_convert  # starts V8
+
+    together = {
+        "width": 1,
+        "height": 1,
+        "config": charts[0].vega["config"],
+        "marks": [_group(chart.vega, _label(i)) for i, chart in enumerate(charts)],
+    }
+    svg = vl_convert.vega_to_svg(_json(together), allowed_base_urls=[])
+    groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
+    return [replace(chart, svg=_themed(groups[_label(i)], chart)) for i, chart in enumerate(charts)]
+
+
+def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> bytes:
+    """Draws a chart as PNG, for mail and Markdown.
+
+    Args:
+        chart: the chart.
+        width: of the drawing, in the pixels that text is measured in.
+        density: pixels of the picture for each of those.
+        theme: whose colours.
+
+    Raises:
+        ValueError: Vega refused the chart.
+    """
+    import vl_convert  # starts V8
+
+    padding = chart.vega["padding"]
+    text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
     if theme == "dark":
         dark = tokens("dark")
         for colour, variable in sentinels().items():
             text = text.replace(f'"{colour}"', f'"{dark[variable.removeprefix("--")]}"')
-    scale = width / total_size(spec)[0]
-    drawn: bytes = convert("vegalite_to_png", text, scale=scale, allowed_base_urls=[])
-    return drawn
+    picture: bytes = vl_convert.vega_to_png(text, scale=density, allowed_base_urls=[])
+    return picture
+
+
+def _label(position: int) -> str:
+    """Name of a chart's group in the common drawing."""
+    return f"chart_{position}"
+
+
+def _group(vega: dict[str, Any], name: str) -> dict[str, Any]:
+    """A chart as a group of a larger drawing, where groups may lie over one another."""
+    place = {"x": vega["padding"]["left"], "y": vega["padding"]["top"]}
+    size = {side: vega[side] for side in ("width", "height")}
+    return {
+        "type": "group",
+        "name": name,
+        "encode": {"enter": {key: {"value": at} for key, at in {**place, **size}.items()}},
+        "signals": [{"name": side, "value": pixels} for side, pixels in size.items()]
+        + vega.get("signals", []),
+        **{key: vega.get(key, []) for key in ("data", "scales", "axes", "marks")},
+    }
+
+
+def _json(vega: dict[str, Any]) -> str:
+    return orjson.dumps(_printable(vega)).decode()
 
 
 def _printable(value: Any) -> Any:
@@ -66,3 +114,93 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list):
         return [_printable(inner) for inner in value]
     return value
+
+
+def _themed(group: ET.Element, chart: Chart) -> str:
+    """A drawn chart for a page, as an SVG of its own."""
+    vega = chart.vega
+    padding = vega["padding"]
+    width = padding["left"] + vega["width"] + padding["right"]
+    height = padding["top"] + vega["height"] + padding["bottom"]
+    root = ET.Element(
+        "svg",
+        {
+            "xmlns": SVG[1:-1],
+            "viewBox": f"0 0 {width} {height}",
+            "width": "100%",
+            "role": "img",
+            "aria-label": printable(chart.description),
+            "fill": "none",
+        },
+    )
+    root.extend(_cleaned(group, f"{chart.name}-", sentinels()))
+    return ET.tostring(root, encoding="unicode")
+
+
+def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> list[ET.Element]:
+    """The element's children with what a page needs of them, and that no more than once.
+
+    Groups that only hold others dissolve into them; what all children of a group share stands
+    on the group.
+
+    Args:
+        element: as Vega draws it.
+        prefix: ids begin with it, so that charts can share a document.
+        variables: colour in the drawing → CSS custom property that takes its place.
+    """
+    result: list[ET.Element] = []
+    for child in element:
+        tag = child.tag.removeprefix(SVG)
+        if tag not in _TAGS or child.get("display") == "none" or child.get("class") == "background":
+            continue
+        inner = _cleaned(child, prefix, variables)
+        attributes = _attributes(child, prefix, variables)
+        if tag in ("g", "defs") and not inner:
+            continue
+        if tag == "g":
+            attributes |= _hoisted(inner)
+            if "mark-rect" in child.get("class", ""):
+                attributes["shape-rendering"] = "crispEdges"  # no seams between cells
+            if not attributes:
+                result.extend(inner)
+                continue
+        copy = ET.Element(tag, attributes)
+        copy.text = child.text
+        copy.extend(inner)
+        result.append(copy)
+    return result
+
+
+def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> dict[str, str]:
+    kept = {}
+    for key, value in element.attrib.items():
+        if key not in _KEPT or (key, value) in _SAYING_NOTHING:
+            continue
+        if key in _GEOMETRY:
+            kept[key] = _NUMBER.sub(_tenth, value)
+        elif key in ("fill", "stroke"):
+            kept[key] = f"var({variables[value]})" if value in variables else value
+        elif key == "id":
+            kept[key] = prefix + value
+        else:
+            kept[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
+    return kept
+
+
+def _tenth(number: re.Match[str]) -> str:
+    text = f"{float(number[0]):.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:
+    """What all of several children inherit as well from the group that holds them; they lose it."""
+    if len(children) < 2:
+        return {}
+    shared = {}
+    for key in _INHERITED:
+        value = children[0].get(key)
+        if value is not None and all(child.get(key) == value for child in children):
+            shared[key] = value
+            for child in children:
+                del child.attrib[key]
+    return shared

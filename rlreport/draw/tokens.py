@@ -9,7 +9,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
-from rlreport.draw.svg import baked
+from rlreport.draw.svg import drawn
 from rlreport.draw.words import label
 
 MOST_TEXTS = 6
@@ -47,7 +47,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         right=170,
         note=f"{left_out} more are in the table." if left_out else "",
     )
-    return baked([chart] if chart else [])
+    return drawn([chart] if chart else [])
 
 
 def _look(index: int) -> tuple[None, None, str, tuple[int, ...]]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from rlreport.draw.extent import LEAST, MOST
 from rlreport.text.clean import printable
 from rlreport.text.numbers import written
 
@@ -52,10 +53,12 @@ def figure(value: float, percent: bool = False) -> str:
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value with six significant digits, None for NaN and infinities (JSON has neither)."""
-    return six_digits(value) if math.isfinite(value) else None
+    """The value as data of a chart: six significant digits, None for NaN and infinities.
 
-
-def six_digits(value: float) -> float:
-    """The value with six significant digits."""
-    return float(f"{value:.6g}")
+    JSON has neither; magnitudes that cannot be drawn are drawn at the edge and as 0.
+    """
+    if not math.isfinite(value):
+        return None
+    if abs(value) < LEAST:
+        return 0.0
+    return float(f"{max(-MOST, min(MOST, value)):.6g}")

@@ -1,7 +1,6 @@
 """Designs of the charts over a run, authored with Altair, without data.
 
-Layers with data of their own are named in each docstring; ``layout.fill`` leaves out those
-that get none.
+Layers with data of their own are named in each docstring; those that get none are left out.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from typing import Any
 
 import altair as alt
 
-from rlreport.draw.layout import VALUE_FORMAT, Spec
-from rlreport.draw.still import INTERACTION
-from rlreport.draw.template_parts import (
-    finish,
-    independent,
+from rlreport.draw.designs import INTERACTION, VALUE_FORMAT, Spec
+from rlreport.draw.designs.parts import (
+    by_series,
+    design,
     over_own,
     over_rows,
     share_colour,
@@ -35,12 +33,18 @@ def _marks() -> list[alt.Chart]:
         ),
         legend=None,
     )
-    base = over_own().encode(x="from:Q", x2="to:Q", color=severity)
+    tint = over_own("marked").mark_rect(fillOpacity=0.07)
+    bar = over_own("marked_bar").mark_rect(fillOpacity=1)
     return [
-        base.mark_rect(fillOpacity=0.07).properties(name="marked"),
-        base.mark_rect(fillOpacity=1)
-        .encode(y=alt.value(-5), y2=alt.value(-1), tooltip="finding:N")
-        .properties(name="marked_bar"),
+        tint.encode(x="from:Q", x2="to:Q", color=severity),
+        bar.encode(
+            x="from:Q",
+            x2="to:Q",
+            y=alt.value(-5),
+            y2=alt.value(-1),
+            color=severity,
+            tooltip="finding:N",
+        ),
     ]
 
 
@@ -52,8 +56,7 @@ def curves() -> Spec:
     (``low``, ``high``: the range that guidance calls unremarkable), ``zero``,
     ``point`` (as data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
-    series = alt.Color("series:N", scale=alt.Scale(domain=[], range=[]), legend=None)
-    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[], range=[]), legend=None)
+    series, dash = by_series(alt.Color), by_series(alt.StrokeDash)
     x = alt.X("step:Q", scale=alt.Scale(nice=False), axis=x_axis(tickMinStep=1, format=",d"))
     y = alt.Y("value:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis())
     band = (
@@ -63,15 +66,18 @@ def curves() -> Spec:
         .properties(name="band")
     )
     guide = (
-        over_own()
+        over_own("guide")
         .mark_rect(fillOpacity=0.1, color=LIGHT["healthy"])
         .encode(y="low:Q", y2="high:Q")
-        .properties(name="guide")
     )
     line = over_rows().mark_line().encode(x=x, y=y, color=series, strokeDash=dash)
-    point = over_own().mark_circle(size=30, opacity=1).encode(x="step:Q", y="value:Q", color=series)
+    point = (
+        over_own("point")
+        .mark_circle(size=30, opacity=1)
+        .encode(x="step:Q", y="value:Q", color=series)
+    )
     label = (
-        over_own()
+        over_own("label")
         .mark_text(align="left", dx=7, baseline="middle")
         .encode(x="step:Q", y="y:Q", text="label:N", color=series)
     )
@@ -90,17 +96,15 @@ def curves() -> Spec:
         .encode(x="step:Q", opacity=alt.condition(hover, alt.value(1), alt.value(0)))
         .add_params(hover)
     )
-    return finish(
-        independent(
-            *_marks(),
-            guide,
-            zero(),
-            band,
-            line.properties(name="line"),
-            point.properties(name="point"),
-            label.properties(name="label"),
-            pointer.properties(name=INTERACTION),
-        )
+    return design(
+        *_marks(),
+        guide,
+        zero(),
+        band,
+        line.properties(name="line"),
+        point,
+        label,
+        pointer.properties(name=INTERACTION),
     )
 
 
@@ -117,7 +121,7 @@ def steps_heat() -> Spec:
             x2="to:Q",
             y=alt.Y("low:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis()),
             y2="high:Q",
-            color=share_colour(),
+            color=share_colour(domain=[0, 1]),
             tooltip=[
                 alt.Tooltip("from:Q", title="step from"),
                 alt.Tooltip("low:Q", title="from", format=VALUE_FORMAT),
@@ -127,7 +131,7 @@ def steps_heat() -> Spec:
         )
         .properties(name="cells")
     )
-    return finish(independent(cells, *_marks()))
+    return design(cells, *_marks())
 
 
 def path() -> Spec:
@@ -154,14 +158,15 @@ def path() -> Spec:
         .properties(name="point")
     )
     place: dict[str, Any] = {"align": "left", "dx": 4, "dy": -8}
-    label = over_own().mark_text(**place, color=LIGHT["text"])
     page = LIGHT["page"]
-    halo = over_own().mark_text(**place, color=page, stroke=page, strokeWidth=4)
-    names = [
-        layer.encode(x="x:Q", y="y:Q", text="label:N").properties(name=name)
-        for name, layer in (("halo", halo), ("label", label))
-    ]
-    return finish(independent(line, point, *names))
+    halo, label = (
+        over_own(name).mark_text(**place, **look).encode(x="x:Q", y="y:Q", text="label:N")
+        for name, look in (
+            ("halo", {"color": page, "stroke": page, "strokeWidth": 4}),
+            ("label", {"color": LIGHT["text"]}),
+        )
+    )
+    return design(line, point, halo, label)
 
 
 def columns() -> Spec:
@@ -182,4 +187,4 @@ def columns() -> Spec:
         )
         .properties(name="columns")
     )
-    return finish(independent(bars))
+    return design(bars)

@@ -6,11 +6,9 @@ from typing import Any
 
 import altair as alt
 
-from rlreport.draw.layout import VALUE_FORMAT, Spec
-from rlreport.draw.still import INTERACTION
-from rlreport.draw.template_parts import (
-    finish,
-    independent,
+from rlreport.draw.designs import INTERACTION, VALUE_FORMAT, Spec
+from rlreport.draw.designs.parts import (
+    design,
     over_own,
     over_rows,
     share_colour,
@@ -49,10 +47,9 @@ def histogram() -> Spec:
         alt.Tooltip("count:Q", title="responses", format=",d"),
     ]
     ghost = (
-        over_own()
+        over_own("ghost")
         .mark_bar(color=LIGHT["muted"], fillOpacity=0.28, binSpacing=0)
         .encode(x=shared_x, x2="high:Q", y=shared_y, y2=alt.datum(0))
-        .properties(name="ghost")
     )
     policy = (
         binned("reward")
@@ -74,7 +71,7 @@ def histogram() -> Spec:
         .properties(name="reference")
     )
     key = (
-        over_own()
+        over_own("key")
         .mark_text(align="right", baseline="alphabetic")
         .encode(
             x=alt.X("px:Q", scale=None, axis=None),
@@ -82,9 +79,8 @@ def histogram() -> Spec:
             text="label:N",
             color=alt.Color("colour:N", scale=None),
         )
-        .properties(name="key")
     )
-    return finish(independent(ghost, policy, reference, key, _brush(["x"], "reward:Q", None)))
+    return design(ghost, policy, reference, key, _brush(["x"], "reward:Q", None))
 
 
 def _brush(encodings: list[Any], x: str, y: str | None) -> alt.Chart:
@@ -139,13 +135,7 @@ def ordered_bars() -> Spec:
         )
         .properties(name="bars")
     )
-    note = (
-        over_own()
-        .mark_text(align="left", baseline="middle", dx=4, color=LIGHT["text"])
-        .encode(x=alt.X("x:Q"), y="y:Q", text="label:N")
-        .properties(name="note")
-    )
-    return finish(independent(bars, zero(), note))
+    return design(bars, zero())
 
 
 def scatter() -> Spec:
@@ -161,7 +151,7 @@ def scatter() -> Spec:
         .properties(name="point")
     )
     brush = _brush(["x", "y"], "x:Q", "y:Q")
-    return finish(independent(point, brush))
+    return design(point, brush)
 
 
 def plane_heat() -> Spec:
@@ -178,4 +168,4 @@ def plane_heat() -> Spec:
         )
         .properties(name="cells")
     )
-    return finish(independent(cells))
+    return design(cells)

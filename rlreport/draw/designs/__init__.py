@@ -1,0 +1,182 @@
+"""The charts' designs, and how they are filled.
+
+A design is authored once with Altair and compiled once to Vega; both forms lie in
+``designs.json`` beside this module, which ``python -m rlreport.draw.designs`` writes. So a run
+needs neither Altair nor a compiler. Filling puts the same axes, series and data into both:
+Vega-Lite is what readers export and pages make live, Vega is what is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rlreport.draw.extent import Axis
+from rlreport.draw.series import Series
+
+WIDTH = {"step": 320, "half": 664, "wide": 1352}
+"""Pixels, as the page's columns are at a window 1400 pixels wide: text keeps its size there."""
+
+HEIGHT = {"step": 220, "half": 220, "wide": 200}
+PADDING = {"left": 52, "top": 32, "bottom": 38}
+VALUE_FORMAT = ",.4~r"
+INTERACTION = "interaction"
+"""Layers whose name starts so only serve the pointer; they are not drawn on paper."""
+
+ROWS = "rows"
+"""Dataset of the layers that share the chart's data."""
+
+SERIES = ["series"]
+"""Domain, in a design, of a scale that tells series apart."""
+
+PLACE = Path(__file__).parent / "designs.json"
+
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A filled design.
+
+    Attributes:
+        spec: Vega-Lite, with what serves the reader's hand.
+        vega: Vega of what is drawn on paper.
+    """
+
+    spec: Spec
+    vega: Spec
+
+    def encoding(self, layer: str) -> Spec:
+        """The Vega-Lite encoding of a layer."""
+        return layer_named(self.spec, layer)["encoding"]  # type: ignore[no-any-return]
+
+
+def fill(
+    name: str,
+    rows: Rows,
+    axes: Mapping[str, Axis],
+    *,
+    size: str,
+    right: int = 16,
+    own: Mapping[str, Rows] | None = None,
+    series: Sequence[Series] = (),
+    bins: tuple[float, float, float] | None = None,
+    fed: bool = False,
+) -> Plot:
+    """Fills a design.
+
+    Args:
+        name: of the design.
+        rows: data of the layers that share it.
+        axes: ``x`` and ``y``.
+        size: ``step``, ``half`` or ``wide``.
+        right: pixels kept free at the right, for direct labels.
+        own: name of a layer with data of its own → those; without any it is left out.
+        series: what the design's scales of series tell apart.
+        bins: width, start and end of the bins, where the design has any.
+        fed: the page gives the data: the Vega-Lite names its dataset ``rows``.
+    """
+    design = _design(name)
+    frame = {
+        "width": WIDTH[size] - PADDING["left"] - right,
+        "height": plot_height(size),
+        "padding": {**PADDING, "right": right},
+    }
+    data = own or {}
+    spec = {**design["spec"], **frame, "data": {"name": ROWS} if fed else {"values": list(rows)}}
+    spec["layer"] = [
+        _filled_layer(layer, data, axes, series, bins)
+        for layer in spec["layer"]
+        if "data" not in layer or data.get(layer["name"])
+    ]
+    vega = {**design["vega"], **frame}
+    vega["data"] = [_fed(source, {ROWS: rows, **data}, bins) for source in vega["data"]]
+    vega["scales"] = [_scale(scale, axes, series) for scale in vega["scales"]]
+    vega["axes"] = [_axis(axis, axes[axis["scale"]]) for axis in vega["axes"]]
+    return Plot(spec, vega)
+
+
+def plot_height(size: str) -> int:
+    """Height of the plot inside its padding, in pixels."""
+    return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
+
+
+def layer_named(spec: Spec, name: str) -> Spec:
+    """The layer ``name`` of a Vega-Lite specification."""
+    found: Spec = next(layer for layer in spec["layer"] if layer["name"] == name)
+    return found
+
+
+@cache
+def _text() -> dict[str, bytes]:
+    """Each design as JSON: parsing is the fastest copy."""
+    return {name: orjson.dumps(design) for name, design in orjson.loads(PLACE.read_bytes()).items()}
+
+
+def _design(name: str) -> Spec:
+    """A copy of a design: ``spec`` is Vega-Lite, ``vega`` what it compiles to."""
+    copy: Spec = orjson.loads(_text()[name])
+    return copy
+
+
+def _filled_layer(
+    layer: Spec,
+    own: Mapping[str, Rows],
+    axes: Mapping[str, Axis],
+    series: Sequence[Series],
+    bins: tuple[float, float, float] | None,
+) -> Spec:
+    if "data" in layer:
+        layer["data"] = {"values": list(own[layer["name"]])}
+    for transform in layer.get("transform", ()):
+        if bins is not None and "bin" in transform:
+            transform["bin"] = {"step": bins[0], "extent": list(bins[1:])}
+    for channel, place in layer["encoding"].items():
+        if not isinstance(place, dict):
+            continue
+        if place.get("axis") and channel in axes:
+            axis = axes[channel]
+            place["title"] = axis.title
+            place["scale"]["domain"] = axis.domain
+            place["axis"].update(axis.ticks)
+        elif (place.get("scale") or {}).get("domain") == SERIES:
+            place["scale"].update(_told_apart(channel, series))
+    return layer
+
+
+def _fed(
+    source: Spec, datasets: Mapping[str, Rows], bins: tuple[float, float, float] | None
+) -> Spec:
+    """A dataset of the compiled specification with its rows, and with the bins' edges."""
+    if "source" not in source:
+        source["values"] = list(datasets.get(source["name"], ()))
+    for transform in source.get("transform", ()):
+        if bins is not None and transform["type"] == "bin":
+            transform.update({"step": bins[0], "extent": list(bins[1:])})
+    return source
+
+
+def _scale(scale: Spec, axes: Mapping[str, Axis], series: Sequence[Series]) -> Spec:
+    if scale["name"] in axes:
+        scale["domain"] = axes[scale["name"]].domain
+    elif scale.get("domain") == SERIES:
+        scale.update(_told_apart(scale["name"].rpartition("_")[2], series))
+    return scale
+
+
+def _told_apart(channel: str, series: Sequence[Series]) -> Spec:
+    looks = [s.colour if channel == "color" else list(s.dash) for s in series]
+    return {"domain": [one.key for one in series], "range": looks}
+
+
+def _axis(axis: Spec, wanted: Axis) -> Spec:
+    axis.update(wanted.ticks)
+    if "title" in axis:
+        axis["title"] = wanted.title
+    return axis

@@ -1,0 +1,48 @@
+"""Writes ``designs.json``: every design as Altair authors it, and as Vega-Lite compiles it.
+
+Run ``python -m rlreport.draw.designs`` after a change of a design, of Altair or of vl-convert.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import vl_convert
+
+from rlreport.draw.designs import INTERACTION, PLACE, Spec, of_run, of_step
+
+AUTHORS = (
+    of_run.curves,
+    of_run.steps_heat,
+    of_run.path,
+    of_run.columns,
+    of_step.histogram,
+    of_step.ordered_bars,
+    of_step.scatter,
+    of_step.plane_heat,
+)
+
+
+def made() -> str:
+    """The designs, as the JSON text that the package carries."""
+    designs = {}
+    for author in AUTHORS:
+        spec = author()
+        designs[author.__name__] = {"spec": spec, "vega": compiled(spec)}
+    return json.dumps(designs, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def compiled(spec: Spec) -> Spec:
+    """The Vega of what is drawn on paper, for any data."""
+    still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
+    still["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
+    vega: Spec = vl_convert.vegalite_to_vega(still)
+    for axis in vega["axes"]:
+        # What gives way depends on the width of text, and so on the fonts of a machine.
+        axis["labelOverlap"] = False
+    return vega
+
+
+if __name__ == "__main__":
+    PLACE.write_text(made(), "utf-8")

@@ -1,0 +1,107 @@
+"""Axes: their extents, and how their ticks are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+LEAST_SPAN = 0.02
+"""Least extent of an axis as a share of its largest value: smaller wobbles are rounding."""
+LEAST_VARIED = 1e-12
+"""Share of the largest magnitude below which values differ by rounding alone."""
+MOST, LEAST = 1e300, 1e-290
+"""Magnitudes beyond are drawn at the edge and as 0, so that sums and powers of ten are finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis.
+
+    Attributes:
+        low, high: its extent.
+        title: what it shows, with its unit.
+        percent: values are shares.
+        format: of the ticks, in d3's words; chosen by the extent unless given.
+        count: about how many ticks, unless the design's usual number.
+        values: the ticks, where they are given.
+    """
+
+    low: float
+    high: float
+    title: str
+    percent: bool = False
+    format: str = ""
+    count: int | None = None
+    values: Sequence[float | None] | None = None
+
+    @property
+    def domain(self) -> list[float]:
+        """Its extent, as a scale takes it."""
+        return [self.low, self.high]
+
+    @property
+    def ticks(self) -> dict[str, Any]:
+        """What Vega-Lite's and Vega's axes say of ticks, where it is not the design's."""
+        said = {
+            "format": self.format or self._usual_format(),
+            "tickCount": self.count,
+            "values": self.values,
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
+    def _usual_format(self) -> str | None:
+        """Percentages, SI prefixes for large values, powers of ten for huge and tiny ones."""
+        largest = max(abs(self.low), abs(self.high))
+        if self.percent:
+            return "~%"
+        if largest < 1e-3 or largest >= 1e26:
+            return "~e"
+        return "~s" if largest >= 1e5 else None
+
+
+def drawable(values: Floats) -> Floats:
+    """The values as they can be drawn: huge ones at the edge, tiny ones as 0, infinities as NaN."""
+    tame = np.clip(np.where(np.isfinite(values), values, np.nan), -MOST, MOST)
+    return np.where(np.abs(tame) < LEAST, 0.0, tame)
+
+
+def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, float]:
+    """Extent of all finite values with a little air; never empty. Shares stay within 0 and 1."""
+    values = np.concatenate([drawable(array[np.isfinite(array)]) for array in arrays])
+    if not values.size:
+        return (0.0, 1.0)
+    low, high = float(values.min()), float(values.max())
+    missing = LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
+    air = max(0.06 * (high - low), missing / 2) if high > low else 0.1 * abs(high) or 1.0
+    bottom, top = low - air, high + air
+    if low >= 0 > bottom:
+        bottom = 0.0
+    if percent:
+        bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
+    return (bottom, top)
+
+
+def mean(values: Floats) -> float:
+    """Mean of the finite values, whose sum may be larger than a float holds; NaN without any."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return float("nan")
+    with np.errstate(over="ignore"):  # the last rounding may exceed what a float holds
+        middle = np.sum(finite / finite.size)
+    return float(np.clip(middle, finite.min(), finite.max()))
+
+
+def correlation(one: Floats, other: Floats) -> float:
+    """Pearson's r of finite values of any size; NaN where one of the two does not vary.
+
+    Values that differ by rounding alone do not vary.
+    """
+    scaled = [values / (np.abs(values).max() or 1.0) for values in (one, other)]
+    if len(one) < 3 or min(np.ptp(values) for values in scaled) < LEAST_VARIED:
+        return float("nan")
+    return float(np.corrcoef(scaled[0], scaled[1])[0, 1])
