@@ -14,7 +14,8 @@ import vl_convert
 
 import rlreport
 from rlreport.draw.chart import Chart
-from rlreport.draw.overview import MOST_METRICS, overview_charts
+from rlreport.draw.overview import overview_charts
+from rlreport.draw.trainer_metrics import MOST_METRICS
 from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics import GUIDANCE
