@@ -1,0 +1,101 @@
+"""rewardspy's rules as a baseline, written anew from its documentation.
+
+Source: github.com/AvAdiii/rewardspy, docs/detectors.md, sensitivity "medium", window of 100
+rollouts. It judges online, after each rollout; a rule counts as fired if it ever fired.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .figures import Row, reward
+
+WINDOW = 100
+MEANS = {
+    "variance": ("diversity_collapse", "reward_hacking_token", "zero_variance_groups"),
+    "slope": ("reward_collapse", "reward_shift", "reward_hacking_token"),
+    "ceiling": ("reward_hacking_token",),
+    "length": ("length_hacking", "length_collapse", "missing_eos"),
+    "component": ("reward_part_dominance",),
+    "groups": ("zero_variance_groups",),
+}
+"""Which findings each rule may count for, generously."""
+
+
+def _cusum(rewards: Sequence[float]) -> int | None:
+    """First rollout at which the sum of deviations beyond 0.5 from the mean passes 5."""
+    up = down = 0.0
+    base = float(np.mean(rewards[:20]))
+    for i in range(20, len(rewards)):
+        up = max(0.0, up + rewards[i] - base - 0.5)
+        down = max(0.0, down - (rewards[i] - base) - 0.5)
+        if max(up, down) > 5.0:
+            return i
+    return None
+
+
+def _first(fires: Any) -> int | None:
+    where = np.flatnonzero(fires)
+    return int(where[0]) if where.size else None
+
+
+def judge(rows: Sequence[Row]) -> dict[str, int]:
+    """Return the step at which each rule first fires, by rule; those that never do are absent."""
+    rows = sorted((r for r in rows if np.isfinite(reward(r))), key=lambda r: int(r["step"]))
+    rewards = np.array([reward(r) for r in rows])
+    lengths = np.array([float(len(r["response"])) for r in rows])
+    fired: dict[str, int | None] = {"slope": _cusum(list(rewards))}
+    if len(rows) >= WINDOW:
+        rolling = np.lib.stride_tricks.sliding_window_view(rewards, WINDOW)
+        # The baseline is frozen when the window first is full: its first fifth.
+        base = rewards[: WINDOW // 5].std()
+        if base >= 1e-6:
+            fired["variance"] = _first(rolling.std(axis=1) / base < 0.2)
+        highest = np.maximum.accumulate(rewards)[WINDOW - 1 :]
+        at_ceiling = (rolling >= 0.99 * highest[:, None]).mean(axis=1)
+        fired["ceiling"] = _first((at_ceiling > 0.8) & (highest > 0))
+        spread = lengths[:WINDOW].std()
+        if spread >= 1 and len(rows) >= 2 * WINDOW:
+            means = np.lib.stride_tricks.sliding_window_view(lengths, WINDOW).mean(axis=1)
+            drifted = np.abs(means - lengths[:WINDOW].mean()) / spread > 3
+            drifted[:WINDOW] = False
+            fired["length"] = _first(drifted)
+    found = {
+        rule: int(rows[min(i + (0 if rule == "slope" else WINDOW - 1), len(rows) - 1)]["step"])
+        for rule, i in fired.items()
+        if i is not None
+    }
+    for rule, step in (("component", _component(rows)), ("groups", _groups(rows))):
+        if step is not None:
+            found[rule] = step
+    return found
+
+
+def _component(rows: Sequence[Row]) -> int | None:
+    """A part's mean over the window is more than three quarters of all parts' means."""
+    parts: Sequence[Mapping[str, float]] = [r["reward_parts"] for r in rows if "reward_parts" in r]
+    if len(parts) < 30 or len(parts[0]) < 2:
+        return None
+    table = np.array([[p.get(name, 0.0) for name in parts[0]] for p in parts])
+    for i in range(30, len(table) + 1):
+        means = np.abs(table[max(0, i - WINDOW) : i].mean(axis=0))
+        if means.sum() > 1e-6 and means.max() / means.sum() > 0.75:
+            return int(rows[i - 1]["step"])
+    return None
+
+
+def _groups(rows: Sequence[Row]) -> int | None:
+    """More than half of the last 500 groups have no variance."""
+    groups: dict[Any, list[float]] = defaultdict(list)
+    for row in rows:
+        if "group_id" in row:
+            groups[row["step"], row["group_id"]].append(reward(row))
+    collapsed = np.array([np.std(g) < 1e-6 for g in groups.values()])
+    for i in range(20, len(collapsed) + 1):
+        if collapsed[max(0, i - 500) : i].mean() > 0.5:
+            return int(list(groups)[i - 1][0])
+    return None
