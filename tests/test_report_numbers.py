@@ -162,14 +162,27 @@ def test_report_json_and_csv_say_the_same(token_run):
     assert set(findings) == {"verdict", "findings", "passed", "not_run"}
 
 
-def test_key_figures_of_the_overview_are_those_of_the_table(token_run):
-    _, out = token_run
-    steps = pd.read_csv(out / "data" / "steps.csv")
+def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run):
+    rows, out = token_run
     page = (out / "index.html").read_text("utf-8")
-    figure = re.search(r'data-figure="reward_mean".*?</dd>', page, re.DOTALL)
-    assert figure is not None
-    exact = re.findall(r'class="num" title="([^"]+)"', figure[0])
-    assert [float(value) for value in exact[:2]] == [
-        steps["reward_mean"].iloc[0],
-        steps["reward_mean"].iloc[-1],
-    ]
+    steps = sorted({row["step"] for row in rows})
+    size = min(len(steps), max(3, int(len(steps) * 0.2)))
+    first, last = (
+        [row for row in rows if row["step"] in part] for part in (steps[:size], steps[-size:])
+    )
+    said = re.search(r'<p class="note windows">(.*?)</p>', page)
+    assert said and said[1] == (
+        f"Mean of steps {steps[0]}–{steps[size - 1]} → mean of steps {steps[-size]}–{steps[-1]}."
+    )
+    of_row = {
+        "reward_mean": lambda row: row["reward"],
+        "kl_k1_mean": lambda row: token_figures(row)["log_ratio"].sum(),
+        "kl_k3_mean": lambda row: token_figures(row)["kl"].sum(),
+        "response_tokens_mean": lambda row: len(row["logprobs"]),
+    }
+    for name, value in of_row.items():
+        figure = re.search(rf'data-figure="{name}".*?</dd>', page, re.DOTALL)
+        assert figure is not None
+        shown = re.findall(r'class="num"(?: title="([^"]+)")?>([^<]+)<', figure[0])[:2]
+        expected = [float(np.mean([value(row) for row in window])) for window in (first, last)]
+        assert [float(exact or text) for exact, text in shown] == pytest.approx(expected)

@@ -27,6 +27,8 @@ class PageContext:
     Attributes:
         run: name of the run.
         steps: the table of steps.
+        windows: first and last step of the run's first window and of its last.
+        window_figures: their rows, as those of the table of steps.
         shown_steps: steps with a page, ascending.
         verdict: outcome of the checks.
         columns: numeric columns of the response list, for every step the same.
@@ -44,6 +46,8 @@ class PageContext:
 
     run: str
     steps: pd.DataFrame
+    windows: tuple[tuple[int, int], tuple[int, int]]
+    window_figures: pd.DataFrame
     shown_steps: list[int]
     verdict: Verdict
     columns: list[ColumnView]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rlreport.bake.context import PageContext
 from rlreport.bake.views import KeyFigure, change, number
 from rlreport.columns import STEP, Column
 from rlreport.draw.sparkline import sparkline
+from rlreport.text.numbers import span_words
 
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
@@ -17,28 +19,33 @@ TILES = (
 """Columns of the table of steps that are key figures, where the log feeds them."""
 
 
-def run_figures(steps: pd.DataFrame) -> list[KeyFigure]:
-    """First step → last step of every figure the log can feed, with a sparkline."""
+def run_figures(context: PageContext) -> list[KeyFigure]:
+    """First window → last window of every figure the log can feed, with a sparkline."""
     made = []
-    for figure in _fed(steps):
-        values = steps[figure.name].to_numpy(np.float64)
-        known = np.flatnonzero(~np.isnan(values))
-        first, last = float(values[known[0]]), float(values[known[-1]])
-        since = f"step {steps['step'].iloc[known[0]]}"
-        delta = change(last, first, since, figure.kind) if len(known) > 1 else None
+    (before, after), table = context.windows, context.window_figures
+    for figure in _fed(context.steps):
+        first, last = (float(value) for value in table[figure.name])
+        delta = change(last, first, span_words(before), figure.kind) if before != after else None
+        values = context.steps[figure.name].to_numpy(np.float64)
         made.append(
             KeyFigure(
                 figure.name,
                 figure.label,
                 figure.unit,
-                number(last, figure.kind),
-                number(first, figure.kind) if len(known) > 1 else None,
+                number(last, figure.kind, f"not in {span_words(after)}"),
+                number(first, figure.kind) if delta else None,
                 [delta] if delta else [],
-                sparkline(values) if len(known) > 1 else "",
+                sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
                 figure.help,
             )
         )
     return made
+
+
+def windows_in_words(context: PageContext) -> str:
+    """What the key figures of the run are means of: "Mean of steps 0–11 → mean of steps 48–59"."""
+    before, after = map(span_words, context.windows)
+    return f"Mean of {before} → mean of {after}." if before != after else f"Mean of {after}."
 
 
 def step_figures(steps: pd.DataFrame, position: int) -> list[KeyFigure]:

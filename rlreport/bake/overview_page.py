@@ -10,7 +10,7 @@ import pandas as pd
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
 from rlreport.bake.findings import verdict_view
-from rlreport.bake.key_figures import run_figures
+from rlreport.bake.key_figures import run_figures, windows_in_words
 from rlreport.bake.views import (
     Cell,
     ColumnView,
@@ -59,7 +59,8 @@ def overview_view(
     """
     return OverviewView(
         verdict=verdict_view(context.verdict, addresses),
-        figures=run_figures(context.steps),
+        figures=run_figures(context),
+        windows=windows_in_words(context),
         charts=list(charts),
         extremes=_extremes(extremes, addresses),
         steps=_steps(context, addresses),

@@ -67,6 +67,7 @@ def run_pages(bakery: Bakery) -> Iterator[Page]:
             tables,
             bakery.spreading.table,
             token_charts(bakery.spreading.by_step),
+            context.windows,
             addresses,
         ),
         "data": data_view(tables, context, addresses),

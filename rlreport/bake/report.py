@@ -18,13 +18,14 @@ from rlreport.bake.pages import Page, run_pages, step_pages
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.check.windows import spans
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read import RowLocations
-from rlreport.summarise import usual_responses
+from rlreport.summarise import usual_responses, window_table
 from rlreport.tables import Tables
 
 T = TypeVar("T")
@@ -128,9 +129,12 @@ def prepare(
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     responses = tables.responses
     steps = responses["step"].to_numpy()
+    windows = spans(tables)
     context = PageContext(
         run=report.title or name,
         steps=tables.steps,
+        windows=windows,
+        window_figures=window_table(responses, tables.steps, windows),
         shown_steps=[step.step for step in plan.steps],
         verdict=verdict,
         columns=number_columns(responses, tables.extras),

@@ -20,6 +20,7 @@ from rlreport.bake.views import (
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
+from rlreport.text.numbers import span_words
 
 LISTED = 40
 LEAST_SUPPORT = 20
@@ -30,7 +31,11 @@ _SEEN_IN = ColumnView("example", "Seen in", kind="link", help="a response that h
 
 
 def tokens_view(
-    tables: Tables, spreading: pd.DataFrame, charts: Sequence[Chart], addresses: Addresses
+    tables: Tables,
+    spreading: pd.DataFrame,
+    charts: Sequence[Chart],
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    addresses: Addresses,
 ) -> TokensView:
     """Builds the view of the tokens page.
 
@@ -39,8 +44,10 @@ def tokens_view(
         spreading: n-grams that spread: ``ngram``, ``share_first``, ``share_last``, ``z``,
             ``reward_lift``, ``examples``.
         charts: charts of the page.
+        windows: first and last step of the run's first window and of its last.
         addresses: addresses as seen from the page.
     """
+    first, last = map(span_words, windows)
     tokens, ranking = tables.tokens, _Ranking(tables, addresses)
     listed = []
     if len(tokens):
@@ -68,7 +75,7 @@ def tokens_view(
                 supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)],
                 "prob_change",
                 ("prob_first", "prob_last", "prob_change"),
-                support + " Mean probability in the first and the last fifth of the steps.",
+                f"{support} Mean probability within {first} and within {last}.",
                 by_size=True,
             ),
             ranking.table(

@@ -188,10 +188,11 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class OverviewView:
-    """``index.html``."""
+    """``index.html``. ``windows`` says which steps the key figures are means of."""
 
     verdict: VerdictView
     figures: list[KeyFigure]
+    windows: str
     charts: list[Chart]
     extremes: TableView
     steps: TableView

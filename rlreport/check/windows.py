@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.thresholds import Trend
+from rlreport.summarise.steps import window_size
 from rlreport.tables import Tables
 
 Floats = NDArray[np.float64]
@@ -40,28 +41,31 @@ def step_numbers(tables: Tables) -> Ints:
     return tables.steps["step"].to_numpy(dtype=np.int64)
 
 
-def window_size(steps: int, trend: Trend) -> int:
-    """Return how many steps a window of a run holds: a fifth, at least three.
-
-    In a run of five steps both windows hold the middle one, which only makes a change
-    look smaller than it is.
-    """
-    return min(steps, max(trend.least_steps, int(steps * trend.share)))
-
-
 def first_and_last(tables: Tables, trend: Trend) -> tuple[Window, Window] | None:
     """Return the first and the last window, or None if the run is too short to judge."""
     steps = len(tables.steps)
     if steps < trend.shortest_run:
         return None
-    size = window_size(steps, trend)
+    size = window_size(steps, trend.share, trend.least_steps)
     return window(tables, 0, size), window(tables, steps - size, steps)
+
+
+def spans(tables: Tables, trend: Trend | None = None) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return first and last step of both windows; of a short run its first and its last step."""
+    windows = first_and_last(tables, trend or Trend())
+    if windows is None:
+        steps = step_numbers(tables).tolist()
+        return (steps[0], steps[0]), (steps[-1], steps[-1])
+    first, last = (window.steps for window in windows)
+    return (first[0], first[-1]), (last[0], last[-1])
 
 
 def last(tables: Tables, trend: Trend) -> Window:
     """Return the last window; a run too short for a trend is one window."""
     steps = len(tables.steps)
-    size = steps if steps < trend.shortest_run else window_size(steps, trend)
+    size = (
+        steps if steps < trend.shortest_run else window_size(steps, trend.share, trend.least_steps)
+    )
     return window(tables, steps - size, steps)
 
 

@@ -10,11 +10,11 @@ import pandas as pd
 from rlreport.metrics import TrainerMetrics
 from rlreport.read.result import Scan
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import step_table, usual_responses
+from rlreport.summarise.steps import step_table, usual_responses, window_table
 from rlreport.summarise.tokens import token_table
 from rlreport.tables import Tables
 
-__all__ = ["summarise", "usual_responses"]
+__all__ = ["summarise", "usual_responses", "window_table"]
 
 
 def summarise(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -11,6 +13,13 @@ from rlreport.summarise.grouped import Floats, Grouped
 
 NO_VARIANCE = 1e-6
 """A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""
+
+WINDOW_SHARE = 0.2
+LEAST_WINDOW = 3
+"""First and last window, unless thresholds say otherwise: a fifth of the steps, at least three."""
+
+_WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
+_NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
@@ -41,6 +50,40 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     }
     table = pd.DataFrame(figures).merge(_distinct_2(bigrams), on="step", how="left")
     return table[[c.name for c in STEP_COLUMNS]].astype({c.name: c.dtype for c in STEP_COLUMNS})
+
+
+def window_table(
+    responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
+) -> pd.DataFrame:
+    """Summarises windows of steps, each as one step that had all their responses.
+
+    What compares the responses of a step with each other (distinct-2, duplicates) is the
+    mean over the window's steps instead.
+
+    Args:
+        responses: RESPONSE_COLUMNS, sorted by step.
+        steps: STEP_COLUMNS.
+        windows: first and last step of each.
+
+    Returns:
+        STEP_COLUMNS, one row per window; ``step`` is its first.
+    """
+    found = []
+    for first, last in windows:
+        inside = steps[steps["step"].between(first, last)]
+        rows = responses[responses["step"].between(first, last)].assign(step=first)
+        within = {name: [float(inside[name].mean())] for name in _WITHIN_STEPS}
+        found.append(step_table(rows, pd.DataFrame(_NO_BIGRAMS)).assign(**within))
+    return pd.concat(found, ignore_index=True)
+
+
+def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
+    """Return how many steps the first and the last window of a run hold.
+
+    In a run of five steps both windows hold the middle one, which only makes a change
+    look smaller than it is.
+    """
+    return min(steps, max(least, int(steps * share)))
 
 
 def usual_responses(counts: NDArray[np.generic]) -> int | None:

@@ -8,12 +8,9 @@ from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
 from rlreport.summarise.grouped import Floats
+from rlreport.summarise.steps import window_size
 from rlreport.tables import NgramSample
 from rlreport.text.tokens import detect_style, token_text
-
-WINDOW_SHARE = 0.2
-LEAST_WINDOW = 3
-"""First and last window: a fifth of the steps, at least three, as the health checks take them."""
 
 _EXAMPLE = ("example_step", "example_n", "example_position")
 
@@ -115,7 +112,7 @@ def _windows(
 
     A run whose windows would overlap has none.
     """
-    size = max(LEAST_WINDOW, int(len(steps) * WINDOW_SHARE))
+    size = window_size(len(steps))
     if 2 * size > len(steps):
         nothing = np.zeros(len(starts), bool)
         return nothing, nothing

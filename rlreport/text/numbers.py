@@ -73,6 +73,12 @@ def steps_in_words(steps: Iterable[int]) -> str:
     return ", ".join(map(str, listed[:-1])) + f" and {listed[-1]}"
 
 
+def span_words(span: tuple[int, int]) -> str:
+    """Return consecutive steps by their ends: "step 4" or "steps 48–59"."""
+    first, last = span
+    return f"step {first}" if first == last else f"steps {first}–{last}"
+
+
 def _significant(value: float) -> str:
     size = abs(value)
     if size == 0:
