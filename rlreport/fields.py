@@ -75,3 +75,35 @@ TOKEN_ARRAYS = tuple(field.name for field in FIELDS if field.kind == "floats")
 
 NO_COLUMN = frozenset(field.name for field in FIELDS if not field.column)
 """Fields that are no column of the response list; every other scalar of a row is one."""
+
+NotTaken = dict[str, tuple[int, str]]
+"""Fields that nobody read: name, with dots into objects, to its times and its values' type."""
+
+MOST_NOT_TAKEN = 64
+_LONGEST_NAME = 80
+
+
+def count_not_taken(found: NotTaken, name: str, kind: str, times: int = 1) -> None:
+    """Count a field that was not taken; of several types the first by name is kept."""
+    name = name[:_LONGEST_NAME]
+    known = found.get(name, (0, kind))
+    found[name] = (known[0] + times, min(known[1], kind))
+    if len(found) > 2 * MOST_NOT_TAKEN:
+        trim_not_taken(found)
+
+
+def trim_not_taken(found: NotTaken) -> None:
+    """Keep the first names in alphabetical order, which are the same however parts are merged."""
+    for name in sorted(found)[MOST_NOT_TAKEN:]:
+        del found[name]
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a logged value in a word."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "list" if isinstance(value, list | tuple) else "object"

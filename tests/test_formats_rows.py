@@ -303,7 +303,7 @@ def test_verifiers_total_is_score_times_weight(logged: Callable[[str], list[Row]
     assert (row["ground_truth"], row["finish_reason"]) == (ANSWERS[0], "done")
 
 
-def test_verifiers_tool_turns_are_part_of_the_response() -> None:
+def test_a_response_is_what_was_sampled_and_tools_answers_are_turns() -> None:
     call = {"function": {"name": "calc", "arguments": "{}"}}
     nodes = [
         {"message": {"role": "user", "content": "2+2?"}, "sampled": False},
@@ -314,7 +314,13 @@ def test_verifiers_tool_turns_are_part_of_the_response() -> None:
     trace = {"nodes": nodes, "rewards": {"right": {"score": 1.0, "weight": None}}}
     row = rows("verifiers", {"traces": [trace], "run": {"work": {"step": 2}}})[0]
     assert row["prompt"] == "2+2?"
-    assert row["response"] == "assistant: calc({})\ntool: 4\nassistant: It is 4."
+    assert row["response"] == "calc({})\nIt is 4."
+    assert row["turns"] == [
+        {"role": "assistant", "text": "", "sampled": True,
+         "calls": [{"name": "calc", "arguments": {}}]},
+        {"role": "tool", "text": "4", "sampled": False},
+        {"role": "assistant", "text": "It is 4.", "sampled": True},
+    ]  # fmt: skip
     assert (row["step"], row["reward"]) == (2, 1.0)
 
 

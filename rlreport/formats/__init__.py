@@ -6,14 +6,19 @@ file is no rollout log, and ``RowReader`` turns objects into canonical rows (see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from rlreport.fields import NotTaken, count_not_taken, kind_of
 from rlreport.formats.base import Format, Match, Row, RowError, Where
+from rlreport.formats.extras import mended
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.mapping import Mapped, suggest
 from rlreport.formats.refusal import certain_refusal, refusal
 from rlreport.formats.registry import format_by_id, formats
+from rlreport.formats.taken import Watched, whole
+from rlreport.formats.values import is_kept
 
 __all__ = [
     "Detected",
@@ -23,6 +28,7 @@ __all__ = [
     "RowError",
     "RowReader",
     "Where",
+    "beside",
     "detect",
     "format_by_id",
     "formats",
@@ -77,6 +83,21 @@ def detect(
     return Detected(mapped, match.reason, match.confidence)
 
 
+def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
+    """Return a file's format as the files beside it make it, or why the file is not to be read.
+
+    Args:
+        form: the format, as detected.
+        path: where the file lies.
+        listed: where all files of the logs lie.
+    """
+    look = getattr(form, "beside", None)
+    if look is None:
+        return form
+    found: Format | str = look(Path(path), listed)
+    return found
+
+
 def _best(name: str, objects: Sequence[Row]) -> Detected | None:
     best: Detected | None = None
     for form in formats().values():
@@ -99,6 +120,8 @@ class RowReader:
     def __init__(self, form: Format, names: TokenNames | None = None) -> None:
         self._format = form
         self._names = names or TokenNames()
+        self._not_taken: NotTaken = {}
+        self._odd: dict[str, int] = {}
 
     @property
     def rewarded(self) -> bool:
@@ -107,17 +130,55 @@ class RowReader:
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; raise RowError where it cannot be one."""
+        watched = Watched(obj)
         try:
-            for row in self._format.rows(obj, where):
-                yield _settled(self._names.fill(row))
+            for row in self._format.rows(watched, where):
+                # A row that is the object itself is looked through as a row.
+                yield self._settled(whole(row) if row is watched else row, where)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, RowError):
                 raise
             # An installed format may trust its logs; a hostile object still costs itself only.
             raise RowError(f"no {self._format.id} object: {error!r}"[:200]) from error
+        for name, value in watched.not_taken():
+            count_not_taken(self._not_taken, name, kind_of(value))
+
+    def split_of(self, objects: Sequence[Row], name: str) -> str | None:
+        """Return the split of a file's first row, None where it has none."""
+        for obj in objects:
+            try:
+                row = next(self(obj, Where(name)), None)
+            except RowError:
+                continue
+            if row is not None:
+                split = row.get("split")
+                return split if isinstance(split, str) else None
+        return None
+
+    def take_not_taken(self) -> NotTaken:
+        """Hand over the fields that no one read since the last call."""
+        taken, self._not_taken = self._not_taken, {}
+        return taken
+
+    def take_odd(self) -> dict[str, int]:
+        """Hand over how many rows' extras were left out since the last call, by kind."""
+        odd, self._odd = self._odd, {}
+        return odd
+
+    def _settled(self, row: Row, where: Where) -> Row:
+        row = _spread(self._names.fill(row))
+        if row.get("split") is None and (split := self._format.split(where.name)):
+            row["split"] = split
+        for kind in mended(row):
+            self._odd[kind] = self._odd.get(kind, 0) + 1
+        for name in [name for name, value in row.items() if not is_kept(name, value)]:
+            value = row.pop(name)
+            if value not in (None, "", [], {}):
+                count_not_taken(self._not_taken, name, kind_of(value))
+        return row
 
 
-def _settled(row: Row) -> Row:
+def _spread(row: Row) -> Row:
     """Spread an advantage logged as one number over the tokens; without tokens it is a column."""
     advantage = row.get("advantages")
     if isinstance(advantage, int | float):

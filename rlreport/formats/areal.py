@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
-from rlreport.formats.messages import said
-from rlreport.formats.values import columns, required, step_of, text
+from rlreport.formats.messages import asked_and_answered
+from rlreport.formats.values import columns, integer, required, step_of, text
 
 _STEP = re.compile(r"(?:^|/)(\d+)/[^/]+$")
 
@@ -29,20 +29,19 @@ class AReaL:
         """Yield one row; without a version in the path, the newest that wrote it is the step."""
         if obj.get("completion") is None:
             raise RowError("no `completion`")
-        prompt, turns = said(obj.get("prompt"))
         row = columns(obj, ("task_id", "prompt", "completion", "reward", "step"))
+        row.update(asked_and_answered(obj.get("prompt"), obj["completion"]).fields())
         logged = obj.get("step")
         if logged is None and not _STEP.search(where.name):
             logged = obj.get("tail_version", obj.get("head_version"))
         row.update(
             step=step_of(logged, where, _STEP),
-            prompt=prompt,
-            response=said(obj["completion"])[0],
             reward=required(obj, "reward"),
             group_id=text(obj.get("task_id")),
         )
-        if turns:
-            row["prompt_turns"] = turns
+        first, last = integer(obj.get("head_version")), integer(obj.get("tail_version"))
+        if first is not None and last is not None:
+            row["policy_version"] = first if first == last else [first, last]
         return iter((row,))
 
     def split(self, name: str) -> str | None:

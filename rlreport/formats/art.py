@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
-from rlreport.formats.messages import exchange
+from rlreport.formats.messages import called, exchange
 from rlreport.formats.values import columns, required, step_of, text
 
 _STEP = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
@@ -36,23 +36,27 @@ class ART:
             isinstance(m, dict) and m.get("role") == "assistant" and m.get("trainable") is not False
             for m in messages
         ]
-        prompt, response, turns = exchange(messages, wrote)
-        row = columns(_parsed(obj.get("metadata")), ("step", "reward"))
-        row.update(columns(_parsed(obj.get("metrics")), ("step", "reward")))
+        row: Row = {}
+        for key in ("group_metadata", "group_metrics", "metadata", "metrics"):
+            row.update(columns(_parsed(obj.get(key)), ("step", "reward")))
+        row.update(exchange([_message(message) for message in messages], wrote).fields())
         row.update(
             step=step_of(obj.get("step"), where, _STEP),
-            prompt=prompt,
-            response=response,
             reward=required(obj, "reward"),
             group_id=text(obj.get("group_index")),
         )
-        if turns:
-            row["prompt_turns"] = turns
         return iter((row,))
 
     def split(self, name: str) -> str | None:
         """Return the folder that ART names after the split."""
         return split_of(name)
+
+
+def _message(message: Any) -> Any:
+    """Return a message with its tool calls as a list: ART logs them as JSON in a string."""
+    if not isinstance(message, dict) or not isinstance(message.get("tool_calls"), str):
+        return message
+    return {**message, "tool_calls": called(message["tool_calls"])}
 
 
 def _parsed(value: Any) -> Row:

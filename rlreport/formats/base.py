@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from rlreport.errors import RowError
@@ -40,8 +41,14 @@ class Match:
 class Format(Protocol):
     """One log format. Stateless, so that any object can be read on its own, in any process.
 
-    A format whose files hold no rewards says so by ``rewarded = False``: the NaN that its rows
-    have for one is then no number that was lost.
+    Two things a format may have beside the members below:
+
+    - ``rewarded = False``: its files hold no rewards; the NaN that its rows have for one is then
+      no number that was lost;
+    - ``beside(path, listed)``, called once for each local file with its path and the paths of
+      all files of the logs: it returns the format as that file's neighbours make it (which has
+      to be picklable, and may have a ``remark`` for the reader of the report), or a text that
+      says why the file is not to be read.
     """
 
     @property
@@ -75,6 +82,16 @@ class Format(Protocol):
     def split(self, name: str) -> str | None:
         """Return ``train``, ``val`` or ``eval`` where the path tells, else None."""
         ...
+
+
+Stamp = tuple[int, int]
+"""Size and time of a file: what is remembered of it holds as long as they stay."""
+
+
+def stamp(path: Path) -> Stamp:
+    """Return the size of a file in bytes, and when it was last written."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 _SPLIT_WORDS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, has_keys, named
+from rlreport.formats.taken import Watched
 
 
 def match_columns(objects: Sequence[Row], keys: tuple[str, ...]) -> Match | None:
@@ -30,6 +31,7 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
         if isinstance(values, list) and len(values) != size:
             raise RowError(f"column `{name}` has {len(values)} values, `{key}` has {size}")
     for i in range(size):
-        yield {
+        entry = {
             name: values[i] if isinstance(values, list) else values for name, values in obj.items()
         }
+        yield obj.entry(entry) if isinstance(obj, Watched) else entry

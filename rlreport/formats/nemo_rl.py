@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named
-from rlreport.formats.messages import exchange, is_messages
-from rlreport.formats.values import columns, integer, ints, numbers, pick, required, step_of, text
+from rlreport.formats.messages import Exchange, answer, exchange, is_messages
+from rlreport.formats.taken import Watched, take
+from rlreport.formats.values import (
+    columns,
+    integer,
+    ints,
+    mapping,
+    numbers,
+    required,
+    step_of,
+    text,
+)
 
 _STEP = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
 _ARRAYS = {
@@ -37,30 +47,40 @@ class NemoRL:
     container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of content and rewards, by file name or by the token arrays."""
-        if not has_keys(objects, "content", "rewards"):
+        """Claim rows of rewards with content or ids, by file name or by the token arrays."""
+        if not has_keys(objects, "rewards"):
             return None
-        if _STEP.search(name):
-            return Match(95, f"{named(('content', 'rewards'))}, and the file name")
-        if has_keys(objects, "token_ids", "input_lengths"):
-            return Match(80, named(("content", "rewards", "token_ids", "input_lengths")))
+        tokens = has_keys(objects, "token_ids", "input_lengths")
+        if _STEP.search(name) and (tokens or has_keys(objects, "content")):
+            keys = ("content", "rewards") if has_keys(objects, "content") else ("rewards",)
+            return Match(95, f"{named(keys)}, and the file name")
+        if tokens:
+            return Match(80, named(("rewards", "token_ids", "input_lengths")))
         return None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, with token figures where it is a training sample."""
         flat = {key: _unwrap(value) for key, value in obj.items()}
+        flat = obj.entry(flat) if isinstance(obj, Watched) else flat
         row = columns(flat, _KNOWN)
-        prompt, response, turns = _texts(flat.get("content"))
         rewarded = "filtered_rewards" if "filtered_rewards" in flat else "rewards"
-        row.update(
-            step=step_of(flat.get("step"), where, _STEP),
-            prompt=prompt,
-            response=response,
-            reward=required(flat, rewarded),
-        )
-        if turns:
-            row["prompt_turns"] = turns
-        row.update(_token_fields(flat))
+        if rewarded != "rewards":
+            take(flat, "rewards")  # the batch before filtering belongs to other rows
+        row.update(step=step_of(flat.get("step"), where, _STEP), reward=required(flat, rewarded))
+        spans = _token_fields(flat, row)
+        said = _texts(flat.get("content"), spans)
+        if said is not None:
+            row.update(said.fields())
+            if not said.prompt and spans:
+                del row["prompt"]  # the ids know it
+            if len(said.turns) == len(spans):
+                for turn, span in zip(said.turns, spans, strict=True):
+                    turn["tokens"] = [span.start, span.stop]
+        elif not spans:
+            raise RowError("neither `content` nor `token_ids`")
+        agent = mapping(flat.get("agent_ref")).get("name")
+        if isinstance(agent, str):
+            row["agent"] = agent
         return iter((row,))
 
     def split(self, name: str) -> str | None:
@@ -71,34 +91,64 @@ class NemoRL:
         return "train" if last.startswith("train_") else None
 
 
+class _Span(NamedTuple):
+    """Tokens of the response that were all sampled, or all given."""
+
+    start: int
+    stop: int
+    sampled: bool
+
+
 def _unwrap(value: Any) -> Any:
     """Take a batch of one out of its list."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _texts(content: Any) -> tuple[str, str, list[list[str]]]:
+def _texts(content: Any, spans: Sequence[_Span]) -> Exchange | None:
+    """Return what was said.
+
+    In training each message is a bare string, of no role. After the prompt the policy's
+    messages and the environment's alternate, as the spans of the loss mask do.
+    """
     if is_messages(content):
-        return exchange(content)
+        return exchange(content, [message["role"] == "assistant" for message in content])
     if isinstance(content, str):
-        return "", content, []
-    if isinstance(content, list) and content:
-        said = [text(item) for item in content]
-        return "\n".join(said[:-1]), said[-1], []
-    raise RowError("no `content`")
+        return Exchange("", content)
+    if not isinstance(content, list) or not content:
+        return None
+    said = [text(item) for item in content]
+    replies = min(len(spans) or 1, len(said) - 1) or 1
+    prompt, rest = said[:-replies], said[-replies:]
+    messages = [
+        {"role": "environment" if i % 2 else "assistant", "content": one}
+        for i, one in enumerate(rest)
+    ]
+    found = answer(messages)
+    found.prompt = "\n".join(prompt)
+    return found
 
 
-def _token_fields(flat: Row) -> Row:
+def _token_fields(flat: Row, row: Row) -> list[_Span]:
+    """Add the token figures to ``row``, and return the spans of its response."""
     ids = ints(flat.get("token_ids"))
     if ids is None:
-        return {}
+        return []
     length = integer(flat.get("input_lengths"))
     length = len(ids) if length is None else max(0, min(length, len(ids)))
-    mask = numbers(flat.get("token_loss_mask")) or [1.0] * length
+    wrote = numbers(flat.get("token_loss_mask")) or [1.0] * length
     # Position 0 is predicted by nothing: its log-probability is a placeholder.
-    keep = [i > 0 and bool(wrote) for i, wrote in enumerate(mask[:length])]
-    fields: Row = {"token_ids": pick(ids, keep)}
+    mask = [int(i > 0 and bool(one)) for i, one in enumerate(wrote[:length])]
+    first = mask.index(1) if any(mask) else len(mask)
+    row["prompt_token_ids"] = ids[:first]
+    row["token_ids"], row["response_mask"] = ids[first : len(mask)], mask[first:]
     for key, canonical in _ARRAYS.items():
         values = numbers(flat.get(key))
         if values is not None:
-            fields[canonical] = pick(values, keep)
-    return fields
+            row[canonical] = values[first : len(mask)]
+    spans: list[_Span] = []
+    for i, sampled in enumerate(row["response_mask"]):
+        if spans and spans[-1].sampled == bool(sampled):
+            spans[-1] = _Span(spans[-1].start, i + 1, bool(sampled))
+        else:
+            spans.append(_Span(i, i + 1, bool(sampled)))
+    return spans

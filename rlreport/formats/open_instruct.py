@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
-from rlreport.formats.values import columns, ints, numbers, required, step_of, text
+from rlreport.formats.values import columns, ints, mapping, numbers, required, step_of, text
 
 _KNOWN = frozenset(
     {"step", "prompt_tokens", "response_tokens", "reward", "advantage", "ground_truth", "logprobs"}
@@ -36,6 +36,10 @@ class OpenInstruct:
         if ids is None:
             raise RowError("`response_tokens` is no list of ids")
         row = columns(obj, _KNOWN)
+        asked = mapping(obj.get("request_info"))
+        row.update(columns(asked, ("tool_errors", "tool_outputs")))
+        if isinstance(asked.get("tool_errors"), str) and asked["tool_errors"]:
+            row["errors"] = [asked["tool_errors"]]
         row.update(
             step=step_of(obj.get("step"), where),
             reward=required(obj, "reward"),

@@ -39,18 +39,20 @@ class PrimeRLTokens:
         ids, mask = ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError("no `token_ids` and `loss_mask`")
-        first = next((i for i, wrote in enumerate(mask) if wrote), len(ids))
+        mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
+        first = mask.index(1) if any(mask) else len(mask)
         row = columns(obj, ("step", "reward", "schema_version"))
         row.update(
             step=step_of(obj.get("step"), where, _STEP),
             reward=number(obj.get("reward")),
             prompt_token_ids=ids[:first],
-            token_ids=pick(ids, mask),
+            token_ids=ids[first : len(mask)],
+            response_mask=mask[first:],
         )
         for key, canonical in _ARRAYS.items():
             values = numbers(obj.get(key))
             if values is not None:
-                row[canonical] = pick(values, mask)
+                row[canonical] = values[first : len(mask)]
         for key in _MEANS:
             sampled = pick(numbers(obj.get(key)), mask)
             if sampled:

@@ -12,6 +12,8 @@ _METRICS = "trainer metrics (a step and numbers), to plot beside the rollouts"
 _BY_NAME = {
     "metadata.json": "metadata of an evaluation, not its rollouts",
     "aggregated_results.jsonl": "aggregated scores of an evaluation, not its rollouts",
+    "batch_summary.json": "a summary of rLLM's episodes, not one of them",
+    "meta.json": "metadata of an evaluation, not its rollouts",
     "trainer_state.json": "trainer metrics, to plot beside the rollouts",
     "config.json": "a model's or run's configuration",
     "tokenizer.json": "a tokenizer; give it with --tokenizer",

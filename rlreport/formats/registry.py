@@ -16,6 +16,7 @@ from rlreport.formats.prime_rl import PrimeRLTokens
 from rlreport.formats.rlboard import Plain, RLBoard
 from rlreport.formats.rllm import RLLM
 from rlreport.formats.roll import Roll
+from rlreport.formats.roll_agentic import RollAgentic
 from rlreport.formats.skyrl import SkyRL
 from rlreport.formats.swift import Swift
 from rlreport.formats.trl import TRL
@@ -27,7 +28,7 @@ ENTRY_POINTS = "rlreport.formats"
 
 _OWN: tuple[Callable[[], Format], ...] = (
     RLBoard, TRL, Verl, NemoRL, SkyRL, PrimeRLTokens, Verifiers,
-    AReaL, Roll, Swift, OpenInstruct, RLLM, ART, Plain,
+    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Plain,
 )  # fmt: skip
 
 

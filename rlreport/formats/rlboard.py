@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, Where, has_keys, named, split_of
-from rlreport.formats.messages import is_messages, said
+from rlreport.formats.messages import asked_and_answered, is_messages, said
+from rlreport.formats.taken import whole
 
 _TEXTS = ("prompt", "response")
 
@@ -59,12 +60,11 @@ class Plain:
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the object with its messages as text."""
-        row = {"step": 0, **obj}
-        for key in (*_TEXTS, "ref_response"):
-            if row.get(key) is not None and not isinstance(row[key], str):
-                row[key], turns = said(row[key])
-                if key == "prompt":
-                    row["prompt_turns"] = turns
+        row = {"step": 0, **whole(obj)}
+        if not all(isinstance(row.get(key), str) for key in _TEXTS):
+            row.update(asked_and_answered(row.get("prompt"), row.get("response")).fields())
+        if row.get("ref_response") is not None:
+            row["ref_response"] = said(row["ref_response"])[0]
         yield row
 
     def split(self, name: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, Where, split_of
 from rlreport.formats.columnar import explode, match_columns
-from rlreport.formats.messages import said
+from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, number, step_of, text
 
 _STEP = re.compile(r"step_(\d+)")
@@ -31,16 +31,12 @@ class Roll:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns."""
         for entry in explode(obj, "responses"):
-            prompt, turns = said(entry.get("prompt"))
             row = columns(entry, _KNOWN)
+            row.update(asked_and_answered(entry.get("prompt"), entry.get("responses")).fields())
             row.update(
                 step=step_of(entry.get("global_step"), where, _STEP),
-                prompt=prompt,
-                response=said(entry.get("responses"))[0],
                 reward=number(entry.get("scores")),
             )
-            if turns:
-                row["prompt_turns"] = turns
             if entry.get("id") is not None:
                 row["group_id"] = text(entry["id"])
             if entry.get("ground_truth") is not None:

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named
-from rlreport.formats.messages import said
-from rlreport.formats.values import columns, numbers, required, step_of, text, total
+import orjson
+import xxhash
+
+from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, named, stamp
+from rlreport.formats.messages import Turn, asked_and_answered
+from rlreport.formats.values import columns, mapping, numbers, required, step_of, text, total
 
 _STEP = re.compile(r"global_step_(\d+)")
 _KNOWN = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
 
+Cuts = dict[int, tuple[tuple[int, int], ...]]
+"""Rows that are one turn of several, by the hash of their texts: where the turns before begin
+and end in the row's prompt. A row that another one continues has none, and is no response."""
 
+
+@dataclass(frozen=True, slots=True)
 class SkyRL:
-    """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name."""
+    """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name.
 
-    id = "skyrl"
-    description = "SkyRL dumped evaluations, a folder a step, a file a data source"
-    files = ("global_step_*_evals/*.jsonl",)
-    container = "lines"
+    A step-wise evaluation dumps a row for each turn, and the reward with the last. A row is a
+    turn of the next one where that one's prompt goes on from this one's prompt and response.
+
+    Attributes:
+        path, written: the file, where it is at hand to be looked through for such rows.
+    """
+
+    path: str | None = None
+    written: Stamp | None = None
+    id: str = "skyrl"
+    description: str = "SkyRL dumped evaluations, a folder a step, a file a data source"
+    files: tuple[str, ...] = ("global_step_*_evals/*.jsonl",)
+    container: str = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows of SkyRL's two texts and a score."""
@@ -27,31 +48,92 @@ class SkyRL:
             return None
         return Match(95, named(("input_prompt", "output_response", "score")))
 
+    def beside(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
+        """Remember the file; an evaluation without a step is not mixed with those that have one."""
+        evaluations = path.parent.parent
+        if path.parent.name == "eval_only" and any(
+            file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
+        ):
+            return "an evaluation outside training, of no step: read it alone"
+        return SkyRL(str(path), stamp(path)) if path.suffix == ".jsonl" else self
+
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; a list of scores is a reward per token, and its sum the reward."""
         if obj.get("output_response") is None:
             raise RowError("no `output_response`")
-        prompt, turns = said(obj.get("input_prompt"))
-        scores = numbers(obj.get("score"))
         row = columns(obj, _KNOWN)
+        talk = asked_and_answered(obj.get("input_prompt"), obj["output_response"])
+        cuts = _cuts(self.path, self.written) if self.path else {}
+        cut = cuts.get(_digest(obj))
+        scores = numbers(obj.get("score"))
+        extras = obj.get("env_extras")
+        reason = obj.get("stop_reason")
         row.update(
             step=_step(obj, where),
-            prompt=prompt,
-            response=said(obj["output_response"])[0],
             reward=required(obj, "score") if scores is None else total(scores),
         )
-        if turns:
-            row["prompt_turns"] = turns
-        if isinstance(obj.get("stop_reason"), str):
-            row["finish_reason"] = obj["stop_reason"]
-        truth = _ground_truth(obj.get("env_extras"))
+        if cut == ():
+            return  # the next row goes on from here
+        if cut:
+            turns = _turns(talk.prompt, talk.response, cut)
+            sampled = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+            row.update(prompt=talk.prompt[: cut[0][0]], response=sampled, turns=turns)
+        else:
+            row.update(talk.fields())
+        if isinstance(reason, str):
+            row["finish_reason"] = reason
+        truth = _ground_truth(extras)
         if truth is not None:
             row["ground_truth"] = text(truth)
-        return iter((row,))
+        yield row
 
     def split(self, name: str) -> str | None:
         """Return ``eval``: SkyRL dumps nothing else."""
         return "eval"
+
+
+@lru_cache(maxsize=4)
+def _cuts(path: str, written: Stamp | None) -> Cuts:
+    """Find the rows of a file that are turns of one trajectory."""
+    cuts: Cuts = {}
+    before: Row = {}
+    spans: tuple[tuple[int, int], ...] = ()
+    with Path(path).open("rb") as lines:
+        for line in lines:
+            try:
+                obj = mapping(orjson.loads(line))
+            except ValueError:
+                obj = {}
+            said, prompt = _texts(before), obj.get("input_prompt")
+            if said and isinstance(prompt, str) and prompt.startswith("".join(said)):
+                spans += ((len(said[0]), len(said[0]) + len(said[1])),)
+                cuts[_digest(before)] = ()
+                cuts[_digest(obj)] = spans
+            else:
+                spans = ()
+            before = obj
+    return cuts
+
+
+def _texts(obj: Row) -> tuple[str, str] | None:
+    prompt, response = obj.get("input_prompt"), obj.get("output_response")
+    if not isinstance(prompt, str) or not isinstance(response, str) or not prompt or not response:
+        return None
+    return prompt, response
+
+
+def _digest(obj: Row) -> int:
+    texts = [obj.get("input_prompt"), obj.get("output_response")]
+    return xxhash.xxh3_64_intdigest(orjson.dumps(texts, default=str))
+
+
+def _turns(prompt: str, response: str, cut: Sequence[tuple[int, int]]) -> list[Turn]:
+    turns: list[Turn] = []
+    for i, (start, stop) in enumerate(cut):
+        turns.append({"role": "assistant", "text": prompt[start:stop], "sampled": True})
+        end = cut[i + 1][0] if i + 1 < len(cut) else len(prompt)
+        turns.append({"role": "environment", "text": prompt[stop:end], "sampled": False})
+    return [*turns, {"role": "assistant", "text": response, "sampled": True}]
 
 
 def _step(obj: Row, where: Where) -> int:
@@ -61,8 +143,7 @@ def _step(obj: Row, where: Where) -> int:
     return step_of(obj.get("step"), where, _STEP)
 
 
-def _ground_truth(extras: object) -> object:
-    if not isinstance(extras, dict):
-        return None
+def _ground_truth(extras: Any) -> Any:
+    extras = mapping(extras)
     spec = extras.get("reward_spec") or extras.get("reward_model")
     return spec.get("ground_truth") if isinstance(spec, dict) else extras.get("ground_truth")

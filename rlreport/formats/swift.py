@@ -5,44 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, Where, split_of
+from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.columnar import explode, match_columns
-from rlreport.formats.messages import said
+from rlreport.formats.messages import asked_and_answered, is_messages
 from rlreport.formats.values import columns, number, step_of, text, total
 
-_KNOWN = frozenset({"step", "prompt", "completion", "advantages", "reward", "solution"})
+_STEPS = ("step", "gen_step")
+_KNOWN = frozenset({*_STEPS, "prompt", "completion", "advantages", "reward", "solution"})
 _FIGURES = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
 
 class Swift:
-    """Columns of one log event; each reward function is a float column, there is no total."""
+    """Columns of one log event; each reward function is a float column, there is no total.
+
+    Megatron says ``gen_step`` for the step; its Ray trainer writes a line a response, with the
+    total alone.
+    """
 
     id = "swift"
-    description = "ms-swift GRPO completions.jsonl: one line of columns a log event"
+    description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
     container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects whose steps, prompts and completions are lists."""
-        return match_columns(objects, ("step", "prompt", "completion"))
+        """Claim objects whose steps, prompts and completions are lists, or Ray's rows."""
+        for step in _STEPS:
+            match = match_columns(objects, (step, "prompt", "completion"))
+            if match:
+                return match
+        keys = ("gen_step", "prompt", "completion")
+        return Match(95, named(keys)) if has_keys(objects, *keys) else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield a row for each entry of the columns."""
-        functions = _reward_functions(obj)
-        for entry in explode(obj, "completion"):
+        """Yield a row for each entry of the columns, or the one of a line that has none."""
+        columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
+        functions = _reward_functions(obj) if columnar else []
+        for entry in explode(obj, "completion") if columnar else (obj,):
+            if entry.get("completion") is None:
+                raise RowError("no `completion`")
             parts = {name: number(entry[name]) for name in functions}
-            prompt, turns = said(entry.get("prompt"))
             row = columns(entry, _KNOWN | parts.keys())
+            row.update(asked_and_answered(entry.get("prompt"), entry["completion"]).fields())
             row.update(
-                step=step_of(entry.get("step"), where),
-                prompt=prompt,
-                response=said(entry.get("completion"))[0],
+                step=step_of(entry.get("step", entry.get("gen_step")), where),
                 reward=number(entry["reward"]) if "reward" in entry else total(parts.values()),
             )
             if parts:
                 row["reward_parts"] = parts
-            if turns:
-                row["prompt_turns"] = turns
             if isinstance(entry.get("advantages"), int | float):
                 row["advantages"] = float(entry["advantages"])
             if entry.get("solution") is not None:

@@ -1,31 +1,52 @@
-"""TRL's GRPO and RLOO trainers with ``log_completions``: one parquet file a logged step."""
+"""TRL's GRPO trainer with ``log_completions``: one parquet file a logged step."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from rlreport.formats.base import Match, Row, RowError, Where, named, split_of
-from rlreport.formats.messages import said
-from rlreport.formats.values import columns, number, step_of, total
+import orjson
+
+from rlreport.formats.base import Match, Row, RowError, Stamp, Where, named, split_of, stamp
+from rlreport.formats.messages import asked_and_answered, without_nulls
+from rlreport.formats.values import columns, dicts, integer, mapping, number, step_of, total
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
+_REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
+_CLOSE = 1e-3
+"""TRL logs the means of float32 rewards."""
 
 
+@dataclass(frozen=True, slots=True)
 class TRL:
     """Rows of ``completions/completions_00005.parquet``.
 
-    TRL logs a column for each reward function and no total. The total is ``reward`` where a
+    TRL logs a column for each reward function, then those of ``log_extra``, and no total. Which
+    are rewards is in ``trainer_state.json``, where the run left one; else every float column
+    between ``completion`` and ``advantage`` is taken for one. The total is ``reward`` where a
     version logs it, else the sum of the functions that judged the row (those that returned
-    None are NaN); weights other than 1 are not in the log.
+    None are NaN); weights other than 1 are not in the log. An evaluation overwrites the file
+    that training wrote at its step: the rows are the evaluation's then.
+
+    Attributes:
+        functions: names of the reward functions, None where nothing tells.
+        evaluated: the file holds an evaluation's rows.
+        remark: what a reader of the report should know about the file, "" for nothing.
     """
 
-    id = "trl"
-    description = "TRL GRPO/RLOO log_completions: parquet, a column a reward function"
-    files = ("completions/completions_*.parquet",)
-    container = "parquet"
+    functions: tuple[str, ...] | None = None
+    evaluated: bool = False
+    remark: str = ""
+    id: str = "trl"
+    description: str = "TRL GRPO log_completions: parquet, a column a reward function"
+    files: tuple[str, ...] = ("completions/completions_*.parquet",)
+    container: str = "parquet"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows with ``prompt`` and ``completion`` and an ``advantage`` or TRL's file name."""
@@ -36,30 +57,46 @@ class TRL:
         first = objects[0]
         if isinstance(first.get("step"), list) or "token_ids" in first or "version_rle" in first:
             return None
-        if not any(key == "reward" or key in _parts(obj) for obj in objects for key in obj):
+        if not any(key == "reward" or key in _floats(obj) for obj in objects for key in obj):
             return None
         keys = [key for key in ("step", "prompt", "completion", "advantage") if key in first]
         if _STEP.search(name):
             return Match(95, f"{named(keys)}, and the name `completions_<step>.parquet`")
         return Match(70, named(keys))
 
+    def beside(self, path: Path, listed: Collection[Path]) -> TRL | str:
+        """Learn the reward functions and evaluations from the trainer's state."""
+        found = _STEP.search(path.name)
+        if found is None or path.parent.name != "completions":
+            return self
+        run = path.parent.parent
+        written = {file for file in listed if file.parent == run / "rollouts"}
+        if any(file.name.startswith("rank_") for file in written):
+            return "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
+        history = _history(run)
+        entries = history.get(int(found[1]), [])
+        keys = {key for own in history.values() for entry in own for key in entry}
+        names = {m[1] for key in keys if (m := _REWARD.fullmatch(key))}
+        evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
+        form = replace(self, functions=tuple(sorted(names)) or None, evaluated=evaluated)
+        return replace(form, remark=_remark(form, path, entries))
+
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row: text, total reward, its parts, the advantage."""
         if obj.get("completion") is None:
             raise RowError("no `completion`")
-        parts = _parts(obj)
-        prompt, turns = said(obj.get("prompt"))
+        parts = self._parts(obj)
         row = columns(obj, _KNOWN | parts.keys())
+        asked, answered = without_nulls(obj.get("prompt")), without_nulls(obj["completion"])
+        row.update(asked_and_answered(asked, answered).fields())
         row.update(
             step=step_of(obj.get("step"), where, _STEP),
-            prompt=prompt,
-            response=said(obj["completion"])[0],
             reward=number(obj["reward"]) if "reward" in obj else total(parts.values()),
         )
         if parts:
             row["reward_parts"] = parts
-        if turns:
-            row["prompt_turns"] = turns
+        if self.evaluated:
+            row["split"] = "val"
         advantage = obj.get("advantage")
         if isinstance(advantage, list):
             row["advantages"] = [number(item) for item in advantage]
@@ -68,18 +105,90 @@ class TRL:
         return iter((row,))
 
     def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
+        """Return ``val`` for an evaluation's rows, else the split that the path names."""
+        return "val" if self.evaluated else split_of(name)
+
+    def _parts(self, obj: Row) -> dict[str, float]:
+        if self.functions is None:
+            return {key: number(obj[key]) for key in _floats(obj)}
+        return {key: number(obj[key]) for key in self.functions if key in obj}
 
 
-def _parts(obj: Row) -> dict[str, float]:
-    """Return the reward functions' values: the float columns (None is a function that passed)."""
-    return {
-        key: math.nan if value is None else value
-        for key, value in obj.items()
-        if key not in _KNOWN and (isinstance(value, float) or (value is None and _is_reward(key)))
-    }
+def _floats(obj: Mapping[str, Any]) -> list[str]:
+    """Return the float columns that stand between ``completion`` and ``advantage``.
+
+    None is a function that did not judge the row, where the name is a reward's.
+    """
+    names = list(obj)
+    first = names.index("completion") + 1 if "completion" in obj else 0
+    last = names.index("advantage") if "advantage" in obj else len(names)
+    if last <= first:
+        first, last = 0, len(names)  # not in TRL's order
+    return [
+        name
+        for name, value in list(obj.items())[first:last]
+        if name not in _KNOWN and (isinstance(value, float) or (value is None and _is_reward(name)))
+    ]
 
 
 def _is_reward(name: str) -> bool:
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
+
+
+def _history(run: Path) -> dict[int, list[Row]]:
+    """Return the trainer's log by step, from the longest history that the run left."""
+    states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
+    return _history_in(tuple((path, stamp(path)) for path in states if path.is_file()))
+
+
+@lru_cache(maxsize=8)
+def _history_in(states: tuple[tuple[Path, Stamp], ...]) -> dict[int, list[Row]]:
+    entries: list[Row] = []
+    for path, _ in states:
+        try:
+            state = orjson.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        found = dicts(mapping(state).get("log_history"))
+        if len(found) > len(entries):
+            entries = found
+    by_step: dict[int, list[Row]] = {}
+    for entry in entries:
+        step = integer(entry.get("step"))
+        if step is not None:
+            by_step.setdefault(step, []).append(entry)
+    return by_step
+
+
+def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
+    """Say what was taken for the reward where nothing tells, and whether its mean is TRL's."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(path)
+        names = schema.names
+        if "reward" in names:
+            return ""
+        if form.functions is None:
+            between = names[names.index("completion") + 1 : names.index("advantage")]
+            taken = [n for n in between if pa.types.is_floating(schema.field(n).type)]
+            said = ", ".join(f"`{name}`" for name in taken)
+            return f"no trainer_state.json names the reward functions; taken for them: {said}"
+        present = [name for name in form.functions if name in names]
+        table = pq.read_table(path, columns=present).to_pylist()
+    except (ImportError, ValueError, OSError):  # pyarrow's own errors are of these kinds
+        return ""
+    logged = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
+    known = [float(value) for value in logged if isinstance(value, int | float)]
+    sums = [total(map(number, row.values())) for row in table]
+    judged = [value for value in sums if not math.isnan(value)]
+    if not known or not judged:
+        return ""
+    mean = math.fsum(judged) / len(judged)
+    if abs(mean - known[-1]) <= _CLOSE * max(1.0, abs(known[-1])):
+        return ""
+    return (
+        f"the mean of the summed rewards, {mean:.4g}, is not the trainer's, {known[-1]:.4g}: the "
+        "functions may have weights, which are not logged, or its mean is of more generations"
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
+from rlreport.formats.taken import take
 
 SHORT = 200
 """Characters; a longer string is text, not a column."""
@@ -147,13 +148,23 @@ def columns(obj: Mapping[str, Any], used: Collection[str]) -> Row:
     ``used`` holds the keys that are already mapped, or are text. A key that is a canonical
     field's name and means another thing here becomes ``<key>_logged``.
     """
-    return {
-        f"{key}_logged" if key in CANONICAL else key: (
-            unstringed(value) if isinstance(value, str) else value
-        )
-        for key, value in obj.items()
-        if key not in used and is_scalar(value)
-    }
+    found: Row = {}
+    for key, value in obj.items():
+        if key not in used and is_scalar(value):
+            take(obj, key)
+            name = f"{key}_logged" if key in CANONICAL else key
+            found[name] = unstringed(value) if isinstance(value, str) else value
+    return found
+
+
+def mapping(value: object) -> Row:
+    """Return ``value`` where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def is_kept(name: str, value: object) -> bool:
+    """Tell whether a row keeps it: a canonical field, or a column (a null is one that is empty)."""
+    return name in CANONICAL or is_scalar(value)
 
 
 def is_scalar(value: object) -> bool:

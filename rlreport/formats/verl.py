@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
-from rlreport.formats.messages import said
+from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, required, step_of, text, unstringed
 
 _STEP = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
@@ -37,7 +37,6 @@ class Verl:
         """Yield one row; the V1 trainer's ``uid`` prefix is its group."""
         if obj.get("output") is None:
             raise RowError("no `output`")
-        prompt, turns = said(obj.get("input"))
         row = columns(obj, _KNOWN)
         row.update({key: obj[key] for key in _TEXTS & obj.keys() if isinstance(obj[key], str)})
         parts = {
@@ -48,12 +47,9 @@ class Verl:
         reward = required(obj, "score")
         row.update(
             step=step_of(obj.get("step"), where, _STEP),
-            prompt=prompt,
-            response=said(obj["output"])[0],
             reward=reward,
         )
-        if turns:
-            row["prompt_turns"] = turns
+        row.update(asked_and_answered(obj.get("input"), obj["output"]).fields())
         if parts:
             row["reward_parts"] = parts
         if obj.get("gts") is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from rlreport.fields import TOKEN_ARRAYS
+from rlreport.fields import TOKEN_ARRAYS, count_not_taken
 from rlreport.options import ReadOptions
 from rlreport.read.diagnostics import Diagnostics, LogPosition
 from rlreport.text.clean import clean_prompt, clean_text
@@ -65,6 +65,7 @@ class ParsedRow(NamedTuple):
         kept: fields that the first pass only counts; what cannot be shown is None there.
         parts: names of extras that are parts of the reward.
         oddities: kinds of what was repaired or left out.
+        not_taken: name and type of fields that are neither known nor a column.
     """
 
     step: int
@@ -79,6 +80,7 @@ class ParsedRow(NamedTuple):
     kept: Mapping[str, object]
     parts: Sequence[str] = ()
     oddities: Sequence[str] = ()
+    not_taken: Sequence[tuple[str, str]] = ()
 
 
 class RowScalars(NamedTuple):
@@ -193,6 +195,8 @@ class Batcher:
             batch.diagnostics.add(kind, position)
         if tokens.uneven:
             batch.diagnostics.add("unequal_lengths", position)
+        for name, kind in row.not_taken:
+            count_not_taken(batch.diagnostics.not_taken, name, kind)
         number = len(batch.rows)
         for name, value in row.extras:
             batch.extras.setdefault(name, []).append((number, value))

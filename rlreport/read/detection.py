@@ -20,6 +20,8 @@ from rlreport.tables import Note
 PEEKED = 20
 METRICS_FILE = "metrics_file"
 """Kind of the note on a file that is no log, but is read as trainer metrics."""
+FORMAT = "format"
+"""Kind of the note on what a format took for what."""
 _PEEK_BYTES = 4 << 20
 
 
@@ -48,13 +50,16 @@ def detect_formats(
     found = LogFiles()
     plotted = {path.resolve() for path in metrics}
     splits: dict[str, list[int]] = {}
+    listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     for source in listing.sources:
-        log_format, reason, split = _format_of(source, options)
+        log_format, reason, remark = _format_of(source, options, listed)
+        if remark:
+            found.notes.append(Note(FORMAT, remark, 1, source.name))
         if log_format is None:
             kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
             found.notes.append(Note(kind, f"not read: {reason}", 1, source.name))
             continue
-        splits.setdefault(split, []).append(len(found.sources))
+        splits.setdefault(log_format.split, []).append(len(found.sources))
         found.sources.append(source)
         found.formats.append(log_format)
     for source in listing.other:
@@ -111,10 +116,12 @@ def _one_split(found: LogFiles, splits: dict[str, list[int]], wanted: str | None
     )
 
 
-def _format_of(source: Source, options: ReadOptions) -> tuple[LogFormat | None, str, str]:
-    """Return a file's format (None and why, where it is no log), and its split."""
+def _format_of(
+    source: Source, options: ReadOptions, listed: frozenset[Path]
+) -> tuple[LogFormat | None, str, str]:
+    """Return a file's format (None where it is no log), why, and a remark for the report."""
     # Formats load a dozen modules; a program that only looks for help does without.
-    from rlreport.formats import RowReader, detect, refusal
+    from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
     from rlreport.formats.containers import container_of
     from rlreport.formats.ids import TokenNames
@@ -122,13 +129,13 @@ def _format_of(source: Source, options: ReadOptions) -> tuple[LogFormat | None, 
     lines = container_of(source.name) in (None, "lines")
     objects = _peek_lines(source) if lines else _peek_container(source)
     plain = not options.mapping and options.step_from_path is None
-    split = split_of(source.name) or "train"
     if options.log_format in (None, NATIVE) and plain and lines:
         native = any(_is_native(obj) for obj in objects)
         # Of a log with nothing readable every line is reported.
         if options.log_format == NATIVE or native or _all_broken(source, objects):
             fields = ", ".join(f"`{name}`" for name in REQUIRED)
-            return LogFormat(why=f"has {fields}" if native else "as named"), "", split
+            why = f"has {fields}" if native else "as named"
+            return LogFormat(why=why, split=split_of(source.name) or "train"), "", ""
     detected = detect(
         source.name,
         objects,
@@ -137,11 +144,15 @@ def _format_of(source: Source, options: ReadOptions) -> tuple[LogFormat | None, 
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return None, refusal(source.name, objects), split
+        return None, refusal(source.name, objects), ""
+    form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
+    if isinstance(form, str):
+        return None, form, ""
     container = container_of(source.name) or "lines"
-    reader = RowReader(detected.format, TokenNames(options.tokenizer))
-    log_format = LogFormat(detected.format.id, container, reader, detected.reason)
-    return log_format, detected.reason, detected.format.split(source.name) or "train"
+    reader = RowReader(form, TokenNames(options.tokenizer))
+    split = form.split(source.name) or reader.split_of(objects, source.name) or "train"
+    log_format = LogFormat(form.id, container, reader, detected.reason, split)
+    return log_format, detected.reason, getattr(form, "remark", "")
 
 
 def _is_native(obj: dict[str, Any]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
+
 MOST_UNREAD = 1000
 
 
@@ -39,11 +41,13 @@ class Diagnostics:
         oddities: by kind, see ODDITIES.
         unread: the first thousand lines that could not be used.
         unread_count: all of them.
+        not_taken: fields that nobody read.
     """
 
     oddities: dict[str, Oddity] = field(default_factory=dict)
     unread: list[UnreadLine] = field(default_factory=list)
     unread_count: int = 0
+    not_taken: NotTaken = field(default_factory=dict)
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
         """Count an oddity."""
@@ -66,6 +70,13 @@ class Diagnostics:
             self.add(kind, oddity.first, oddity.times)
         self.unread = sorted([*self.unread, *other.unread])[:MOST_UNREAD]
         self.unread_count += other.unread_count
+        self.add_not_taken(other.not_taken)
+
+    def add_not_taken(self, found: NotTaken) -> None:
+        """Add fields that nobody read."""
+        for name, (times, kind) in found.items():
+            count_not_taken(self.not_taken, name, kind, times)
+        trim_not_taken(self.not_taken)
 
 
 ODDITIES = {
@@ -80,6 +91,12 @@ ODDITIES = {
     "not_text": "reference responses that are no text, left out",
     "tolerant": "lines that are no strict JSON (NaN, Infinity, lone surrogates), read all the same",
     "reasonless": "finish reasons that are not known, left out",
+    "bad_mask": "response masks of another length than the tokens, or not of 0 and 1, left out",
+    "bad_turns": "rows whose turns are no list of objects with a role; the turns left out",
+    "bad_spans": "rows whose turns' token spans overlap or leave the response; the spans left out",
+    "untrained": "rows of agents that are not trained, or of rollouts that failed before the "
+    "policy spoke, kept out of the figures",
+    "other_split_rows": "rows of another split than their file's, not read (--split reads them)",
     "many_extras": "further scalar fields, left out beyond the first 64",
     "many_tokens": "token strings left out of the token table beyond the first 262,144",
 }

@@ -12,7 +12,7 @@ from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
-from rlreport.read.detection import METRICS_FILE, LogFiles, detect_formats
+from rlreport.read.detection import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.diagnostics import ODDITIES, LogPosition
 from rlreport.read.ngram_sample import UnitSample
 from rlreport.read.partial import Partial, merge_pair
@@ -32,11 +32,14 @@ from rlreport.read.sources import Listing, find_sources, is_url
 from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, root
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.tables import BadLine, LogFile, Note
+from rlreport.text.clean import safe_text
 
 LEAST_BYTES = 24 << 20
 """Smaller logs are read sooner in this process than others start."""
 
 _SHOWN = 20
+NOT_TAKEN = "not_taken"
+"""Kind of the note on fields that nobody read."""
 _NAMED = 3
 """Files named where none can be read."""
 
@@ -123,8 +126,9 @@ def _scan_of(
     order = row_order(partial.columns)
     restart_notes, order = _restarts(partial, files, order, options.restarts)
     notes += restart_notes
-    if options.strict and (bad or notes):
-        raise StrictError(_strict(bad, bad_count, notes))
+    unclean = [note for note in notes if note.kind not in (NOT_TAKEN, FORMAT)]
+    if options.strict and (bad or unclean):
+        raise StrictError(_strict(bad, bad_count, unclean))
     responses, prompt_rows = response_table(partial, order)
     unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
     # What a format never logs was not lost: its absence is no NaN that was met.
@@ -192,6 +196,12 @@ def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
         )
         for kind, oddity in sorted(partial.diagnostics.oddities.items())
     ]
+    if not_taken := partial.diagnostics.not_taken:
+        said = ", ".join(
+            f"{safe_text(name)} ({kind}, {times:,})"
+            for name, (times, kind) in sorted(not_taken.items())
+        )
+        notes.append(Note(NOT_TAKEN, f"fields not taken: {said}", len(not_taken)))
     if partial.extras_dropped:
         notes.append(Note("many_extras", ODDITIES["many_extras"], 1))
     if dropped:

@@ -27,6 +27,7 @@ _REFUSED = (ValueError, RuntimeError, TypeError, AttributeError, LookupError)
 """What the parser raises on bad JSON, and on values of another type than asked for."""
 
 _MOST_SCHEMAS = 4096
+_KINDS = {str: "text"} | ({simdjson.Array: "list"} if simdjson else {})
 
 
 class LineParser:
@@ -124,12 +125,15 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
         _number(document[ref_valid_reward]) if ref_valid_reward else NAN,
     )
     extras: list[tuple[str, float | str]] = []
+    not_taken: list[tuple[str, str]] = []
     for name in schema.extras:
         value = document[name]
         if type(value) in (float, int, bool):
             extras.append((name, float(value)))
         elif type(value) is str and len(value) <= LONGEST_EXTRA:
             extras.append((name, safe_text(value)))
+        elif value is not None and len(value):
+            not_taken.append((name, _KINDS.get(type(value), "object")))
     kept: dict[str, object] = {}
     for name in schema.kept:
         value = document[name]
@@ -137,8 +141,9 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
             kept[name] = value if type(value) in (str, int, float, bool) else None
     tokens = _tokens(document, schema)
     return ParsedRow(
-        step, prompt, response, rewards, reference, group, finish, tokens, extras, kept
-    )
+        step, prompt, response, rewards, reference, group, finish, tokens, extras, kept,
+        not_taken=not_taken,
+    )  # fmt: skip
 
 
 def _tokens(document: Any, schema: _Schema) -> TokenFields:

@@ -63,6 +63,8 @@ class _Scanner:
                 self._read(len(block.data))
         else:
             self._read_container()
+        if split.format.reader is not None:
+            self._collector.diagnostics.add_not_taken(split.format.reader.take_not_taken())
         stop = -1 if split.stop is None else split.stop
         counts = (self._lines, self._filled, self._rows, self._unread)
         self._collector.add_segment(Segment(split.file, split.start, stop, *counts), split.leaf)
@@ -142,7 +144,18 @@ class _Scanner:
         """Read the rows of an object of another format; one bad row costs no other."""
         split = self._split
         rows = split.format.rows(obj, split.source.name, self._lines, offset)
+        position = LogPosition(split.file, offset, self._lines)
+        diagnostics = self._collector.diagnostics
+        if split.format.reader is not None:
+            for kind, times in split.format.reader.take_odd().items():
+                diagnostics.add(kind, position, times)
         for sub, row in enumerate(rows):
+            if row.get("split") not in (None, split.format.split):
+                diagnostics.add("other_split_rows", position)
+                continue
+            if row.get("trainable") is False:
+                diagnostics.add("untrained", position)
+                continue
             try:
                 self._add(parse_record(row), offset, length, sub)
             except RowError as error:

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from rlreport.errors import RowError
-from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
 from rlreport.text.clean import safe_text
@@ -25,8 +25,10 @@ FINISH_FIELDS = ("finish_reason", "stop_reason")
 FINISH_REASONS = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), 1.0),
     **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
+    **dict.fromkeys(("agent_completed", "user_closed", "env_done"), 1.0),
     **dict.fromkeys(("length", "max_tokens", "max_length", "max_new_tokens"), 0.0),
-    **dict.fromkeys(("truncated", "overlong"), 0.0),
+    **dict.fromkeys(("truncated", "overlong", "max_turns", "max_turns_exceeded"), 0.0),
+    **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
 }
 """What frameworks log as the reason a response ended: 1 by itself, 0 at the limit."""
 
@@ -89,7 +91,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         reference = None
     finish = _finish(record, oddities)
     tokens = _tokens(record, oddities)
-    extras, parts = _extras(record)
+    extras, parts, not_taken = _extras(record)
     kept = {name: record[name] for name in KEPT if record.get(name) is not None}
     group = record.get("group_id")
     return ParsedRow(
@@ -105,6 +107,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         kept,
         parts,
         oddities,
+        not_taken,
     )
 
 
@@ -155,8 +158,10 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     return fields
 
 
-def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list[str]]:
-    """Return the further scalars, and the names of those that are parts of the reward."""
+def _extras(
+    record: dict[str, Any],
+) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
+    """Return the further scalars, the names of the reward's parts, and what is no scalar."""
     named, names = dict(record), []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
@@ -164,6 +169,7 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
         # A part that is logged as a column too counts once.
         named.update(parts)
     extras: list[tuple[str, float | str]] = []
+    not_taken: list[tuple[str, str]] = []
     for name, value in named.items():
         if name in NO_COLUMN:
             continue
@@ -171,7 +177,9 @@ def _extras(record: dict[str, Any]) -> tuple[list[tuple[str, float | str]], list
             extras.append((safe_text(str(name)), number_of(value)[0]))
         elif isinstance(value, str) and len(value) <= LONGEST_EXTRA:
             extras.append((safe_text(str(name)), safe_text(value)))
-    return extras, names
+        elif value:
+            not_taken.append((safe_text(str(name)), kind_of(value)))
+    return extras, names, not_taken
 
 
 def _finish(record: dict[str, Any], oddities: list[str]) -> float:

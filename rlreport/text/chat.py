@@ -65,7 +65,7 @@ def turns(prompt: str) -> Turns:
         return _tidy(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
         found = _split(prompt, opening)
-        roles = [_role(role) for role, _ in found]
+        roles = [role_name(role) for role, _ in found]
         # One role alone may be prose: "User: ..." counts when someone answers.
         if "user" in roles and "assistant" in roles and not prompt[: _start(prompt, opening)]:
             return _tidy(found)
@@ -75,7 +75,7 @@ def turns(prompt: str) -> Turns:
 def message_turns(messages: Sequence[object]) -> Turns:
     """Return the (role, text) turns of a list of chat messages, tool calls as text."""
     return [
-        (_role(str(message.get("role", "?"))), message_text(message))
+        (role_name(str(message.get("role", "?"))), message_text(message))
         for message in messages
         if isinstance(message, Mapping)
     ]
@@ -87,11 +87,13 @@ def message_text(message: Mapping[str, object]) -> str:
     reasoning = message.get("reasoning_content")
     if isinstance(reasoning, str) and reasoning:
         parts.append(f"<think>{reasoning}</think>")
-    content = _content_text(message.get("content"))
+    content = content_text(message.get("content"))
     if content:
         parts.append(content)
     calls = message.get("tool_calls")
-    if isinstance(calls, Sequence) and not isinstance(calls, str):
+    if isinstance(calls, str) and calls:
+        parts.append(calls)
+    elif isinstance(calls, Sequence):
         parts.extend(_call_text(call) for call in calls)
     return "\n".join(parts)
 
@@ -127,15 +129,17 @@ def _llama2(prompt: str) -> Turns:
 
 
 def _tidy(said: Turns) -> Turns:
-    return [(_role(role), text.strip()) for role, text in said if text.strip()]
+    return [(role_name(role), text.strip()) for role, text in said if text.strip()]
 
 
-def _role(role: str) -> str:
+def role_name(role: str) -> str:
+    """Return the usual name of a role: ``human`` is ``user``, ``model`` is ``assistant``."""
     lowered = role.lower()
     return _ROLE_NAMES.get(lowered, lowered)
 
 
-def _content_text(content: object) -> str:
+def content_text(content: object) -> str:
+    """Return a message's content as text; parts that are no text are named, as ``[image]``."""
     if content is None:
         return ""
     if isinstance(content, str):
