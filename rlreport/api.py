@@ -29,7 +29,7 @@ def build(
     max_size: int | None = None,
     seed: int = 0,
     thresholds: str | Path | None = None,
-    redact: bool = False,
+    redact: bool | Literal["names"] = False,
     stamp: bool = False,
     to: Sequence[str] = (),
     sender: str | None = None,
@@ -71,7 +71,8 @@ def build(
             for a folder.
         seed: seed of the sample of responses.
         thresholds: TOML file with thresholds of the checks.
-        redact: leave all text of prompts, responses and tokens out.
+        redact: leave all text of prompts, responses and tokens out; ``"names"`` also names of
+            further fields and of files.
         stamp: show the time of building (else the same logs give the same bytes).
         to: recipients of the mail form.
         sender: sender of the mail form.
@@ -126,7 +127,8 @@ def build(
                 max_responses=max_responses,
                 max_size=max_size,
                 seed=seed,
-                redact=redact,
+                redact=bool(redact),
+                redact_names=redact == "names",
                 stamp=stamp,
                 mail=MailOptions(tuple(to), sender, subject),
                 github_summary=github_summary,

@@ -86,6 +86,7 @@ class ReportOptions:
         max_size: bytes of the whole delivery, None for the form's default.
         seed: seed of the sample of responses.
         redact: leave prompt, response and token text out of every form.
+        redact_names: also leave names of further fields and of files out.
         stamp: show the time of building.
         mail: headers of the mail form.
         github_summary: also append a summary to the job's page on GitHub Actions.
@@ -97,6 +98,7 @@ class ReportOptions:
     max_size: int | None = None
     seed: int = 0
     redact: bool = False
+    redact_names: bool = False
     stamp: bool = False
     mail: MailOptions = field(default_factory=MailOptions)
     github_summary: bool = False

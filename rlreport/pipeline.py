@@ -8,7 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from rlreport.bake.oven import Oven
-from rlreport.bake.redact import redacted_ngrams, redacted_tables, redacted_verdict
+from rlreport.bake.redact import (
+    Redactor,
+    redacted_ngrams,
+    redacted_tables,
+    redacted_verdict,
+    without_names,
+)
 from rlreport.bake.report import prepare
 from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.finding import Verdict
@@ -75,6 +81,10 @@ def build_report(
     summary = summary_file() if report.github_summary else None
 
     name, locations, tables = _read(logs, read, figures, progress)
+    aliases: dict[str, str] = {}
+    if report.redact_names:
+        tables, aliases = without_names(tables)
+        name = "run"
     oven.expect(len(tables.steps))
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
@@ -82,8 +92,10 @@ def build_report(
     give_back()
 
     if report.redact:
-        tables, verdict = redacted_tables(tables), redacted_verdict(verdict, tables)
-        spreading = redacted_ngrams(spreading)
+        redact = Redactor()
+        verdict = redacted_verdict(verdict, tables, redact)
+        spreading = redacted_ngrams(spreading, redact)
+        tables = redacted_tables(tables, redact)
 
     @cache
     def plan_for(budget: float) -> Plan:
@@ -99,6 +111,7 @@ def build_report(
         read=read,
         figures=figures,
         report=report,
+        file_aliases=aliases,
         one_file=chosen_form.one_file,
         progress=progress,
         oven=oven,

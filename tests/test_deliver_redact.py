@@ -1,15 +1,20 @@
-"""--redact leaves the words out of every form; figures, lengths and hashes stay."""
+"""--redact leaves the words out of every form; figures stay, and which texts are equal."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+import xxhash
 
 import rlreport
 from tests.forms import FORMS, everything
 from tests.hostile import write_log
+from tests.running import rlreport as command
 
 SECRET = re.compile(rb"[a-z]*qzxwv[a-z]*")
 
@@ -72,7 +77,74 @@ def test_figures_findings_and_lengths_stay(hidden, plain):
     assert hidden.tables.steps.equals(plain.tables.steps)
     assert hidden.tables.responses.equals(plain.tables.responses)
     assert [f.id for f in hidden.verdict.findings] == [f.id for f in plain.verdict.findings]
-    assert re.search(rb"\[\d+ characters, [0-9a-f]{16}\]", everything(hidden.out))
+    assert re.search(rb"\[prompt \d+, at most 1,?00?0? characters\]", everything(hidden.out))
+
+
+@pytest.fixture(scope="module")
+def folder(log, tmp_path_factory):
+    """A redacted report folder."""
+    out = tmp_path_factory.mktemp("hashes") / "run"
+    rlreport.build(log, out, redact=True, workers=1)
+    return out
+
+
+def test_neither_hashes_nor_exact_lengths_tell_a_short_text(folder, log):
+    held = everything(folder)
+    tokens = {
+        token
+        for line in log.read_text().splitlines()
+        for token in json.loads(line).get("response_tokens", ())
+    }
+    for token in tokens:
+        for digest in (
+            xxhash.xxh3_64_hexdigest(token.encode()),
+            xxhash.xxh64_hexdigest(token.encode()),
+            hashlib.sha256(token.encode()).hexdigest()[:16],
+            hashlib.md5(token.encode()).hexdigest()[:16],
+        ):
+            assert digest.encode() not in held
+    table = pd.read_csv(folder / "data" / "tokens.csv")
+    lengths = {"at most 10 characters", "at most 100 characters"}
+    assert {text.partition(", ")[2].rstrip("]") for text in table["token"]} <= lengths
+    assert table["token"].str.extract(r"token (\d+),")[0].astype(int).tolist() == [
+        *range(1, len(table) + 1)
+    ]
+    assert table["raw"].equals(table["token"])
+
+
+def test_equal_texts_have_equal_numbers_on_every_page(folder):
+    def prompts(page):
+        return re.findall(r"\[prompt (\d+), ", page.read_text("utf-8"))
+
+    asked = set(prompts(folder / "prompts.html"))
+    assert len(asked) == 7
+    for page in (folder / "steps").iterdir():
+        assert set(prompts(page)) <= asked
+
+
+def test_names_are_kept_unless_told(log, tmp_path):
+    logs = tmp_path / "secretfolder"
+    logs.mkdir()
+    rows = [json.loads(line) for line in log.read_text().splitlines()[:96]]
+    rows = [row | {"secretfield": i % 5, "secretlabel": f"x{i}"} for i, row in enumerate(rows)]
+    write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
+    (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")
+    for form, suffix in FORMS.items():
+        kept, dropped = tmp_path / f"kept{suffix}", tmp_path / f"dropped{suffix}"
+        rlreport.build(logs, kept, redact=True, workers=1)
+        rlreport.build(logs, dropped, redact="names", workers=1)
+        if form == "folder":
+            for name in (b"secretfolder", b"secretfield", b"secretfile", b"secretmetrics"):
+                assert name in everything(kept)
+        assert not re.findall(rb"secret\w+|qzxwv", everything(dropped))
+
+
+def test_the_command_line_takes_names_as_a_value_and_nothing_else(log, tmp_path):
+    done = command("build", "--redact", log, "-o", tmp_path / "a.md")
+    assert done.returncode == 0
+    assert command("build", "--redact=names", log, "-o", tmp_path / "b.md").returncode == 0
+    assert "qzxwv" not in (tmp_path / "b.md").read_text("utf-8")
+    assert command("build", "--redact=all", log, "-o", tmp_path / "c.md").returncode == 2
 
 
 def test_the_words_are_there_otherwise(plain):

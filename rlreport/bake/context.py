@@ -41,6 +41,7 @@ class PageContext:
         one_file: pages are views of one file.
         advantages_logged: advantages are the log's, not recomputed.
         left_out: sentences about what is not shown.
+        file_aliases: log files by their names, where names are redacted.
         asset_files: logical name -> file of the shared assets, empty in one file.
     """
 
@@ -63,6 +64,7 @@ class PageContext:
     one_file: bool = False
     advantages_logged: bool = False
     left_out: list[str] = field(default_factory=list)
+    file_aliases: dict[str, str] = field(default_factory=dict)
     asset_files: dict[str, str] = field(default_factory=dict)
     stamp: str = ""
 

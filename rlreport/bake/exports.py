@@ -52,7 +52,7 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
             "band": context.report.band,
             "max_responses": context.report.max_responses,
             "seed": context.report.seed,
-            "redact": context.report.redact,
+            "redact": "names" if context.report.redact_names else context.report.redact,
             "pad_tokens": list(context.read.pad_tokens),
             "system_end_token": context.read.system_end_token,
             "restarts": context.read.restarts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from rlreport.bake.data_page import data_view
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.prompts_page import prompts_view
-from rlreport.bake.redact import redacted
+from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.shell import NAMES, shell
 from rlreport.bake.step_page import StepRows, step_view
 from rlreport.bake.tokens_page import tokens_view
@@ -101,19 +101,29 @@ def _finished(job: StepJob, shared: tuple[PageContext, RowLocations, Callable[[P
 
 @dataclass(frozen=True, slots=True)
 class StepJob:
-    """One step page's work: picklable, and no larger than the step's rows."""
+    """One step page's work: picklable, and no larger than the step's rows.
+
+    Attributes:
+        plan: what is shown.
+        responses: RESPONSE_COLUMNS of all responses of the step.
+        extras: their further columns.
+        texts: numbers of their texts, see ``response_numbers``.
+    """
 
     plan: StepPlan
     responses: pd.DataFrame
     extras: pd.DataFrame
+    texts: list[int]
 
 
 def _jobs(bakery: Bakery) -> Iterable[StepJob]:
     responses, extras = bakery.tables.responses, bakery.tables.extras
+    texts = response_numbers(responses)
     step = responses["step"].to_numpy()
     for plan in bakery.plan.steps:
         start, stop = np.searchsorted(step, [plan.step, plan.step + 1])
-        yield StepJob(plan, responses.iloc[start:stop], extras.iloc[start:stop])
+        rows = slice(start, stop)
+        yield StepJob(plan, responses.iloc[rows], extras.iloc[rows], texts[rows].tolist())
 
 
 def bake_step(job: StepJob, context: PageContext, locations: RowLocations) -> Page:
@@ -121,7 +131,11 @@ def bake_step(job: StepJob, context: PageContext, locations: RowLocations) -> Pa
     plan = job.plan
     rollouts = list(fetch(locations, plan.rows.tolist(), context.read, context.figures))
     if context.report.redact:
-        rollouts = [redacted(rollout) for rollout in rollouts]
+        numbers = zip(job.responses["prompt_id"], job.texts, strict=True)
+        named = dict(zip(job.responses["n"].tolist(), numbers, strict=True))
+        rollouts = [redacted(rollout, *named[rollout.n]) for rollout in rollouts]
+        if context.report.redact_names:
+            rollouts = [replace(r, file=context.file_aliases[r.file]) for r in rollouts]
     with_tokens = locations.n[plan.rows[: plan.with_tokens]]
     rows = StepRows(
         plan.step,

@@ -1,12 +1,17 @@
-"""Leaves the words out of a report: lengths, figures and hashes stay."""
+"""Leaves the words out of a report: figures stay, and which texts are equal.
+
+A text becomes a number in order of appearance and a class of length. A hash or an exact length
+would let whoever has a list of words tell which of them a short text is.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
-import xxhash
+from numpy.typing import NDArray
 
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Finding, Verdict
@@ -19,40 +24,70 @@ _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 """What follows a quotation mark in a reason may be taken from the logs."""
 
 
-def redacted_text(text: str) -> str:
-    """Stands for a text: its length and a hash, so that equal texts can be told."""
-    return (
-        f"[{len(text):,} characters, {xxhash.xxh3_64_hexdigest(text.encode('utf-8', 'replace'))}]"
-    )
+class Redactor:
+    """Numbers texts from 1 in order of appearance; an equal text has an equal number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> str:
+        """What stands for a text."""
+        return stand_in("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
 
 
-def redacted(rollout: Rollout) -> Rollout:
-    """The response without its words; tokens keep their figures and places."""
+def stand_in(kind: str, text: str, number: int | None = None) -> str:
+    """What stands for a text: its kind, number and class of length, a power of ten."""
+    longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
+    numbered = kind if number is None else f"{kind} {number}"
+    return f"[{numbered}, at most {longest:,} characters]"
+
+
+def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
+    """Numbers of the responses' texts from 1 in order of appearance, int64 (R,)."""
+    return pd.factorize(responses["response_hash"])[0] + 1
+
+
+def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
+    """The response without its words; tokens keep their figures and places.
+
+    Args:
+        rollout: the response.
+        prompt_id: of its prompt.
+        number: of its text, one of ``response_numbers``.
+    """
     hidden = ["▪"] * len(rollout.raw_tokens)
+    ref, truth = rollout.ref_response, rollout.ground_truth
     return replace(
         rollout,
-        prompt=redacted_text(rollout.prompt),
-        response=redacted_text(rollout.response),
-        ref_response=None if rollout.ref_response is None else redacted_text(rollout.ref_response),
-        ground_truth=None if rollout.ground_truth is None else redacted_text(rollout.ground_truth),
+        prompt=stand_in("prompt", rollout.prompt, prompt_id + 1),
+        response=stand_in("response", rollout.response, number),
+        ref_response=None if ref is None else stand_in("reference response", ref),
+        ground_truth=None if truth is None else stand_in("label", truth),
         turns=[],
         raw_tokens=hidden,
         tokens=hidden,
     )
 
 
-def redacted_tables(tables: Tables) -> Tables:
+def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     """The tables without prompts, token strings, logged strings, n-grams or quoted bad lines."""
     prompts = tables.prompts.copy()
     # A prompt whose text was not read back stays empty.
-    prompts["prompt"] = [redacted_text(text) if text else text for text in prompts["prompt"]]
+    prompts["prompt"] = [
+        stand_in("prompt", text, prompt_id + 1) if text else text
+        for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
+    ]
     extras = tables.extras.copy()
     for name in extras.columns:
         if not is_numeric(extras[name]):
-            extras[name] = extras[name].map(_redacted_string).astype(object)
+            extras[name] = [
+                redact(value) if isinstance(value, str) else value for value in extras[name]
+            ]
     tokens = tables.tokens.copy()
     if len(tokens):
-        tokens["token"] = tokens["raw"] = tokens["raw"].map(redacted_text)
+        tokens["token"] = tokens["raw"] = [
+            stand_in("token", text, place) for place, text in enumerate(tokens["raw"], 1)
+        ]
     return replace(
         tables,
         extras=extras,
@@ -65,10 +100,53 @@ def redacted_tables(tables: Tables) -> Tables:
     )
 
 
-def redacted_verdict(verdict: Verdict, tables: Tables) -> Verdict:
+def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
+    """The tables without names of further fields and of files, before anything speaks of them.
+
+    Returns:
+        The tables, and each log file's name -> what stands for it.
+    """
+    known = set(tables.fields) - set(map(str, tables.extras.columns))
+    fields = {name: name for name in known}
+    fields |= {str(name): f"field {i}" for i, name in enumerate(tables.extras.columns, 1)}
+    files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
+    metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
+    names = {**files, **metrics}
+
+    def other(name: str) -> str:
+        return names.setdefault(name, f"file {len(names) + 1}")
+
+    def unnamed(text: str) -> str:
+        text = _unquoted(text)
+        told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
+        return "[a note that tells a name]" if told else text
+
+    return (
+        replace(
+            tables,
+            extras=tables.extras.rename(columns=fields),
+            extras_by_step=tables.extras_by_step.rename(columns=fields),
+            reward_parts=[fields[name] for name in tables.reward_parts],
+            fields={fields[name]: rows for name, rows in tables.fields.items()},
+            files=[replace(file, name=files[file.name], why="") for file in tables.files],
+            metrics_files=[replace(f, name=metrics[f.name]) for f in tables.metrics_files],
+            bad_lines=[
+                replace(bad, file=other(bad.file), reason=unnamed(bad.reason))
+                for bad in tables.bad_lines
+            ],
+            notes=[
+                replace(note, file=note.file and other(note.file), text=unnamed(note.text))
+                for note in tables.notes
+            ],
+        ),
+        files,
+    )
+
+
+def redacted_verdict(verdict: Verdict, tables: Tables, redact: Redactor) -> Verdict:
     """The verdict without n-grams and quotations of bad lines; both may stand in its titles."""
     titles = {
-        repr_text(ngram): repr_text(redacted_text(ngram))
+        repr_text(ngram): repr_text(redact(ngram))
         for finding in verdict.findings
         for ngram in finding.ngrams
     }
@@ -76,20 +154,22 @@ def redacted_verdict(verdict: Verdict, tables: Tables) -> Verdict:
     return replace(
         verdict,
         sentence=_replaced(verdict.sentence, titles),
-        findings=[_redacted_finding(finding, titles) for finding in verdict.findings],
+        findings=[_redacted_finding(finding, titles, redact) for finding in verdict.findings],
     )
 
 
-def redacted_ngrams(spreading: SpreadingNgrams) -> SpreadingNgrams:
-    """The spreading texts as hashes."""
-    return SpreadingNgrams(_hashed_ngrams(spreading.table), _hashed_ngrams(spreading.by_step))
+def redacted_ngrams(spreading: SpreadingNgrams, redact: Redactor) -> SpreadingNgrams:
+    """The spreading texts as numbers."""
+    return SpreadingNgrams(
+        _redacted_ngrams(spreading.table, redact), _redacted_ngrams(spreading.by_step, redact)
+    )
 
 
-def _redacted_finding(finding: Finding, titles: dict[str, str]) -> Finding:
+def _redacted_finding(finding: Finding, titles: dict[str, str], redact: Redactor) -> Finding:
     return replace(
         finding,
         title=_replaced(finding.title, titles),
-        ngrams=tuple(redacted_text(ngram) for ngram in finding.ngrams),
+        ngrams=tuple(redact(ngram) for ngram in finding.ngrams),
     )
 
 
@@ -99,12 +179,8 @@ def _replaced(text: str, replacements: dict[str, str]) -> str:
     return text
 
 
-def _hashed_ngrams(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(ngram=table["ngram"].map(redacted_text)) if len(table) else table
-
-
-def _redacted_string(value: object) -> object:
-    return redacted_text(value) if isinstance(value, str) else value
+def _redacted_ngrams(table: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
+    return table.assign(ngram=table["ngram"].map(redact)) if len(table) else table
 
 
 def _unquoted(text: str) -> str:

@@ -122,6 +122,7 @@ def prepare(
     read: ReadOptions,
     figures: FigureOptions,
     report: ReportOptions,
+    file_aliases: dict[str, str],
     one_file: bool,
     progress: Progress,
     oven: Oven,
@@ -151,6 +152,7 @@ def prepare(
         advantages_logged=bool(tables.fields.get("advantages")),
         left_out=plan.left_out(len(responses), token_responses(responses)),
         stamp=stamp(report),
+        file_aliases=file_aliases,
         asset_files={}
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.context import PageContext
-from rlreport.bake.redact import redacted
+from rlreport.bake.redact import redacted, response_numbers
 from rlreport.choose import Extreme, extremes
 from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
@@ -46,7 +46,7 @@ def run_texts(locations: RowLocations, tables: Tables, context: PageContext) -> 
         {extreme.row for extreme in found}
         | {row for opened in telling.values() for _, row in opened}
     )
-    rollouts = dict(zip(rows, _rollouts(locations, rows, context), strict=True))
+    rollouts = dict(zip(rows, _rollouts(locations, rows, tables, context), strict=True))
     reward = tables.responses["reward"].to_numpy()
     return RunTexts(
         [(extreme, rollouts[extreme.row]) for extreme in found],
@@ -81,7 +81,13 @@ def _telling(responses: pd.DataFrame, prompt_id: int) -> list[tuple[str, int]]:
     return [(which, row) for row, which in named.items()]
 
 
-def _rollouts(locations: RowLocations, rows: Sequence[int], context: PageContext) -> list[Rollout]:
+def _rollouts(
+    locations: RowLocations, rows: Sequence[int], tables: Tables, context: PageContext
+) -> list[Rollout]:
     found = list(fetch(locations, rows, context.read, context.figures))
     locations.close()
-    return [redacted(r) if context.report.redact else r for r in found]
+    if not context.report.redact:
+        return found
+    prompts = tables.responses["prompt_id"].to_numpy()[rows].tolist()
+    numbers = response_numbers(tables.responses)[rows].tolist()
+    return [redacted(*of) for of in zip(found, prompts, numbers, strict=True)]

@@ -20,7 +20,15 @@ FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
 
 
-@click.command()
+class _Build(click.Command):
+    """Takes ``--redact=names`` beside ``--redact``, which takes no value from the next argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = ["--redact-names" if arg == "--redact=names" else arg for arg in args]
+        return super().parse_args(ctx, given)
+
+
+@click.command(cls=_Build)
 @reading_options
 @click.option(
     "-o",
@@ -60,7 +68,13 @@ FAILED = 1
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample."
 )
 @judging_options
-@click.option("--redact", is_flag=True, help="Leave all text of prompts and responses out.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Leave all text of prompts and responses out; --redact=names: names of further fields "
+    "and of files too.",
+)
+@click.option("--redact-names", is_flag=True, hidden=True)
 @click.option("--stamp", is_flag=True, help="Show the time of building (else same bytes).")
 @click.option("--to", multiple=True, metavar="ADDRESS", help="Recipient of the mail (repeatable).")
 @click.option("--from", "sender", metavar="ADDRESS", help="Sender of the mail.")
@@ -90,6 +104,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     quiet, fail_on, form, thresholds = (
         given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
     )
+    given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     # The oven first: drawing warms up while the rest is still imported.
     piped = str(out) == "-"
