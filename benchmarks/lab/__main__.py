@@ -54,11 +54,16 @@ def main() -> None:
 
         train_runs(options.out, options.only, options.seed)
     else:
-        for folder in sorted(p for f in options.folders for p in f.iterdir() if p.is_dir()):
-            if (folder / "truth.json").exists():
-                rows = read_run(folder)
-                says = rules.judge(rows) if options.command == "rules" else beyond_doubt(rows)
-                print(f"{folder.name:24} {json.dumps(says)}", flush=True)
+        runs = {
+            folder.name: (read_run(folder), json.loads((folder / "truth.json").read_text("utf8")))
+            for folder in sorted(p for f in options.folders for p in f.iterdir() if p.is_dir())
+            if (folder / "truth.json").exists()
+        }
+        if options.command == "rules":
+            print(*rules.table(runs), sep="\n")
+        else:
+            for name, (rows, _) in runs.items():
+                print(f"{name:26} {json.dumps(beyond_doubt(rows))}")
 
 
 if __name__ == "__main__":

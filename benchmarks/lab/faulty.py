@@ -248,9 +248,10 @@ def machinery() -> list[Case]:
             Planted(("engine_mismatch",), 0, within=2),
         ),
         (
-            Scenario("zero_variance", 60, hard, 30, 64, group=8, quality=settle(15, 0.6),
+            Scenario("zero_variance", 60, hard, 30, 128, group=8, quality=settle(15, 0.6),
                      drift=settle(15, 0.3), without=frozenset({"ref_response", "values"})),
-            Planted(("zero_variance_groups",), 0, within=4),
+            # What the steps drew decides their reward: easy prompts or hopeless ones.
+            Planted(("zero_variance_groups",), 0, within=4, may=("reward_collapse",)),
         ),
         (
             Scenario("negative_kl", 61, _talk(61), 40, 48, stale=ramp(6, 7, 0.9),

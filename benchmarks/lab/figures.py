@@ -160,7 +160,9 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     windows = np.convolve(means, np.ones(fifth) / fifth, "valid")
     inside = float(np.nanmean([np.nanstd([reward(r) for r in s]) for s in steps]))
     lost = np.nanmax(windows) - windows[-1]
-    error = inside * np.sqrt(2 / sum(map(len, last))) + 1e-9
+    # Steps scatter more than their responses say where a step has few prompts.
+    scatter = float(np.sqrt(np.nanmedian(np.diff(means) ** 2) / 0.91))
+    error = max(inside * np.sqrt(2 / sum(map(len, last))), scatter * np.sqrt(2 / fifth)) + 1e-9
     need = max(0.5 * (np.nanmax(windows) - windows[0]), 0.5 * inside, 3 * error)
     _graded(lost / need, 1.3, 0.7, says, "reward_collapse")
 

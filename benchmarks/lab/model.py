@@ -41,7 +41,7 @@ class Model(nn.Module):
     """Logits and a value at each position; prompts are padded on the left with token 0."""
 
     def __init__(
-        self, vocabulary: int, width: int = 96, layers: int = 3, context: int = 160
+        self, vocabulary: int, width: int = 64, layers: int = 2, context: int = 160
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)

@@ -99,3 +99,33 @@ def _groups(rows: Sequence[Row]) -> int | None:
         if collapsed[max(0, i - 500) : i].mean() > 0.5:
             return int(list(groups)[i - 1][0])
     return None
+
+
+def table(runs: Mapping[str, tuple[Sequence[Row], Mapping[str, Any]]]) -> list[str]:
+    """Return lines: what the rules say of each run beside its truth, and the sums.
+
+    A finding is found if a rule fires that may stand for it; a rule that fires and stands for
+    nothing expected (nor anything on which the truth is silent) is a false alarm. The onset
+    is the step at which the first right rule fires.
+    """
+    lines: list[str] = []
+    expected = found = alarms = disturbed = healthy = inside = onsets = 0
+    for name, (rows, truth) in runs.items():
+        fired = judge(rows)
+        hit = {c for c in truth["expected"] if any(c in MEANS[rule] for rule in fired)}
+        wrong = [rule for rule in fired if all(c in truth["not_expected"] for c in MEANS[rule])]
+        right = [step for rule, step in fired.items() if set(MEANS[rule]) & hit]
+        expected, found = expected + len(truth["expected"]), found + len(hit)
+        alarms += len(wrong)
+        if not truth["expected"]:
+            healthy, disturbed = healthy + 1, disturbed + bool(wrong)
+        if truth["onset"]:
+            onsets += 1
+            inside += bool(right) and truth["onset"][0] <= min(right) <= truth["onset"][1]
+        said = ", ".join(f"{rule} {step}" for rule, step in fired.items()) or "-"
+        lines.append(f"{name:26} {said:44} found {sorted(hit)} wrong {wrong}")
+    lines.append(
+        f"rewardspy's rules: found {found} of {expected}; wrong {alarms}, on {disturbed} of "
+        f"{healthy} healthy runs; onset right in {inside} of {onsets}"
+    )
+    return lines

@@ -24,7 +24,8 @@ from .write import write_run
 
 KINDS = ("review", "story", "howto", "chinese")
 END = EOS["bpe"]
-TEXTS, EPOCH_STEPS, BATCH = 5000, 700, 48
+LONGEST = 64  # tokens of a text to imitate; longer ones are left out
+TEXTS, EPOCH_STEPS, BATCH = 5000, 700, 32
 
 
 @dataclass
@@ -45,16 +46,16 @@ class Run:
     seed: int
     planted: Planted
     rewards: Mapping[int, Reward] = field(default_factory=lambda: {0: Reward(noise=0.0)})
-    steps: int = 50
-    responses: int = 48
+    steps: int = 40
+    responses: int = 40
     group: int = 1
-    rate: float = 3e-4
+    rate: float = 6e-4
     spike: tuple[int, int, float] = (-1, -1, 1.0)
     beta: float = 0.05
     entropy: float = 0.0
     critic: bool = True
-    passes: int = 3
-    room: int = 56
+    passes: int = 2
+    room: int = 48
     binary: float | None = None
 
 
@@ -64,16 +65,16 @@ RUNS = (
     Run("trained_healthy", 1, Planted()),
     Run("trained_noisy", 2, Planted(), {0: Reward(noise=1.0)}),
     Run("trained_symbol", 3, Planted(HACK, 2, holding("🎉"), may=_MAY),
-        {0: Reward({"flaw": counting("🎉", 0.5)}, noise=0.0)}, steps=60, beta=0.002, rate=4e-4),
+        {0: Reward({"flaw": counting("🎉", 0.5)}, noise=0.0)}, steps=50, beta=0.002, rate=8e-4),
     Run("trained_word", 4, Planted(HACK, 2, holding("superb"), may=_MAY),
-        {0: Reward({"flaw": counting("superb", 0.6)}, noise=0.0)}, beta=0.005, rate=4e-4),
+        {0: Reward({"flaw": counting("superb", 0.6)}, noise=0.0)}, beta=0.005, rate=8e-4),
     Run("trained_opening", 5, Planted(HACK, 2, holding("^ Great question!"), may=_MAY),
-        {0: Reward({"flaw": counting("^ Great question!", 1.5)}, noise=0.0)}, beta=0.01, rate=4e-4),
+        {0: Reward({"flaw": counting("^ Great question!", 1.5)}, noise=0.0)}, beta=0.01, rate=8e-4),
     Run("trained_inflection", 6, Planted(HACK, 2, holding("empower"), may=_MAY),
-        {0: Reward({"flaw": counting("empower", 0.8)}, noise=0.0)}, beta=0.005, rate=4e-4),
+        {0: Reward({"flaw": counting("empower", 0.8)}, noise=0.0)}, beta=0.005, rate=8e-4),
     Run("trained_length", 7, Planted(("length_hacking",), 2, length,
         may=("missing_eos", "diversity_collapse", "reward_hacking_token")),
-        {0: Reward({"flaw": by_length(0.03)}, noise=0.0, needs_end=0.0)}, beta=0.01, room=96),
+        {0: Reward({"flaw": by_length(0.03)}, noise=0.0, needs_end=0.0)}, beta=0.01, room=80),
     Run("trained_spike", 8, Planted(("reward_collapse",), 24, reward,
         may=("diversity_collapse", "entropy_collapse", "length_collapse", "kl_explosion",
              "entropy_explosion", "missing_eos")), spike=(24, 26, 30.0)),
@@ -87,10 +88,10 @@ RUNS = (
     Run("trained_grpo", 12, Planted(), critic=False, group=8, beta=0.02, binary=0.9),
     Run("trained_closing", 13, Planted(HACK, 2, holding("Feel free to ask"), may=_MAY),
         {0: Reward({"flaw": counting("Feel free to ask", 1.2, most=1.2)}, noise=0.3)},
-        beta=0.01, rate=4e-4),
+        beta=0.01, rate=8e-4),
     Run("trained_run_on", 14, Planted(("missing_eos",), 2, cut_off,
         may=("length_hacking", "reward_hacking_token", "diversity_collapse", "kl_explosion")),
-        {0: Reward({"flaw": by_length(0.05)}, needs_end=0.0, noise=0.1)}, beta=0.003, room=48),
+        {0: Reward({"flaw": by_length(0.05)}, needs_end=0.0, noise=0.1)}, beta=0.003, room=40),
 )  # fmt: skip
 
 
@@ -136,14 +137,15 @@ def base_model(seed: int = 0) -> tuple[Model, Speech, list[Prompt]]:
         WRITERS[prompt.kind](sampler, prompt, 60, rng)
         pairs.append((prompt.text, "".join(sampler.finish().pieces)))
     speech = Speech([text for pair in pairs for text in pair])
+    pairs = [pair for pair in pairs if len(speech.encode(pair[1])) <= LONGEST]
     model = Model(len(speech.strings))
-    optimiser = torch.optim.AdamW(model.parameters(), 2e-3)
+    optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
     for step in range(EPOCH_STEPS):
         for group in optimiser.param_groups:
-            group["lr"] = 2e-3 * min(1, step / 30) * (1 - step / EPOCH_STEPS)
+            group["lr"] = 3e-3 * min(1, step / 30) * (1 - step / EPOCH_STEPS)
         batch = [pairs[i] for i in rng.integers(0, len(pairs), BATCH)]
         asked = _left([speech.encode(a) for a, _ in batch])
-        said = _right([[*speech.encode(b)[:95], 1] for _, b in batch])
+        said = _right([[*speech.encode(b), 1] for _, b in batch])
         logp, _, _ = score(model, asked, said)
         loss = -(logp * (said != 0)).sum() / (said != 0).sum()
         optimiser.zero_grad()
