@@ -10,27 +10,9 @@ from rlreport import __version__
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
+from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.numbers import byte_size
-
-FIELDS = (
-    ("step", "training step", True),
-    ("prompt", "prompt text", True),
-    ("response", "response text", True),
-    ("reward", "sequence reward", True),
-    ("response_tokens", "token strings: token views, token tables", False),
-    ("logprobs", "log-probabilities under the policy: surprisal, KL", False),
-    ("ref_logprobs", "log-probabilities under the reference: KL", False),
-    ("values", "critic's values: advantages, returns, explained variance", False),
-    ("token_rewards", "rewards a token: advantages, KL coefficient", False),
-    ("ref_response", "a response of the reference to the same prompt", False),
-    ("ref_reward", "its reward: win rate, gap", False),
-    ("valid_reward", "a second, watched reward", False),
-    ("ref_valid_reward", "the same for the reference", False),
-    ("ground_truth", "the label", False),
-    ("group_id", "marks the responses of one group", False),
-)
-"""Fields of docs/log-format.md, what they feed, and whether a row needs them."""
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
@@ -137,11 +119,12 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
 def _fields(tables: Tables) -> TableView:
     columns = [
         ColumnView("field", "Field", kind="text"),
-        ColumnView("meaning", "What it feeds", kind="text"),
+        ColumnView("meaning", "Meaning", kind="text"),
         ColumnView("rows", "Rows with it"),
     ]
-    known = [(name, meaning) for name, meaning, _ in FIELDS]
-    others = [(str(name), "as logged") for name in tables.extras.columns]
+    known = [(field.name, field.meaning) for field in FIELDS]
+    named = [str(name) for name in tables.extras.columns]
+    others = [(name, "as logged") for name in named if name not in CANONICAL]
     rows = []
     for name, meaning in (*known, *others):
         count = tables.fields.get(name, 0)

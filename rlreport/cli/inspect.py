@@ -20,8 +20,9 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect logs/
       rlreport inspect run.jsonl --map reward=score
     """
-    from rlreport.bake.data_page import FIELDS, note_in_words
+    from rlreport.bake.data_page import note_in_words
     from rlreport.cli.terminal import Terminal, place
+    from rlreport.fields import CANONICAL, FIELDS
     from rlreport.metrics import metrics_beside
     from rlreport.read import read_logs
     from rlreport.summarise import usual_responses
@@ -58,11 +59,13 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     say()
     say("fields")
     rows = len(scan.responses)
-    for name, meaning, needed in FIELDS:
-        found = scan.fields.get(name, 0)
+    for field in FIELDS:
+        found = scan.fields.get(field.name, 0)
         state = "all rows" if found == rows else (f"{found:,} rows" if found else "missing")
-        say(f"  {name:18} {state:12} {meaning}{'' if needed else ' (optional)'}")
-    for name in scan.extras.columns:
+        say(
+            f"  {field.name:18} {state:12} {field.meaning}{'' if field.required else ' (optional)'}"
+        )
+    for name in (name for name in scan.extras.columns if name not in CANONICAL):
         say(f"  {str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged")
     notes = [*scan.notes, *metrics.notes]
     if notes:

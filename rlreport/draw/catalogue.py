@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.distribution import distribution_charts
 from rlreport.draw.frame import Frame
@@ -34,11 +35,19 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Curves on one axis; used when one of the first ``needed`` has values."""
+    """Curves on one axis; used when one of the first ``needed`` has values.
 
-    axis: str
+    The axis is titled by the first curve's column, unless ``said`` says better.
+    """
+
     curves: tuple[Curve, ...]
     needed: int = 1
+    said: str = ""
+
+    @property
+    def axis(self) -> str:
+        """Title of the y axis."""
+        return self.said or STEP[self.curves[0].column].axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +78,8 @@ def _reference(title: str, column: str, std: str = "") -> Curve:
 def _single(
     name: str,
     title: str,
-    axis: str,
     *curves: Curve,
+    axis: str = "",
     percent: bool = False,
     floor: float = -math.inf,
     needs: str = "",
@@ -79,7 +88,7 @@ def _single(
     return CurveChart(
         name,
         title,
-        (Alternative(axis, curves, len(curves)),),
+        (Alternative(curves, len(curves), axis),),
         percent=percent,
         floor=floor,
         needs=needs,
@@ -93,7 +102,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Reward",
         (
             Alternative(
-                "mean reward",
                 (
                     Curve("policy", "policy", "reward_mean", "reward_std"),
                     _reference("reference", "ref_reward_mean", "ref_reward_std"),
@@ -121,9 +129,9 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _single(
         "kl",
         "KL to the reference (nats a response)",
-        "nats, mean over responses of the sum",
         Curve("k1", "KL", "kl_k1_mean", "kl_k1_std"),
         Curve("k3", "KL, k3", "kl_k3_mean", colour=LIGHT["info"], dash=(2, 2)),
+        axis="mean over responses, nats",
         note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
     ),
     frontier_charts,
@@ -132,11 +140,9 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Response length",
         (
             Alternative(
-                "tokens, mean",
                 (Curve("policy", "policy", "response_tokens_mean", "response_tokens_std"),),
             ),
             Alternative(
-                "characters, mean",
                 (
                     Curve("policy", "policy", "response_chars_mean", "response_chars_std"),
                     _reference("reference", "ref_response_chars_mean"),
@@ -147,49 +153,44 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _single(
         "surprisal",
         "Surprisal (nats a token)",
-        "nats, mean of −log p",
         Curve("policy", "policy", "surprisal_mean"),
         note="A sample's estimate of the policy's entropy.",
     ),
     _single(
         "win_rate",
         "Against the reference",
-        "share of responses",
         Curve("win", "better", "win_rate"),
         Curve("lose", "worse", "lose_rate", colour=LIGHT["reference"], dash=DASHED),
+        axis="share of responses",
         percent=True,
     ),
     _single(
         "eos",
         "Finished responses",
-        "share that ended with EOS",
         Curve("policy", "policy", "eos_rate"),
         percent=True,
     ),
     _single(
         "distinct_2",
         "Variety of word pairs (distinct-2)",
-        "distinct bigrams / bigrams",
         Curve("policy", "policy", "distinct_2"),
     ),
     _single(
         "duplicates",
         "Repeated responses",
-        "share equal to another of the step",
         Curve("policy", "policy", "duplicate_rate"),
         percent=True,
     ),
     _single(
         "explained_variance",
         "Explained variance of the critic",
-        "1 − Var(return − value) / Var(return); below −2 drawn at −2",
         Curve("critic", "critic", "explained_variance"),
+        axis=f"{STEP['explained_variance'].axis}; below −2 drawn at −2",
         floor=-2.0,
     ),
     _single(
         "value",
         "Value and return",
-        "mean over tokens",
         Curve("value", "value", "value_mean", "value_std"),
         Curve("return", "return", "return_mean", colour=LIGHT["healthy"], dash=(2, 2)),
     ),
@@ -197,7 +198,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _single(
         "groups",
         "Groups without variance",
-        "share of groups",
         Curve("zero", "no variance", "zero_variance_groups"),
         percent=True,
         note="Every response of such a group has the same reward: it teaches nothing.",
@@ -205,7 +205,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _single(
         "rlhf_reward",
         "Reward with and without the KL penalty",
-        "mean over responses",
         Curve("rlhf", "with penalty", "rlhf_reward_mean", colour=LIGHT["info"]),
         Curve("score", "score", "reward_mean", dash=(2, 2)),
         needs="non_score_reward_mean",
@@ -214,14 +213,12 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
     _single(
         "kl_coefficient",
         "KL coefficient, inferred",
-        "from token rewards against log-ratios",
         Curve("coefficient", "coefficient", "kl_coefficient"),
         needs="kl_coefficient",
     ),
     _single(
         "mismatch",
         "Sampler against trainer",
-        "mean exp|Δ log p|",
         Curve("mismatch", "mismatch", "mismatch_ratio"),
         note="1 means that both give the sampled tokens the same probability.",
     ),

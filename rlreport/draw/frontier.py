@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
@@ -39,7 +40,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         "path",
         rows,
         {
-            "x": Axis(*limits([kl]), "KL (k1), nats a response"),
+            "x": Axis(*limits([kl]), STEP["kl_k1_mean"].title),
             "y": Axis(*limits([reward]), "mean reward"),
         },
         size="half",

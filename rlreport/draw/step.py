@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.columns import RESPONSE
 from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
@@ -49,12 +50,11 @@ def step_charts(
     if first_rows is not None and first_rows["step"].iloc[0] != step:
         ghost = first_rows["reward"].to_numpy(np.float64)
     length = "response_chars" if np.isnan(columns["response_tokens"]).all() else "response_tokens"
-    unit = "tokens" if length == "response_tokens" else "characters"
     charts = (
         _histogram(columns["reward"], columns["ref_reward"], ghost),
         _gap(columns),
-        _plane(columns, "kl_k1", "KL (k1), nats a response", "Reward against KL"),
-        _plane(columns, length, f"length, {unit}", "Reward against length"),
+        _plane(columns, "kl_k1", "Reward against KL"),
+        _plane(columns, length, "Reward against length"),
     )
     return drawn([chart for chart in charts if chart is not None])
 
@@ -142,13 +142,13 @@ def _gap(columns: dict[str, Floats]) -> Chart | None:
     return Chart("step_gap", "Gap to the reference", said, plot.spec, plot.vega, responses=True)
 
 
-def _plane(columns: dict[str, Floats], field: str, axis: str, title: str) -> Chart | None:
+def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
     known = np.isfinite(columns[field]) & np.isfinite(columns["reward"])
     if not known.any():
         return None
     shown = {name: drawable(values[known]) for name, values in columns.items()}
     across, up = shown[field], shown["reward"]
-    x, y = Axis(*limits([across]), axis), Axis(*limits([up]), "reward")
+    x, y = Axis(*limits([across]), RESPONSE[field].title), Axis(*limits([up]), "reward")
     r = correlation(across, up)
     said = f"{len(up):,} responses, " + (
         "no correlation." if np.isnan(r) else f"correlation {figure(r)}."
@@ -165,7 +165,7 @@ def _plane(columns: dict[str, Floats], field: str, axis: str, title: str) -> Cha
         layer["encoding"]["x"]["field"], layer["encoding"]["y"]["field"] = field, "reward"
         layer["encoding"].setdefault("tooltip", []).extend(
             {"field": f, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
-            for f, text in ((field, axis), ("reward", "reward"))
+            for f, text in ((field, RESPONSE[field].title), ("reward", "reward"))
         )
     return Chart(name, title, said, plot.spec, plot.vega, responses=True)
 
