@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from rlreport.bake.oven import Oven
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
     FigureOptions,
@@ -15,6 +14,7 @@ from rlreport.options import (
     ReportOptions,
 )
 from rlreport.pipeline import Report, build_report
+from rlreport.pool import Pool
 from rlreport.progress import Silent, Spoken
 
 
@@ -102,7 +102,7 @@ def build(
             to do.
     """
     given = [logs] if isinstance(logs, str | Path) else list(logs)
-    with Oven(workers) as oven:
+    with Pool(workers) as pool:
         return build_report(
             given,
             Path(out),
@@ -136,5 +136,5 @@ def build(
             thresholds=None if thresholds is None else Path(thresholds),
             form=form,
             progress=Silent() if quiet else Spoken(),
-            oven=oven,
+            pool=pool,
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from rlreport.bake.oven import Oven
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -27,6 +26,7 @@ from rlreport.deliver.place import destination
 from rlreport.memory import give_back
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations, prompt_texts, read_logs
 from rlreport.summarise import summarise
@@ -66,7 +66,7 @@ def build_report(
     thresholds: Path | None = None,
     form: str | None = None,
     progress: Progress,
-    oven: Oven,
+    pool: Pool,
 ) -> Report:
     """Builds one report; ``out`` is replaced whole or left as it was.
 
@@ -85,7 +85,6 @@ def build_report(
     if report.redact_names:
         tables, aliases = without_names(tables)
         name = "run"
-    oven.expect(len(tables.steps))
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
@@ -114,14 +113,14 @@ def build_report(
         file_aliases=aliases,
         one_file=chosen_form.one_file,
         progress=progress,
-        oven=oven,
+        pool=pool,
     )
     limit = report.max_size or chosen_form.default_size
-    bakery, size = deliver(out, chosen_form, limit, prepared, plan_for)
+    builder, size = deliver(out, chosen_form, limit, prepared, plan_for)
     if summary:
-        append_summary(bakery, summary)
+        append_summary(builder, summary)
     return Report(
-        out, chosen_form.id, size, bakery.plan.responses, tables, verdict, bakery.context.left_out
+        out, chosen_form.id, size, builder.plan.responses, tables, verdict, builder.context.left_out
     )
 
 

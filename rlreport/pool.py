@@ -19,7 +19,9 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -73,12 +75,13 @@ class Pool:
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
-    def warm(self, function: Callable[[], object]) -> None:
-        """Start the processes, and let them call ``function``, which may import, before jobs."""
+    def warm(self, module: str, function: str) -> None:
+        """Start the processes, and let them import a module and call a function of it."""
         executor, beside = self._started()
-        with contextlib.suppress(BrokenExecutor):  # which the next jobs tell
-            for _ in range(beside):
-                executor.submit(function)
+        if executor is not None:
+            with contextlib.suppress(BrokenExecutor):  # which the next jobs tell
+                for _ in range(beside):
+                    executor.submit(_warm, module, function)
 
     def map(
         self,
@@ -101,99 +104,119 @@ class Pool:
         Raises:
             RlreportError: a process was killed; or what a job raised. Both when iterated.
         """
-        executor, count = self._started() if beside else (_Here(), 0)
-        return _Batch(executor, count, function, iter(jobs), shared, ordered).results()
+        executor, count = self._started() if beside else (None, 0)
+        return _Batch(executor, count, function, jobs, shared, ordered).results()
 
-    def _started(self) -> tuple[Executor, int]:
+    def _started(self) -> tuple[Executor | None, int]:
         """The executor beside this process, and the number of its processes."""
         if self._executor is None and self._beside:
             self._executor = _start(self._beside)
             self._beside = self._beside if self._executor else 0
-        return self._executor or _Here(), self._beside
+        return self._executor, self._beside
 
 
-class _Here(Executor):
-    """This process."""
+@dataclass(slots=True, eq=False)
+class _Slot(Generic[Job]):
+    """A job that was begun, and its result to be."""
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # raised when its result is asked for
-            future.set_exception(error)
-        return future
+    job: Job
+    future: Future[Any] = field(default_factory=Future)
 
 
 class _Batch(Generic[Job, Shared, Result]):
-    """Jobs on their way: a window of those begun whose results were not asked for yet."""
+    """Jobs on their way: a window of those begun whose results were not asked for yet.
+
+    The processes beside are fed whenever one is done with a job, whatever this process does.
+    """
 
     def __init__(
         self,
-        executor: Executor,
+        executor: Executor | None,
         beside: int,
         function: Callable[[Job, Shared], Result],
-        jobs: Iterator[Job],
+        jobs: Iterable[Job],
         shared: Shared,
         ordered: bool,
     ) -> None:
-        self._executor, self._beside, self._ordered = executor, beside, ordered
-        self._function, self._jobs, self._shared = function, jobs, shared
-        self._number, self._sent = next(_numbers), 0
-        self._window: deque[tuple[Job, Future[Any]]] = deque()
+        self._executor, self._most, self._ordered = executor, QUEUED * beside, ordered
+        self._function, self._jobs, self._shared = function, iter(jobs), shared
+        self._number, self._busy, self._whole = next(_numbers), 0, beside
+        self._window: deque[_Slot[Job]] = deque()
+        self._lock = threading.RLock()
         self._fill()
 
     def results(self) -> Iterator[Result]:
         try:
             while True:
-                awaited = [future for _, future in self._window][: 1 if self._ordered else None]
-                done = [place for place, future in enumerate(awaited) if future.done()]
+                with self._lock:
+                    slots = list(self._window)
+                awaited = slots[:1] if self._ordered else slots
+                done = next((slot for slot in awaited if slot.future.done()), None)
                 if done:
-                    yield self._taken(done[0])
-                elif not self._begin(_Here()):
-                    if not self._window:
-                        return
-                    wait(awaited, return_when=FIRST_COMPLETED)
-                self._fill()
+                    yield self._taken(done)
+                elif own := self._begun():
+                    self._work(own)
+                elif slots:
+                    wait([slot.future for slot in awaited], return_when=FIRST_COMPLETED)
+                else:
+                    return
         except BrokenExecutor:
             raise RlreportError(_KILLED) from None
         finally:
-            for _, future in self._window:
-                future.cancel()
+            with self._lock:
+                self._jobs = iter(())
+                for slot in self._window:
+                    slot.future.cancel()
 
-    def _fill(self) -> None:
-        """Keep the processes beside busy."""
-        busy = sum(not future.done() for _, future in self._window)
-        while busy < QUEUED * self._beside and self._begin(self._executor):
-            busy += 1
+    def _begun(self) -> _Slot[Job] | None:
+        """Take the next job; None when there is none, or no room for its result."""
+        with self._lock:
+            if len(self._window) < self._most + AHEAD:
+                for job in self._jobs:
+                    self._window.append(_Slot(job))
+                    return self._window[-1]
+        return None
 
-    def _begin(self, executor: Executor) -> bool:
-        """Begin the next job; False when there is none, or no room for its result."""
-        if len(self._window) >= QUEUED * self._beside + AHEAD:
-            return False
-        for job in self._jobs:
-            if isinstance(executor, _Here):
-                future = executor.submit(self._function, job, self._shared)
-            else:
-                future = self._send(job, whole=self._sent < self._beside)
-                self._sent += 1
-            self._window.append((job, future))
-            return True
-        return False
+    def _work(self, slot: _Slot[Job]) -> None:
+        """Do a job in this process."""
+        try:
+            slot.future.set_result(self._function(slot.job, self._shared))
+        except Exception as error:  # raised when its turn comes
+            slot.future.set_exception(error)
 
-    def _send(self, job: Job, *, whole: bool) -> Future[Any]:
+    def _fill(self, done: Future[Any] | None = None) -> None:
+        """Keep the processes beside busy; called by loky's thread when a job is done."""
+        with self._lock:
+            if done is not None:
+                self._busy -= 1
+                if done.cancelled() or done.exception():
+                    return
+            while self._busy < self._most and (slot := self._begun()):
+                self._send(slot, whole=self._whole > 0)
+                self._whole -= 1
+
+    def _send(self, slot: _Slot[Job], *, whole: bool) -> None:
+        assert self._executor is not None
+        self._busy += 1
         packed = self._packed if whole else None
-        return self._executor.submit(_run, job, self._number, packed)
+        try:
+            slot.future = self._executor.submit(_run, slot.job, self._number, packed)
+        except RuntimeError as error:  # no process is left
+            slot.future.set_exception(error)
+        else:
+            slot.future.add_done_callback(self._fill)
 
     @cached_property
     def _packed(self) -> bytes:
         return pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
 
-    def _taken(self, place: int) -> Result:
+    def _taken(self, slot: _Slot[Job]) -> Result:
         """Take a result out of the window; a job that came without what it needs is sent again."""
-        job, future = self._window[place]
-        del self._window[place]
-        while isinstance(result := future.result(), _Missing):
-            future = self._send(job, whole=True)
+        while isinstance(result := slot.future.result(), _Missing):
+            with self._lock:
+                self._send(slot, whole=True)
+        with self._lock:
+            self._window.remove(slot)
         taken: Result = result
         return taken
 
@@ -214,6 +237,10 @@ def _run(job: Any, number: int, packed: bytes | None) -> Any:
         _held[number] = pickle.loads(packed)
     function, shared = _held[number]
     return function(job, shared)
+
+
+def _warm(module: str, function: str) -> None:
+    getattr(import_module(module), function)()
 
 
 def _start(count: int) -> Executor | None:

@@ -15,8 +15,8 @@ import vl_convert
 import rlreport
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.trainer_metrics import MOST_METRICS
 from rlreport.draw.theme import LIGHT
+from rlreport.draw.trainer_metrics import MOST_METRICS
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics import GUIDANCE
 from tests.draw_tables import response_table, tables_of

@@ -1,8 +1,9 @@
-"""Pages as they come out of the oven: those of the run, then one a step, baked by workers."""
+"""Pages: those of the run, then one a step, baked by the processes of a pool."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,9 +27,15 @@ from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
 
 if TYPE_CHECKING:
-    from rlreport.bake.report import Bakery
+    from rlreport.bake.report import ReportBuilder
 
 T = TypeVar("T")
+
+LEAST_BESIDE = 8
+"""Fewer pages are baked sooner by one process."""
+
+CHUNK = 2
+"""Pages that a process bakes before it hands them over."""
 
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -54,19 +61,19 @@ class Page:
     html: str
 
 
-def run_pages(bakery: Bakery) -> Iterator[Page]:
+def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     """Yields the pages of the run: overview, prompts, tokens, data."""
-    context, tables, texts = bakery.context, bakery.tables, bakery.texts
+    context, tables, texts = builder.context, builder.tables, builder.texts
     addresses = addresses_from(context, root="")
     views: dict[str, object] = {
         "overview": overview_view(
-            context, addresses, bakery.charts, texts.extremes, len(tables.responses)
+            context, addresses, builder.charts, texts.extremes, len(tables.responses)
         ),
         "prompts": prompts_view(tables, texts, prompt_charts(tables), addresses),
         "tokens": tokens_view(
             tables,
-            bakery.spreading.table,
-            token_charts(bakery.spreading.by_step),
+            builder.spreading.table,
+            token_charts(builder.spreading.by_step),
             context.windows,
             addresses,
         ),
@@ -76,27 +83,42 @@ def run_pages(bakery: Bakery) -> Iterator[Page]:
         yield _render(kind, views[kind], context, addresses)
 
 
-def step_pages(bakery: Bakery, finish: Callable[[Page], T]) -> Iterator[T]:
+def get_ready() -> None:
+    """Called by a process that is to bake, which has imported all it needs by then."""
+    import vl_convert  # noqa: F401  # starts V8
+
+
+def step_pages(builder: ReportBuilder, finish: Callable[[Page], T]) -> Iterator[T]:
     """Begins to bake the steps' pages, and returns ``finish(page)`` of each, ascending.
 
     A page is finished where it was baked.
     """
-    shared = (bakery.context, bakery.locations, finish)
-    count = len(bakery.plan.steps)
-    batch: Iterable[T] = bakery.oven.start(_finished, _jobs(bakery), shared, count=count)
+    count = len(builder.plan.steps)
+    shared = (builder.context, builder.locations, finish)
+    beside = count >= LEAST_BESIDE
+    chunks = builder.pool.map(_finished, _chunks(builder), shared, beside=beside)
 
     def pages() -> Iterator[T]:
-        with bakery.progress.phase("pages", count, "pages") as phase:
-            for page in batch:
-                phase.advance(1)
-                yield page
+        with builder.progress.phase("pages", count, "pages") as phase:
+            for chunk in chunks:
+                for page in chunk:
+                    phase.advance(1)
+                    yield page
 
     return pages()
 
 
-def _finished(job: StepJob, shared: tuple[PageContext, RowLocations, Callable[[Page], T]]) -> T:
+def _finished(
+    jobs: list[StepJob], shared: tuple[PageContext, RowLocations, Callable[[Page], T]]
+) -> list[T]:
     context, locations, finish = shared
-    return finish(bake_step(job, context, locations))
+    return [finish(bake_step(job, context, locations)) for job in jobs]
+
+
+def _chunks(builder: ReportBuilder) -> Iterator[list[StepJob]]:
+    jobs = _jobs(builder)
+    while chunk := list(itertools.islice(jobs, CHUNK)):
+        yield chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +138,11 @@ class StepJob:
     texts: list[int]
 
 
-def _jobs(bakery: Bakery) -> Iterable[StepJob]:
-    responses, extras = bakery.tables.responses, bakery.tables.extras
+def _jobs(builder: ReportBuilder) -> Iterator[StepJob]:
+    responses, extras = builder.tables.responses, builder.tables.extras
     texts = response_numbers(responses)
     step = responses["step"].to_numpy()
-    for plan in bakery.plan.steps:
+    for plan in builder.plan.steps:
         start, stop = np.searchsorted(step, [plan.step, plan.step + 1])
         rows = slice(start, stop)
         yield StepJob(plan, responses.iloc[rows], extras.iloc[rows], texts[rows].tolist())

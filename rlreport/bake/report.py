@@ -12,7 +12,6 @@ from typing import TypeVar
 from rlreport.bake.assets import assets
 from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, string_columns
 from rlreport.bake.exports import exports
-from rlreport.bake.oven import Oven
 from rlreport.bake.overview_page import token_responses
 from rlreport.bake.pages import Page, run_pages, step_pages
 from rlreport.bake.run_texts import RunTexts, run_texts
@@ -23,6 +22,7 @@ from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations
 from rlreport.summarise import usual_responses, window_table
@@ -34,7 +34,7 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, slots=True)
-class Bakery:
+class ReportBuilder:
     """Everything a form needs to write a report; pages are baked when they are asked for.
 
     Attributes:
@@ -46,7 +46,7 @@ class Bakery:
         texts: responses read back for the pages of the run.
         spreading: texts that spread through the responses.
         progress: told of every page.
-        oven: bakes the steps' pages.
+        pool: processes that bake the steps' pages.
     """
 
     locations: RowLocations
@@ -57,14 +57,14 @@ class Bakery:
     texts: RunTexts
     spreading: SpreadingNgrams
     progress: Progress
-    oven: Oven
+    pool: Pool
 
     @property
     def charts(self) -> Sequence[Chart]:
         """Charts of the overview."""
         return self.drawing.charts
 
-    def showing(self, plan: Plan) -> Bakery:
+    def showing(self, plan: Plan) -> ReportBuilder:
         """The same report with another choice of what is shown."""
         responses = self.tables.responses
         context = replace(
@@ -125,8 +125,8 @@ def prepare(
     file_aliases: dict[str, str],
     one_file: bool,
     progress: Progress,
-    oven: Oven,
-) -> Bakery:
+    pool: Pool,
+) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     responses = tables.responses
     steps = responses["step"].to_numpy()
@@ -158,7 +158,7 @@ def prepare(
         else {name: path for name, (path, _) in assets().files().items()},
     )
     texts = run_texts(locations, tables, context)
-    return Bakery(
+    return ReportBuilder(
         locations,
         tables,
         context,
@@ -167,7 +167,7 @@ def prepare(
         texts,
         spreading,
         progress,
-        oven,
+        pool,
     )
 
 

@@ -97,8 +97,8 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
       rlreport build logs/ -o run.html --max-size 10MB
       rlreport build logs/ -o run.eml --to team@example.org
     """
-    from rlreport.bake.oven import Oven
     from rlreport.options import MailOptions, ReportOptions
+    from rlreport.pool import Pool
 
     read, figures = read_options(given)
     quiet, fail_on, form, thresholds = (
@@ -106,12 +106,13 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     )
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
-    # The oven first: drawing warms up while the rest is still imported.
     piped = str(out) == "-"
     with ExitStack() as stack:
         if piped:
             out = stack.enter_context(_to_standard_output(form))
-        oven = stack.enter_context(Oven(read.workers))
+        pool = stack.enter_context(Pool(read.workers))
+        # The other processes import while this one does.
+        pool.warm("rlreport.bake.pages", "get_ready")
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
@@ -125,7 +126,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
             thresholds=thresholds,
             form=form,
             progress=terminal.progress,
-            oven=oven,
+            pool=pool,
         )
     terminal.finished(report)
     if fail_on and report.verdict.reaches(fail_on):

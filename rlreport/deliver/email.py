@@ -20,7 +20,7 @@ import css_inline
 
 from rlreport import __version__
 from rlreport.bake.environment import environment
-from rlreport.bake.report import STAMP_FORMAT, Bakery
+from rlreport.bake.report import STAMP_FORMAT, ReportBuilder
 from rlreport.bake.views import OverviewView
 from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
@@ -76,22 +76,22 @@ class Email(Form):
         addresses("--to", *options.mail.to)
         addresses("--from", *([options.mail.sender] if options.mail.sender else []))
 
-    def write(self, bakery: Bakery, place: Path) -> None:
+    def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
-        place.write_bytes(message(bakery).as_bytes())
+        place.write_bytes(message(builder).as_bytes())
 
 
-def message(bakery: Bakery) -> EmailMessage:
+def message(builder: ReportBuilder) -> EmailMessage:
     """The message: the same report gives the same bytes.
 
     Raises:
         UsageError: an address cannot be understood.
     """
-    context = bakery.context
+    context = builder.context
     mail = context.report.mail
-    view = overview(bakery)
-    drawn = pictures(bakery, MOST_PICTURES, width=PICTURE_WIDTH)
-    attachment = b"".join(document(bakery))
+    view = overview(builder)
+    drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
+    attachment = b"".join(document(builder))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(context.run)}.html"
 
@@ -107,9 +107,9 @@ def message(bakery: Bakery) -> EmailMessage:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
         made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
     made["Message-ID"] = f"<{digest}@{DOMAIN}>"
-    made.set_content(_render("email.txt", bakery, view, drawn, name), cte="quoted-printable")
+    made.set_content(_render("email.txt", builder, view, drawn, name), cte="quoted-printable")
     html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(
-        _render("email.html", bakery, view, drawn, name)
+        _render("email.html", builder, view, drawn, name)
     )
     made.add_alternative(html, subtype="html", cte="quoted-printable")
     body = made.get_body(("html",))
@@ -168,7 +168,7 @@ def one_line(text: str) -> str:
 
 
 def _render(
-    template: str, bakery: Bakery, view: OverviewView, drawn: list[Picture], attached: str
+    template: str, builder: ReportBuilder, view: OverviewView, drawn: list[Picture], attached: str
 ) -> str:
     # Plain text has no markup that could be escaped.
     text: str = (
@@ -177,12 +177,12 @@ def _render(
         .get_template(template)
         .render(
             view=view,
-            run=bakery.context.run[:LONGEST_TITLE],
+            run=builder.context.run[:LONGEST_TITLE],
             pictures=[(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
             width=PICTURE_WIDTH,
             attached=attached,
             generator=f"rlreport {__version__}",
-            stamp=bakery.context.stamp,
+            stamp=builder.context.stamp,
         )
     )
     return text

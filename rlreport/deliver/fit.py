@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.choose import Plan
 from rlreport.deliver.form import Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
@@ -22,15 +22,15 @@ FULL = 0.85
 
 
 def deliver(
-    out: Path, form: Form, limit: int, bakery: Bakery, plan_for: Callable[[float], Plan]
-) -> tuple[Bakery, int]:
+    out: Path, form: Form, limit: int, builder: ReportBuilder, plan_for: Callable[[float], Plan]
+) -> tuple[ReportBuilder, int]:
     """Writes the report that shows most within ``limit`` bytes.
 
     Args:
         out: its place; replaced whole, or left as it was.
         form: the form.
         limit: bytes it may have.
-        bakery: the report.
+        builder: the report.
         plan_for: what is shown within an expected size in bytes.
 
     Returns:
@@ -46,7 +46,7 @@ def deliver(
         weight = 0
         plan = plan_for(float(limit))
         for _ in range(ATTEMPTS):
-            weight = _write(form, bakery.showing(plan), place)
+            weight = _write(form, builder.showing(plan), place)
             scale.learn(plan.expected, weight)
             if weight <= limit:
                 fitting = plan
@@ -57,7 +57,7 @@ def deliver(
                 break
         if fitting is None:
             fitting = plan_for(0.0)
-        shown = bakery.showing(fitting)
+        shown = builder.showing(fitting)
         if scale.last != fitting.expected:
             weight = _write(form, shown, place)
         if weight > limit:
@@ -105,7 +105,7 @@ class _Scale:
         return max(0.0, near[1] + slope * (aim - near[0]))
 
 
-def _write(form: Form, bakery: Bakery, place: Path) -> int:
+def _write(form: Form, builder: ReportBuilder, place: Path) -> int:
     """Writes a report in the place of what an earlier attempt left there."""
     if form.folder:
         shutil.rmtree(place)
@@ -113,7 +113,7 @@ def _write(form: Form, bakery: Bakery, place: Path) -> int:
     else:
         place.unlink(missing_ok=True)
         shutil.rmtree(pictures_of(place), ignore_errors=True)
-    form.write(bakery, place)
+    form.write(builder, place)
     if form.folder:
         write_manifest(place, MANIFEST)
     if form.pictures and pictures_of(place).exists():

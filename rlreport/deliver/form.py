@@ -9,7 +9,7 @@ from rlreport.errors import UsageError
 from rlreport.options import MailOptions, ReportOptions
 
 if TYPE_CHECKING:
-    from rlreport.bake.report import Bakery
+    from rlreport.bake.report import ReportBuilder
     from rlreport.choose import CostModel
 
 
@@ -46,7 +46,7 @@ class Form:
         if options.mail != MailOptions():
             raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
 
-    def write(self, bakery: Bakery, place: Path) -> None:
+    def write(self, builder: ReportBuilder, place: Path) -> None:
         """Writes the report to ``place``, a fresh path (an empty folder for folder forms).
 
         A form with pictures writes them to ``pictures_of(place)``.

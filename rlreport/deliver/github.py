@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.deliver.markdown import MOST_CHARACTERS, summary_text
 from rlreport.errors import OutputError, UsageError
 
@@ -26,7 +26,7 @@ def summary_file() -> Path:
     return Path(name)
 
 
-def append_summary(bakery: Bakery, file: Path) -> None:
+def append_summary(builder: ReportBuilder, file: Path) -> None:
     """Appends the summary, without pictures, as detailed as the file has room for.
 
     Raises:
@@ -35,7 +35,7 @@ def append_summary(bakery: Bakery, file: Path) -> None:
     try:
         taken = file.stat().st_size if file.exists() else 0
         room = MOST_BYTES - taken - 1
-        text = summary_text(bakery, most_bytes=min(room, 4 * MOST_CHARACTERS)).encode()
+        text = summary_text(builder, most_bytes=min(room, 4 * MOST_CHARACTERS)).encode()
         if len(text) > room:
             raise OutputError(f"{VARIABLE}: has no room left, GitHub takes {MOST_BYTES:,} bytes")
         with file.open("ab") as stream:

@@ -13,7 +13,7 @@ import numpy as np
 from rlreport import __version__
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import extreme_number
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import CostModel, Extreme
 from rlreport.deliver import markdown_text
@@ -68,14 +68,14 @@ class Markdown(Form):
         """A Markdown file begins with its mark; elsewhere it may be quoted."""
         return start.startswith(self.mark)
 
-    def write(self, bakery: Bakery, place: Path) -> None:
+    def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
-        limit = bakery.context.report.max_size or self.default_size
+        limit = builder.context.report.max_size or self.default_size
         folder = pictures_of(place)
-        drawn = pictures(bakery, MOST_PICTURES, width=PICTURE_WIDTH)
+        drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
         while True:
             room = limit - sum(len(picture.png) for picture in drawn)
-            text = summary_text(bakery, drawn, folder.name, most_bytes=room)
+            text = summary_text(builder, drawn, folder.name, most_bytes=room)
             if not drawn or len(text.encode()) <= room:
                 break
             drawn = drawn[:-1]
@@ -87,7 +87,7 @@ class Markdown(Form):
 
 
 def summary_text(
-    bakery: Bakery,
+    builder: ReportBuilder,
     drawn: Sequence[Picture] = (),
     folder: str = "",
     *,
@@ -96,7 +96,7 @@ def summary_text(
     """The report as Markdown: as much detail as fits.
 
     Args:
-        bakery: the report.
+        builder: the report.
         drawn: pictures it shows.
         folder: name of the folder that holds them.
         most_bytes: bytes of UTF-8 it may have; the least detail has the last word.
@@ -104,9 +104,9 @@ def summary_text(
     Returns:
         Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
     """
-    view = overview(bakery)
+    view = overview(builder)
     for detail in _DETAILS:
-        text = _render(bakery, view, detail, drawn, folder)
+        text = _render(builder, view, detail, drawn, folder)
         units = len(text.encode("utf-16-le")) // 2
         if units < MOST_CHARACTERS and len(text.encode()) <= most_bytes:
             break
@@ -114,13 +114,13 @@ def summary_text(
 
 
 def _render(
-    bakery: Bakery,
+    builder: ReportBuilder,
     view: OverviewView,
     detail: _Detail,
     drawn: Sequence[Picture],
     folder: str,
 ) -> str:
-    context = bakery.context
+    context = builder.context
     text: str = (
         _environment()
         .get_template("markdown.md")
@@ -135,7 +135,7 @@ def _render(
                 for figure in view.figures
             },
             steps=_steps(view.steps, detail.steps),
-            extremes=_extremes(bakery.texts.extremes[: detail.extremes]),
+            extremes=_extremes(builder.texts.extremes[: detail.extremes]),
             pictures=drawn,
             folder=folder,
             detail=detail,

@@ -15,7 +15,7 @@ from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import report_json
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.bake.script_json import script_json
 from rlreport.bake.shell import shell
 from rlreport.bake.views import Shell
@@ -36,19 +36,19 @@ class OneFile(Form):
     one_file = True
     cost = CostModel(fixed=850_000, step=11_500, row=120, char=0.74, token=5.4, digit=0.42)
 
-    def write(self, bakery: Bakery, place: Path) -> None:
+    def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
         with place.open("wb") as file:
-            for part in document(bakery):
+            for part in document(builder):
                 file.write(part)
 
 
-def document(bakery: Bakery) -> Iterator[bytes]:
+def document(builder: ReportBuilder) -> Iterator[bytes]:
     """Yields the file in parts; pages are baked as they are reached."""
-    context = bakery.context
+    context = builder.context
     frame = shell("overview", context, ViewAddresses(frozenset(context.shown_steps)))
-    report = report_json(bakery.tables, context, bakery.plan)
-    return assemble(frame, bakery.pages(view_node), report)
+    report = report_json(builder.tables, context, builder.plan)
+    return assemble(frame, builder.pages(view_node), report)
 
 
 def assemble(frame: Shell, views: Iterator[Markup], report: dict[str, Any]) -> Iterator[bytes]:

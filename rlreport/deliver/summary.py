@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.overview_page import overview_view
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import png
@@ -54,22 +54,22 @@ class Picture:
     png: bytes
 
 
-def overview(bakery: Bakery) -> OverviewView:
+def overview(builder: ReportBuilder) -> OverviewView:
     """The view of the overview, nothing in it linked."""
     return overview_view(
-        bakery.context,
+        builder.context,
         NoAddresses(),
-        bakery.charts,
-        bakery.texts.extremes,
-        len(bakery.tables.responses),
+        builder.charts,
+        builder.texts.extremes,
+        len(builder.tables.responses),
     )
 
 
-def pictures(bakery: Bakery, most: int, *, width: int, density: int = 2) -> list[Picture]:
+def pictures(builder: ReportBuilder, most: int, *, width: int, density: int = 2) -> list[Picture]:
     """Draws the charts that say most: the reward, those that findings speak of, the usual ones.
 
     Args:
-        bakery: the report.
+        builder: the report.
         most: how many.
         width: pixels they are shown at.
         density: pixels drawn for each of those, for sharp screens.
@@ -81,7 +81,7 @@ def pictures(bakery: Bakery, most: int, *, width: int, density: int = 2) -> list
             chart.description,
             png(chart, width, density),
         )
-        for chart in _telling(bakery)[:most]
+        for chart in _telling(builder)[:most]
     ]
 
 
@@ -98,9 +98,9 @@ def trend(values: NDArray[np.float64]) -> str:
     return "".join("·" if mean is None else _BARS[round((mean - low) * scale)] for mean in means)
 
 
-def _telling(bakery: Bakery) -> list[Chart]:
-    by_name = {chart.name: chart for chart in bakery.charts}
-    blamed = [name for finding in bakery.context.verdict.findings for name in finding.charts]
+def _telling(builder: ReportBuilder) -> list[Chart]:
+    by_name = {chart.name: chart for chart in builder.charts}
+    blamed = [name for finding in builder.context.verdict.findings for name in finding.charts]
     order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
 

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from rlreport import __version__
-from rlreport.bake.report import Bakery
+from rlreport.bake.report import ReportBuilder
 from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
 
@@ -29,10 +29,10 @@ class Zip(Form):
         """A zip has its mark in the comment at its end."""
         return start.startswith(b"PK") and self.mark in end[-64:]
 
-    def write(self, bakery: Bakery, place: Path) -> None:
+    def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
         with zipfile.ZipFile(place, "w") as archive:
-            for path, content in bakery.files():
+            for path, content in builder.files():
                 entry = zipfile.ZipInfo(path, _EPOCH)
                 entry.create_system = _UNIX
                 entry.external_attr = _FILE_MODE
