@@ -1,0 +1,102 @@
+"""The documentation that is made from the code: ``python -m rlreport.docs`` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rlreport.check.docs import markdown as checks_page
+from rlreport.columns import (
+    PROMPT_COLUMNS,
+    RESPONSE_COLUMNS,
+    STEP_COLUMNS,
+    TOKEN_COLUMNS,
+    TOKEN_FIGURES,
+    Column,
+)
+from rlreport.fields import FIELDS, Field
+
+BEGIN = "<!-- Made by `python -m rlreport.docs` from rlreport/fields.py: -->\n"
+END = "<!-- to here. -->\n"
+
+_COLUMNS_HEAD = """# Columns
+
+<!-- Made by `python -m rlreport.docs`; change rlreport/columns.py, not this file. -->
+
+What pages and exports call a figure. KL of a response is the sum of its log-ratios (k1, what TRL
+calls `objective/kl`); KL, k3 is the other estimate, of responses and of tokens alike; a token's
+k1 is its log-ratio. Columns are empty (NaN) where the log cannot feed them.
+"""
+
+_TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
+    ("Steps", "`data/steps.csv`, and `steps` of `data/report.json`: one row a step.", STEP_COLUMNS),
+    ("Prompts", "`data/prompts.csv`: one row a prompt.", PROMPT_COLUMNS),
+    ("Tokens", "`data/tokens.csv`: one row a token string.", TOKEN_COLUMNS),
+    ("Responses", "The response table, one row a response; pages list those with a label.",
+     RESPONSE_COLUMNS),
+    ("Figures of a token", "What the token view offers.", TOKEN_FIGURES),
+)  # fmt: skip
+
+_TYPES = {
+    "number": "float", "text": "str", "texts": "list[str]", "strings": "list[str], T",
+    "ids": "list[int], T", "floats": "list[float], T", "mask": "list[bool or 0/1], T",
+    "object": "object of floats", "turns": "list", "id": "str or int", "range": "int or [int, int]",
+}  # fmt: skip
+
+
+def columns_page() -> str:
+    """Return ``docs/columns.md``."""
+    parts = [_COLUMNS_HEAD]
+    for name, said, columns in _TABLES:
+        rows = ((f"`{c.name}`", c.label, c.unit, c.help) for c in columns)
+        parts.append(
+            f"## {name}\n\n{said}\n\n{_table(('column', 'label', 'unit', 'meaning'), rows)}"
+        )
+    return "\n".join(parts)
+
+
+def fields_table() -> str:
+    """Return the table of ``docs/log-format.md``."""
+    heads = (
+        "field",
+        "type",
+        "needed",
+        "meaning",
+        "where a trainer has it at hand",
+        "what it feeds",
+    )
+    return _table(heads, map(_field_row, FIELDS))
+
+
+def log_format_page(page: str) -> str:
+    """Return ``docs/log-format.md`` with its table made anew."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{fields_table()}\n{END}{after}"
+
+
+def write(folder: Path) -> None:
+    """Write every made page, or made part of a page, below ``folder``."""
+    log_format = folder / "log-format.md"
+    (folder / "columns.md").write_text(columns_page(), "utf-8")
+    (folder / "checks.md").write_text(checks_page(), "utf-8")
+    log_format.write_text(log_format_page(log_format.read_text("utf-8")), "utf-8")
+
+
+def _field_row(field: Field) -> Sequence[str]:
+    needed = "yes" if field.required else "no"
+    kind = _TYPES.get(field.kind, field.kind)
+    return (f"`{field.name}`", kind, needed, field.meaning, field.at_hand, field.feeds)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(_cell(cell) for cell in line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    write(Path(__file__).resolve().parents[1] / "docs")

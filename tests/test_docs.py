@@ -1,0 +1,34 @@
+"""Documentation that is made from the code is current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlreport.bake.key_figures import TILES
+from rlreport.bake.overview_page import STEPS_SHOWN
+from rlreport.columns import RESPONSE_COLUMNS, STEP
+from rlreport.docs import columns_page, log_format_page
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+RENEW = "python -m rlreport.docs"
+
+
+def test_the_page_of_columns_is_current():
+    assert (DOCS / "columns.md").read_text("utf-8") == columns_page(), RENEW
+
+
+def test_the_table_of_fields_is_current():
+    page = (DOCS / "log-format.md").read_text("utf-8")
+    assert page == log_format_page(page), RENEW
+
+
+def test_what_a_page_shows_of_a_column_is_said():
+    shown = [STEP[name] for name in (*TILES, *STEPS_SHOWN)]
+    shown += [column for column in RESPONSE_COLUMNS if column.listed]
+    assert all(column.label and column.help for column in shown)
+
+
+def test_no_two_columns_of_a_list_look_alike():
+    for columns in ([STEP[name] for name in STEPS_SHOWN], RESPONSE_COLUMNS):
+        titles = [column.title for column in columns if column.label]
+        assert len(titles) == len(set(titles))
