@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from rlreport.bake.pages import LEAST_BESIDE
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -85,6 +86,8 @@ def build_report(
     if report.redact_names:
         tables, aliases = without_names(tables)
         name = "run"
+    if len(tables.steps) >= LEAST_BESIDE:
+        pool.warm("rlreport.bake.pages", "get_ready")
     verdict = run_checks(tables, limits)
     spreading = spreading_ngrams(tables, limits)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now

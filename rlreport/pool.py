@@ -148,15 +148,15 @@ class _Batch(Generic[Job, Shared, Result]):
     def results(self) -> Iterator[Result]:
         try:
             while True:
-                with self._lock:
-                    slots = list(self._window)
-                awaited = slots[:1] if self._ordered else slots
+                awaited = self._awaited()
                 done = next((slot for slot in awaited if slot.future.done()), None)
                 if done:
-                    yield self._taken(done)
+                    result = self._taken(done)
+                    self._fill()  # there may have been no room when a process asked last
+                    yield result
                 elif own := self._begun():
                     self._work(own)
-                elif slots:
+                elif awaited := self._awaited():  # as it is now: others may have begun jobs
                     wait([slot.future for slot in awaited], return_when=FIRST_COMPLETED)
                 else:
                     return
@@ -167,6 +167,11 @@ class _Batch(Generic[Job, Shared, Result]):
                 self._jobs = iter(())
                 for slot in self._window:
                     slot.future.cancel()
+
+    def _awaited(self) -> list[_Slot[Job]]:
+        with self._lock:
+            slots = list(self._window)
+        return slots[:1] if self._ordered else slots
 
     def _begun(self) -> _Slot[Job] | None:
         """Take the next job; None when there is none, or no room for its result."""

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from rlreport.errors import OutputError, UsageError
 
 FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
+
+WORTH_HASTE = range(1 << 18, 24 << 20)
+"""Bytes of logs that are read as fast as a process starts, and have more than a few pages."""
 
 
 class _Build(click.Command):
@@ -111,8 +114,9 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
         if piped:
             out = stack.enter_context(_to_standard_output(form))
         pool = stack.enter_context(Pool(read.workers))
-        # The other processes import while this one does.
-        pool.warm("rlreport.bake.pages", "get_ready")
+        if _bytes(logs) in WORTH_HASTE:
+            # Another process imports what it needs for pages while this one does.
+            pool.warm("rlreport.bake.pages", "get_ready")
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
@@ -131,6 +135,16 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     terminal.finished(report)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
+
+
+def _bytes(logs: tuple[str, ...]) -> int:
+    """Bytes of files and of folders' own files; what is elsewhere or deeper counts nothing."""
+    total = 0
+    for log in map(Path, logs):
+        with suppress(OSError, ValueError):
+            files = log.iterdir() if log.is_dir() else [log]
+            total += sum(file.stat().st_size for file in files if file.is_file())
+    return total
 
 
 @contextmanager
