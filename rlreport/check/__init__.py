@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from rlreport.check.findings import findings_json
 from rlreport.check.thresholds import Thresholds, load_thresholds
-from rlreport.check.verdict import run_checks
+from rlreport.check.verdict import judge, run_checks
 
-__all__ = ["Thresholds", "findings_json", "load_thresholds", "run_checks"]
+__all__ = ["Thresholds", "findings_json", "judge", "load_thresholds", "run_checks"]

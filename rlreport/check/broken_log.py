@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Severity
-from rlreport.check.thresholds import CONTRACT, BrokenLog, Thresholds
-from rlreport.check.windows import Ints, step_numbers
-from rlreport.check.words import count
+from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
+from rlreport.check.run import Run
+from rlreport.check.thresholds import CONTRACT, BrokenLog
+from rlreport.check.windows import step_numbers
+from rlreport.check.words import marked, message, whole
 from rlreport.tables import Tables
 
 SHOWN = 3
@@ -20,16 +21,18 @@ SHARED_STEPS = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with the log: how bad, in words, and the steps it touches."""
+    """One thing wrong with the log: how bad, its key in the facts, and the steps it touches."""
 
     severity: Severity
-    text: str
+    key: str
+    count: int
     steps: tuple[int, ...] = ()
+    more: dict[str, Fact] = field(default_factory=dict)
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Collect what is wrong with the log; the finding is as severe as the worst of it."""
-    limits = thresholds.broken_log
+    tables, limits = run.tables, run.limits.broken_log
     faults = [
         *_unreadable(tables, limits),
         *_incomplete(tables, limits),
@@ -40,11 +43,17 @@ def judge(tables: Tables, thresholds: Thresholds) -> Result:
     if not faults:
         return None
     faults.sort(key=lambda fault: fault.severity != "warning")
-    title = "; ".join(fault.text for fault in faults)
+    severity = faults[0].severity
+    steps = sorted({s for f in faults if f.severity == severity for s in f.steps})
+    facts: dict[str, Fact] = {"faults": tuple(fault.key for fault in faults)}
+    for fault in faults:
+        facts |= {fault.key: fault.count, **fault.more}
     return CHECK.finding(
-        faults[0].severity,
-        title[0].upper() + title[1:],
+        run,
+        severity,
+        onset=Onset(steps[0], steps[0], steps[0]) if steps else None,
         steps=[step for fault in faults for step in fault.steps],
+        **facts,
     )
 
 
@@ -57,12 +66,12 @@ def _unreadable(tables: Tables, limits: BrokenLog) -> list[Fault]:
         lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
         severity: Severity = "warning" if bad > limits.unreadable * lines else "info"
         where = next((line for line in tables.bad_lines if not line.torn), None)
-        first = f", first {where.file}:{where.line} ({where.reason})" if where else ""
-        faults.append(
-            Fault(severity, f"{count(bad, 'line')} of {lines:,} could not be read{first}")
-        )
+        more: dict[str, Fact] = {"lines": lines}
+        if where:
+            more |= {"bad_file": where.file, "bad_line": where.line, "reason": LogText(where.reason)}
+        faults.append(Fault(severity, "unreadable", bad, more=more))
     if torn:
-        faults.append(Fault("info", f"{count(torn, 'last line')} torn, as in a file still written"))
+        faults.append(Fault("info", "torn", torn))
     return faults
 
 
@@ -80,11 +89,11 @@ def _incomplete(tables: Tables, limits: BrokenLog) -> list[Fault]:
     faults = []
     inside = steps[:-1][few[:-1]]
     if len(inside):
-        text = f"{count(len(inside), 'step')} with fewer than {usual} responses ({_listed(inside)})"
-        faults.append(Fault("warning", text, tuple(inside.tolist())))
+        more: dict[str, Fact] = {"usual": usual, "few_first": int(inside[0])}
+        faults.append(Fault("warning", "few", len(inside), tuple(inside.tolist()), more))
     if few[-1]:
-        text = f"the last step is incomplete: {responses[-1]} of {usual} responses"
-        faults.append(Fault("info", text, (int(steps[-1]),)))
+        more = {"usual": usual}
+        faults.append(Fault("info", "last", int(responses[-1]), (int(steps[-1]),), more))
     return faults
 
 
@@ -102,11 +111,9 @@ def _missing_steps(tables: Tables, limits: BrokenLog) -> list[Fault]:
     if not len(at):
         return []
     missing = int((gaps[at] // usual - 1).sum())
-    spans = ", ".join(f"{steps[i]} to {steps[i + 1]}" for i in at[:SHOWN].tolist())
-    more = ", …" if len(at) > SHOWN else ""
-    text = f"{count(missing, 'step')} missing (between {spans}{more})"
+    more: dict[str, Fact] = {"gap_low": int(steps[at[0]]), "gap_high": int(steps[at[0] + 1])}
     touched = {int(step) for i in at for step in steps[i : i + 2]}
-    return [Fault("warning", text, tuple(sorted(touched)))]
+    return [Fault("warning", "missing", missing, tuple(sorted(touched)), more)]
 
 
 def _early_ranks(tables: Tables) -> list[Fault]:
@@ -130,35 +137,62 @@ def _early_ranks(tables: Tables) -> list[Fault]:
             early.append((tables.files[file].name, own))
     if not early:
         return []
-    names = ", ".join(f"{name} after step {step}" for name, step in early[:SHOWN])
-    stop = "stops" if len(early) == 1 else "stop"
-    text = f"{count(len(early), 'file')} {stop} early ({names})"
-    return [Fault("warning", text, tuple(sorted({step for _, step in early})))]
+    first = min(early, key=lambda found: found[1])
+    more: dict[str, Fact] = {"early_file": first[0], "early_step": first[1]}
+    steps_of = tuple(sorted({step for _, step in early}))
+    return [Fault("warning", "early", len(early), steps_of, more)]
 
 
 def _unequal_arrays(tables: Tables) -> list[Fault]:
     """Pass on what the reader cut: arrays of unequal length, as padding makes them."""
     cut = sum(note.count for note in tables.notes if note.kind == "unequal_lengths")
-    text = f"token arrays of unequal length in {count(cut, 'response')}"
-    return [Fault("info", text)] if cut else []
+    return [Fault("info", "unequal", cut)] if cut else []
 
 
-def _listed(steps: Ints) -> str:
-    more = ", …" if len(steps) > SHOWN else ""
-    return ", ".join(map(str, steps[:SHOWN].tolist())) + more
+def title(facts: Facts) -> str:
+    """Return one sentence for each thing that is wrong."""
+    places = {
+        "usual": facts.get("usual"),
+        "first": facts.get("few_first"),
+        "low": facts.get("gap_low"),
+        "high": facts.get("gap_high"),
+        "file": facts.get("early_file"),
+        "step": facts.get("early_step"),
+        "lines": whole(facts.get("lines", 0)),
+        "at": f"{facts.get('bad_file')}:{facts.get('bad_line')}",
+        "reason": facts.get("reason"),
+    }
+    said = {
+        "few": "Steps with fewer than {usual} responses: {count}, the first {first}.",
+        "last": "The last step is incomplete: {count} of {usual} responses.",
+        "missing": "Steps missing: {count}, first between {low} and {high}.",
+        "early": "Files that stop early: {count}, first {file} after step {step}.",
+        "unequal": "Responses with token arrays of unequal length: {count}.",
+        "torn": "Last lines torn, as in a file still written: {count}.",
+        "unreadable": "Lines that could not be read: {count} of {lines}, first {at} ({reason}).",
+    }
+    faults = facts["faults"]
+    assert isinstance(faults, tuple)
+    return " ".join(
+        message(said[str(key)], count=whole(facts[str(key)]), **places) for key in faults
+    )
 
 
 CHECK = Check(
     id="broken_log",
+    name=marked("holes in the log"),
+    rank="invalid",
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     needs=(),
     charts=(),
-    why="Figures from a log with holes describe the rows that survived, not the run.",
-    suggestion=(
+    judge=judge,
+    title=title,
+    why=marked("Figures from a log with holes describe the rows that survived, not the run."),
+    suggestion=marked(
         "Look at the Data page for each line and its reason; check disk space, the exit of each "
         "rank, and that every writer flushes whole lines."
     ),
     source=CONTRACT,
-    judge=judge,
     trend=False,
+    whole_run=True,
 )

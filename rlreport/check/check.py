@@ -1,22 +1,24 @@
-"""What a check is: a judgement of the tables, with the words that go with it."""
+"""What a check is: a judgement of a run, with the messages that its facts fill."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-
-from rlreport.check.finding import Finding, NotRun, ResponseRef, Severity
-from rlreport.check.thresholds import Thresholds
-from rlreport.tables import Tables
-
-MOST_RESPONSES = 5
-"""Responses that a finding shows at most."""
-
-CANDIDATES = 50
-"""Most extreme responses among which those of different steps come first."""
+from rlreport.check.finding import (
+    Example,
+    Fact,
+    Facts,
+    Finding,
+    Met,
+    NotRun,
+    Onset,
+    Rank,
+    Severity,
+)
+from rlreport.check.run import Run
+from rlreport.check.thresholds import limit_of
+from rlreport.check.windows import Floats
 
 Result = Finding | NotRun | None
 
@@ -28,9 +30,9 @@ class Need:
     words: str
     columns: tuple[str, ...]
 
-    def met(self, tables: Tables) -> bool:
+    def met(self, run: Run) -> bool:
         """Say whether every column holds at least one number."""
-        return all(has(tables.responses, column) for column in self.columns)
+        return all(run.has(column) for column in self.columns)
 
 
 REWARD = Need("reward", ("reward",))
@@ -45,103 +47,111 @@ class Check:
 
     Attributes:
         id: its name in findings and in the thresholds file.
+        name: what it finds, in words ("reward hacking").
+        rank: what its findings are to the run; one of severity info is always a note.
         looks_for: what it looks for, in one line.
         needs: fields without which it cannot run.
         charts: names of the charts a finding speaks of.
+        judge: the judgement itself; called only when the needs are met.
+        title: makes the sentence that says what was found, from the facts.
+        effect: the same as what another finding led to; None says it with ``title``.
         why: why a finding matters.
         suggestion: what to try.
         source: where its threshold comes from.
-        judge: the judgement itself; called only when the needs are met.
+        explains: ids of the checks whose findings this one can be the reason for.
         trend: compares windows of steps, so a run that is too short is not judged.
+        whole_run: judges every step, also those after the first NaN.
+        of_reward: judges the reward, so not across a change of the reward function.
         needs_also: what ``judge`` itself asks for, in words, where no column proves it.
     """
 
     id: str
+    name: str
+    rank: Rank
     looks_for: str
     needs: tuple[Need, ...]
     charts: tuple[str, ...]
+    judge: Callable[[Run], Result]
+    title: Callable[[Facts], str]
     why: str
     suggestion: str
     source: str
-    judge: Callable[[Tables, Thresholds], Result]
+    effect: Callable[[Facts], str] | None = None
+    explains: tuple[str, ...] = ()
     trend: bool = True
+    whole_run: bool = False
+    of_reward: bool = False
     needs_also: str = ""
 
-    def run(self, tables: Tables, thresholds: Thresholds) -> Result:
-        """Judge the tables: a finding, what the check needs, or None when all is well."""
-        missing = [need.words for need in self.needs if not need.met(tables)]
+    def run(self, run: Run) -> Result:
+        """Judge the run: a finding, what the check needs, or None when all is well."""
+        missing = [need.words for need in self.needs if not need.met(run)]
         if missing:
             return self.not_run(", ".join(missing))
-        shortest = thresholds.trend.shortest_run
-        if self.trend and len(tables.steps) < shortest:
-            return self.too_short(tables, thresholds)
-        return self.judge(tables, thresholds)
+        if self.trend and run.first is None:
+            return self.too_short(run)
+        return self.judge(run)
 
-    def too_short(self, tables: Tables, thresholds: Thresholds) -> NotRun:
+    def too_short(self, run: Run) -> NotRun:
         """Say that the run has too few steps for a trend."""
-        shortest = thresholds.trend.shortest_run
+        shortest = run.limits.trend.shortest_run
         return self.not_run(
-            f"at least {shortest} steps; the run is too short to judge ({len(tables.steps)})"
+            f"at least {shortest} steps; the run is too short to judge ({len(run.steps)})"
         )
 
     def not_run(self, needs: str) -> NotRun:
         """Say what the check needs."""
         return NotRun(self.id, needs)
 
+    def met(self, run: Run, key: str, op: str, value: float) -> Met:
+        """Return a threshold of this check as met by a value."""
+        limit, unit = limit_of(run.limits, self.id, key)
+        return Met(key, op, limit, float(value), unit)  # type: ignore[arg-type]
+
     def finding(
         self,
+        run: Run,
         severity: Severity,
-        title: str,
         *,
-        steps: Iterable[int] = (),
-        responses: Iterable[ResponseRef] = (),
-        ngrams: Iterable[str] = (),
-        why: str = "",
-        suggestion: str = "",
+        onset: Onset | None = None,
+        until: int | None = None,
+        thresholds: Iterable[Met] = (),
+        evidence: tuple[Example, ...] = (),
+        steps: Iterable[int] | None = None,
+        texts: Iterable[str] = (),
+        series: Floats | None = None,
+        **facts: Fact,
     ) -> Finding:
-        """Return a finding of this check with its words filled in."""
+        """Return a finding of this check; its facts always name both windows.
+
+        Args:
+            run: what was judged.
+            severity: how bad it is.
+            onset: since when.
+            until: when it ended, None if it goes on.
+            thresholds: all that were met.
+            evidence: responses that show it.
+            steps: steps that show it; those since the onset unless given.
+            texts: texts to highlight.
+            series: the figure by step that it is judged by.
+            facts: numbers and texts for the title.
+        """
+        shown = run.since(onset) if steps is None else steps
+        spans: dict[str, Fact] = {
+            "first_window": run.first.span if run.first else None,
+            "last_window": run.last.span,
+        }
         return Finding(
             id=self.id,
             severity=severity,
-            title=title,
-            steps=tuple(sorted(set(steps))),
-            responses=tuple(responses)[:MOST_RESPONSES],
-            why=why or self.why,
-            suggestion=suggestion or self.suggestion,
-            source=self.source,
+            rank="note" if severity == "info" else self.rank,
+            facts={**facts, **spans},
+            onset=onset,
+            until=until,
+            thresholds=tuple(thresholds),
+            evidence=evidence,
+            steps=tuple(sorted(set(shown))),
             charts=self.charts,
-            ngrams=tuple(ngrams),
+            texts=tuple(texts),
+            series=series,
         )
-
-
-def has(frame: pd.DataFrame, column: str) -> bool:
-    """Say whether a table has a column with at least one number in it."""
-    return column in frame and bool(frame[column].notna().any())
-
-
-def refs(responses: pd.DataFrame, *, token: str | None = None) -> list[ResponseRef]:
-    """Name the first responses of a table, with the token at the position in column ``token``."""
-    named = []
-    for row in responses.head(MOST_RESPONSES).itertuples(index=False):
-        position = getattr(row, token) if token else np.nan
-        at = int(position) if np.isfinite(position) else None
-        named.append(ResponseRef(int(row.step), int(row.n), at))  # type: ignore[arg-type]
-    return named
-
-
-def extremes(
-    rows: pd.DataFrame, by: str, *, highest: bool = False, token: str | None = None
-) -> list[ResponseRef]:
-    """Name the responses with the lowest (or highest) figures, of different steps if possible.
-
-    Args:
-        rows: part of the response table.
-        by: column to order by; NaN is left out, ties keep the log's order.
-        highest: from the highest down.
-        token: column with the position of the token to blame.
-    """
-    figures = rows[by].to_numpy(dtype=np.float64)
-    order = np.argsort(-figures if highest else figures, kind="stable")[:CANDIDATES]
-    chosen = rows.iloc[order[np.isfinite(figures[order])]]
-    turn = chosen.groupby("step", sort=False).cumcount().to_numpy()
-    return refs(chosen.iloc[np.argsort(turn, kind="stable")], token=token)

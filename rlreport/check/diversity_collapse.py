@@ -5,43 +5,58 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rlreport.check.bigrams import DistinctFall, distinct_fall
-from rlreport.check.check import Check, Need, Result, extremes, refs
+from rlreport.check.bigrams import distinct_fall
+from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
-from rlreport.check.finding import ResponseRef
-from rlreport.check.noise import change
-from rlreport.check.thresholds import DISTINCT, Thresholds
-from rlreport.check.windows import Floats, Window, first_and_last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Fact, Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import DISTINCT
+from rlreport.check.windows import Floats
+from rlreport.check.words import figure, marked, message, percent, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare distinct bigrams at equal counts, and the share of responses with a twin."""
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    limits, z, end = thresholds.diversity_collapse, thresholds.trend.z, windows[1]
-    said = []
-    fall = distinct_fall(tables, *windows, limits.least_bigrams)
-    fell = fall is not None and above(fall.share, limits.fall) and fall.z >= z
-    if fall is not None and fell:
-        said.append(_distinct(fall))
-    twin = has_twin(tables.responses)
-    twins = change(tables, twin, *windows)
+    assert run.first is not None
+    limits, z = run.limits.diversity_collapse, run.limits.trend.z
+    facts: dict[str, Fact] = {}
+    met = []
+    twin = has_twin(run.responses)
+    series = run.by_step(twin)
+    fall = distinct_fall(run.tables, run.first, run.last, limits.least_bigrams)
+    if fall is not None and above(fall.share, limits.fall) and fall.z >= z:
+        facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
+        met.append(CHECK.met(run, "fall", ">", fall.share))
+        series = run.tables.steps["distinct_2"].to_numpy(np.float64)
+    twins = run.change(twin)
     if (
         above(twins.last, limits.identical)
         and at_least(twins.difference, limits.rise)
         and twins.z >= z
     ):
-        said.append(
-            f"{percent(twins.last)} of responses at the end equal another of their step, "
-            f"{percent(twins.first)} at the start"
-        )
-    if not said:
+        facts |= {"twins": twins.last, "twins_start": twins.first}
+        met.append(CHECK.met(run, "identical", ">", twins.last))
+        series = run.by_step(twin)
+    if not met:
         return None
-    title = "Responses become alike: " + "; ".join(said)
-    return CHECK.finding("warning", title, steps=end.steps, responses=_alike(tables, twin, end))
+    onset = run.onset(series)
+    times = _times(run.responses)
+    repeated = bool((times[run.last.rows] > 1).any())
+    distinct = run.column("distinct_2")
+    evidence = (
+        run.examples(times, onset, unit="times in its step")
+        if repeated
+        else run.examples(distinct, onset, highest=False)
+    )
+    return CHECK.finding(
+        run,
+        "warning",
+        onset=onset,
+        thresholds=met,
+        evidence=evidence,
+        series=series,
+        **facts,
+    )
 
 
 def has_twin(responses: pd.DataFrame) -> Floats:
@@ -49,37 +64,55 @@ def has_twin(responses: pd.DataFrame) -> Floats:
     return responses.duplicated(["step", "response_hash"], keep=False).to_numpy(dtype=np.float64)
 
 
-def _distinct(fall: DistinctFall) -> str:
-    return (
-        f"distinct-2 fell from {figure(fall.first)} to {figure(fall.last)} "
-        f"over samples of {fall.bigrams:,} bigrams"
+def _times(responses: pd.DataFrame) -> Floats:
+    """Return how often each response's text occurs in its step, float64 (rows,)."""
+    counts = responses.groupby(["step", "response_hash"])["n"].transform("size")
+    return counts.to_numpy(dtype=np.float64)
+
+
+def title(facts: Facts) -> str:
+    """Return how alike the responses are."""
+    places = {
+        "first": figure(facts.get("distinct_start")),
+        "last": figure(facts.get("distinct")),
+        "twins": percent(facts.get("twins")),
+        "before": percent(facts.get("twins_start")),
+        "window": span(facts["last_window"]),
+    }
+    if "twins" not in facts:
+        return message(
+            "Responses become alike: distinct-2 fell from {first} to {last} ({window}).", **places
+        )
+    if "distinct" not in facts:
+        return message(
+            "Responses become alike: {twins} equal another of their step ({window}), {before} at "
+            "first.",
+            **places,
+        )
+    return message(
+        "Responses become alike: {twins} equal another of their step ({window}), {before} at "
+        "first; distinct-2 fell from {first} to {last}.",
+        **places,
     )
-
-
-def _alike(tables: Tables, twin: Floats, end: Window) -> list[ResponseRef]:
-    """Return the text repeated most often at the end, else the responses that repeat themselves."""
-    rows = tables.responses.iloc[end.rows]
-    twins = rows[twin[end.rows] > 0]
-    if len(twins):
-        times = twins["response_hash"].map(twins["response_hash"].value_counts())
-        most = twins.assign(times=times).sort_values("times", ascending=False, kind="stable")
-        return refs(most)
-    return extremes(rows, "distinct_2")
 
 
 CHECK = Check(
     id="diversity_collapse",
+    name=marked("responses become alike"),
+    rank="consequence",
     looks_for="responses become alike",
     needs=(Need("response", ("response_chars",)),),
     charts=("distinct_2", "duplicates"),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "A policy that says one thing to every prompt has stopped answering them, and groups of "
         "equal responses give no advantage."
     ),
-    suggestion=(
+    suggestion=marked(
         "Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, and "
         "look at whether the reward favours one template."
     ),
     source=DISTINCT,
-    judge=judge,
+    explains=("entropy_collapse", "reward_stalled"),
 )

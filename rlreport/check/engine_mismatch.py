@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import Check, Need, Result, extremes
+import numpy as np
+
+from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above
-from rlreport.check.ratio_drift import token_mean
-from rlreport.check.thresholds import MISMATCH, Thresholds
-from rlreport.check.windows import last
-from rlreport.check.words import figure
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import MISMATCH
+from rlreport.check.words import figure, marked, message, span
+
+MEASURES = (("k3", "mismatch_k3"), ("prob", "mismatch_prob"), ("ratio", "mismatch_ratio"))
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare the two engines' probabilities of the same tokens by three measures."""
-    limits, end = thresholds.engine_mismatch, last(tables, thresholds.trend)
-    rows = tables.responses.iloc[end.rows]
-    weights = rows["mismatch_tokens"].to_numpy(dtype=float)
-    ratio, k3, prob = (
-        token_mean(rows[column].to_numpy(dtype=float), weights)
-        for column in ("mismatch_ratio", "mismatch_k3", "mismatch_prob")
-    )
-    if not (above(ratio, limits.ratio) or above(k3, limits.k3) or above(prob, limits.prob)):
+    limits, weights = run.limits.engine_mismatch, run.column("mismatch_tokens")
+    series = {key: run.by_step(run.column(name), weights) for key, name in MEASURES}
+    end = {
+        key: run.change(run.column(name), weights).last for key, name in MEASURES
+    }
+    met = [key for key, _ in MEASURES if above(end[key], getattr(limits, key))]
+    if not met:
         return None
+    led = series[met[0]]
+    start = led[np.isfinite(led)][:3]
+    always = bool(len(start)) and above(float(start.mean()), getattr(limits, met[0]))
+    onset = run.onset(led, always=always)
     return CHECK.finding(
+        run,
         "warning",
-        f"Sampler and trainer disagree on the same tokens: mean exp|Δ logp| {figure(ratio)}, "
-        f"k3 {figure(k3)} nats, |Δ prob| {figure(prob)}",
-        steps=end.steps,
-        responses=extremes(rows, "mismatch_k3", highest=True),
+        onset=onset,
+        thresholds=[CHECK.met(run, key, ">", end[key]) for key in met],
+        evidence=run.examples(run.column("mismatch_k3"), onset, unit="nats a token"),
+        series=led,
+        **end,
+    )
+
+
+def title(facts: Facts) -> str:
+    """Return the three measures."""
+    return message(
+        "Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio}, k3 {k3} nats, "
+        "|Δ prob| {prob} on average ({window}).",
+        ratio=figure(facts["ratio"]),
+        k3=figure(facts["k3"]),
+        prob=figure(facts["prob"]),
+        window=span(facts["last_window"]),
     )
 
 
 CHECK = Check(
     id="engine_mismatch",
+    name=marked("sampler and trainer disagree"),
+    rank="cause",
     looks_for="sampler and trainer disagree on the same tokens",
     needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
     charts=("mismatch",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "The trainer believes that it learns on-policy and does not: the bias grows with length "
         "and has ended runs that looked well."
     ),
-    suggestion=(
+    suggestion=marked(
         "Use the same precision, kernels and weights in both engines, check that weights are "
         "synchronised before sampling, or correct with truncated importance weights."
     ),
     source=MISMATCH,
-    judge=judge,
+    explains=(
+        *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
+        *("diversity_collapse", "missing_eos", "reward_stalled", "ratio_drift", "negative_kl"),
+    ),
     trend=False,
 )

@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import LOGPROBS, Check, Result, extremes
+from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import below
-from rlreport.check.noise import change
-from rlreport.check.thresholds import ENTROPY, Thresholds
-from rlreport.check.windows import first_and_last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import ENTROPY
+from rlreport.check.words import figure, marked, message, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare the mean surprisal per token at the end with the start and with a floor."""
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    limits, responses = thresholds.entropy_collapse, tables.responses
-    moved = change(
-        tables,
-        responses["surprisal_mean"].to_numpy(dtype=float),
-        *windows,
-        weights=responses["logp_tokens"].to_numpy(dtype=float),
-    )
+    limits = run.limits.entropy_collapse
+    surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
+    moved = run.change(surprisal, weights)
     fell = below(moved.last, limits.share * moved.first) and below(moved.last, limits.surprisal)
-    if not (fell and moved.z <= -thresholds.trend.z):
+    if not (fell and moved.z <= -run.limits.trend.z):
         return None
-    end = windows[1]
+    series = run.by_step(surprisal, weights)
+    onset = run.onset(series)
     return CHECK.finding(
+        run,
         "warning",
-        f"The policy became certain: surprisal fell from {figure(moved.first)} to "
-        f"{figure(moved.last)} nats a token, {percent(moved.last / moved.first)} of the start",
-        steps=end.steps,
-        responses=extremes(responses.iloc[end.rows], "surprisal_mean"),
+        onset=onset,
+        thresholds=[
+            CHECK.met(run, "share", "<", moved.last / moved.first),
+            CHECK.met(run, "surprisal", "<", moved.last),
+        ],
+        evidence=run.examples(surprisal, onset, highest=False, unit="nats a token"),
+        series=series,
+        start=moved.first,
+        end=moved.last,
     )
+
+
+def title(facts: Facts) -> str:
+    """Return from where to where the entropy fell."""
+    return message(
+        "The policy became certain: entropy (sampled) fell from {start} to {end} nats a token "
+        "({window}).",
+        start=figure(facts["start"]),
+        end=figure(facts["end"]),
+        window=span(facts["last_window"]),
+    )
+
+
+def effect(facts: Facts) -> str:
+    """Return the fall in short."""
+    return message("Entropy (sampled) fell to {end} nats a token.", end=figure(facts["end"]))
 
 
 CHECK = Check(
     id="entropy_collapse",
+    name=marked("entropy collapse"),
+    rank="consequence",
     looks_for="the policy became certain",
     needs=(LOGPROBS,),
     charts=("surprisal",),
-    why=(
+    judge=judge,
+    title=title,
+    effect=effect,
+    why=marked(
         "A policy that samples the same thing every time no longer explores: nothing better can "
         "be found, and groups of responses stop differing."
     ),
-    suggestion=(
+    suggestion=marked(
         "Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the upper "
         "side (DAPO), raise the sampling temperature, or use harder prompts."
     ),
     source=ENTROPY,
-    judge=judge,
+    explains=("reward_stalled",),
 )

@@ -1,21 +1,75 @@
-"""What a check says: plain values that serialise to ``findings.json``."""
+"""What the checks say: facts, from which ``check.wording`` makes the words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 Severity = Literal["critical", "warning", "info"]
+Rank = Literal["invalid", "cause", "consequence", "note"]
+Level = Literal["critical", "warning", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
+
+
+class LogText(str):
+    """A text taken from the logs: what redaction replaces, wherever it stands in the facts."""
+
+    __slots__ = ()
+
+
+Fact = str | float | int | bool | None | tuple["Fact", ...]
+Facts = Mapping[str, Fact]
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseRef:
-    """Names a response, and the token to look at where one is to blame."""
+class Onset:
+    """The step since which it is so, and the interval in which that step lies."""
+
+    step: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A threshold that was met: ``value op limit``; ``name`` is its key in the thresholds file."""
+
+    name: str
+    op: Literal[">", ">=", "<", "<="]
+    limit: float
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A response that shows a finding.
+
+    Attributes:
+        step, n: name of the response.
+        token: position of the token to look at, from 0, or None.
+        value: its figure, None where there is none.
+        unit: unit of the figure.
+        excerpt: 60 characters around the place, None until they are read back.
+        before: a response to the same prompt from before the onset, or None.
+        look_for: the text that the excerpt is cut around where no token is known.
+        at_end: cut the end of the response where nothing says more.
+    """
 
     step: int
     n: int
     token: int | None = None
+    value: float | None = None
+    unit: str = ""
+    excerpt: str | None = None
+    before: Example | None = None
+    look_for: str = ""
+    at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +79,39 @@ class Finding:
     Attributes:
         id: id of the check.
         severity: ``critical``, ``warning`` or ``info``.
-        title: one line with its numbers.
+        rank: what it is to the run: it invalidates it, causes trouble, follows, or is a note.
+        facts: numbers and texts that the words are made of.
+        onset: since when, or None.
+        until: the step at which it ended, or None.
+        thresholds: all that were met.
+        evidence: up to three responses, the clearest first.
         steps: steps that show it, ascending.
-        responses: up to five responses that show it.
-        why: why it matters.
-        suggestion: what to try (``try`` in findings.json).
-        source: where the threshold comes from.
-        charts: names of the charts it speaks of, whose steps are marked.
-        ngrams: texts to highlight in responses.
+        charts: names of the charts it speaks of.
+        texts: texts to highlight in responses.
+        series: the check's own figure by step, float64 (steps of the run,).
+        explained_by: id of the finding it is folded under, or None.
+        title, why, suggestion, source, name, effect: its words, empty until they are made.
     """
 
     id: str
     severity: Severity
-    title: str
+    rank: Rank
+    facts: Facts = field(default_factory=dict)
+    onset: Onset | None = None
+    until: int | None = None
+    thresholds: tuple[Met, ...] = ()
+    evidence: tuple[Example, ...] = ()
     steps: tuple[int, ...] = ()
-    responses: tuple[ResponseRef, ...] = ()
+    charts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    series: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    explained_by: str | None = None
+    name: str = ""
+    title: str = ""
+    effect: str = ""
     why: str = ""
     suggestion: str = ""
     source: str = ""
-    charts: tuple[str, ...] = ()
-    ngrams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +123,58 @@ class NotRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Muted:
+    """A finding that was set aside, and why."""
+
+    finding: Finding
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A key figure of the run in its first and its last window; ``first`` is None without one."""
+
+    figure: Literal["reward", "kl", "tokens", "characters"]
+    first: float | None
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of all checks.
 
     Attributes:
-        sentence: "Healthy: …", "Look at this: …" or "Broken: …".
-        level: ``healthy``, ``info``, ``warning`` or ``critical``: the worst finding.
-        findings: worst first.
+        level: of the worst finding, folded ones included; ``healthy`` without a warning,
+            ``unjudged`` where the run is too short to say so.
+        lead: id of the finding that leads, None without a warning.
+        keep_step: step whose checkpoint is the one to keep, or None.
+        findings: in the order of the report.
         passed: ids of the checks that ran and found nothing.
         not_run: checks that could not run.
+        muted: findings set aside.
+        moved: key figures of both windows.
+        windows: first and last step of the first window and of the last.
+        step_count: steps of the run.
+        sentence: the verdict in words, empty until they are made.
     """
 
-    sentence: str
-    level: str
+    level: Level
+    lead: str | None = None
+    keep_step: int | None = None
     findings: list[Finding] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     not_run: list[NotRun] = field(default_factory=list)
+    muted: list[Muted] = field(default_factory=list)
+    moved: tuple[Moved, ...] = ()
+    windows: tuple[tuple[int, int], tuple[int, int]] | None = None
+    step_count: int = 0
+    sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Whether there is a finding of ``severity`` or a worse one."""
+        """Whether there is a finding of ``severity`` or a worse one, folded or not."""
         worst = SEVERITIES.index(severity)
         return any(SEVERITIES.index(finding.severity) <= worst for finding in self.findings)
+
+    def folded(self, finding: Finding) -> list[Finding]:
+        """The findings that are folded under another, in order."""
+        return [other for other in self.findings if other.explained_by == finding.id]

@@ -3,94 +3,159 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
-from rlreport.check.check import KL, Check, Result, extremes, has
+from rlreport.check.check import KL, Check, Result
 from rlreport.check.compare import above
-from rlreport.check.finding import Severity
-from rlreport.check.thresholds import TRL_KL, KlExplosion, Thresholds
-from rlreport.check.windows import Window, last, step_numbers
-from rlreport.check.words import count, figure
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts, Severity
+from rlreport.check.run import Run, has
+from rlreport.check.thresholds import TRL_KL
+from rlreport.check.windows import Floats
+from rlreport.check.words import figure, marked, message, span, whole
 
 TRAINER_KL = "objective/kl"
 """TRL's KL per response, read where the rollouts hold no log-probabilities."""
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
-    """Compare the last window's mean KL, and every response's, with what training survives."""
-    if not KL.met(tables):
-        return _judge_trainer(tables, thresholds)
-    limits, window = thresholds.kl_explosion, last(tables, thresholds.trend)
-    kl = tables.responses["kl_k1"]
-    mean = float(kl.iloc[window.rows].mean())
-    beyond = tables.responses[kl > limits.response]
-    severity = _severity(mean, len(beyond), limits)
+def judge(run: Run) -> Result:
+    """Compare the last window's mean KL, by response and by token, with what training survives.
+
+    A long response at a small KL a token is no explosion. Where no tokens are counted, the
+    sum alone is judged.
+    """
+    if not KL.met(run):
+        return _judge_trainer(run)
+    limits = run.limits.kl_explosion
+    kl, tokens = run.column("kl_k1"), run.column("response_tokens")
+    end = run.last.rows
+    mean = _mean(kl[end])
+    by_token = _ratio(np.nansum(kl[end]), np.nansum(np.where(np.isfinite(kl), tokens, 0)[end]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own = np.where(tokens > 0, kl / tokens, np.inf)
+        beyond = (kl > limits.response) & (own > limits.response_token)
+    severity, met = _severity(run, mean, by_token, kl, beyond)
     if severity is None:
         return None
-    first = tables.steps["kl_k1_mean"].iloc[0]
-    title = f"KL to the reference is {figure(mean)} nats a response at the end"
-    title += f", {figure(first)} in the first step" if np.isfinite(first) else ""
-    if len(beyond):
-        title += f"; {count(len(beyond), 'response')} over {figure(limits.response)} nats"
-    rows = tables.responses.iloc[window.rows]
-    worst = pd.concat([beyond, rows]).loc[lambda r: ~r.index.duplicated()]
-    worst = worst[worst["kl_k1"] > np.fmin(mean, limits.response)]
-    steps = {*_steps_over(tables, limits.warn, window), *beyond["step"].unique()[:20].tolist()}
+    series = run.by_step(kl)
+    always = run.first is not None and above(_mean(kl[run.first.rows]), limits.warn)
+    inside = above(mean, limits.warn)
+    onset = run.onset(series, always=always) if inside else None
+    steps = run.steps[np.isin(np.arange(len(run.steps)), run.place[beyond])][:20].tolist()
     return CHECK.finding(
+        run,
         severity,
-        title,
-        steps=steps,
-        responses=extremes(worst, "kl_k1", highest=True, token="kl_max_position"),
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(
+            kl,
+            onset,
+            unit="nats",
+            token=run.column("kl_max_position"),
+            among=None if inside else beyond,
+        ),
+        steps={*(run.since(onset) if inside else ()), *steps},
+        series=series,
+        kl=mean,
+        kl_token=by_token if np.isfinite(by_token) else None,
+        kl_first=_mean(kl[run.first.rows]) if run.first else None,
+        over=int(beyond.sum()),
+        over_limit=limits.response,
+        over_step=int(run.steps[run.place[np.flatnonzero(beyond)[0]]]) if beyond.any() else None,
+        inside=inside,
     )
 
 
-def _judge_trainer(tables: Tables, thresholds: Thresholds) -> Result:
+def _mean(values: Floats) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+
+
+def _ratio(total: float, of: float) -> float:
+    return float(total / of) if of > 0 else np.nan
+
+
+def _severity(
+    run: Run, mean: float, by_token: float, kl: Floats, beyond: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[Severity | None, list[object]]:
+    limits = run.limits.kl_explosion
+    met = []
+    for key, limit, of_token in (
+        ("critical", limits.critical, limits.critical_token),
+        ("warn", limits.warn, limits.warn_token),
+    ):
+        if above(mean, limit) and not by_token <= of_token:
+            met.append(CHECK.met(run, key, ">", mean))
+            if np.isfinite(by_token):
+                met.append(CHECK.met(run, f"{key}_token", ">", by_token))
+    if beyond.any():
+        met.append(CHECK.met(run, "response", ">", float(kl[beyond].max())))
+    names = {threshold.name for threshold in met}
+    if names & {"critical", "response"}:
+        return "critical", met
+    return ("warning" if "warn" in names else None), met
+
+
+def _judge_trainer(run: Run) -> Result:
     """Judge the trainer's own KL, for rollouts without log-probabilities."""
-    limits, window = thresholds.kl_explosion, last(tables, thresholds.trend)
-    if not has(tables.metrics, TRAINER_KL):
+    metrics = run.tables.metrics
+    if not has(metrics, TRAINER_KL):
         return CHECK.not_run(KL.words)
-    at_end = tables.metrics[tables.metrics["step"].isin(window.steps)]
-    mean = float(at_end[TRAINER_KL].mean())
-    severity = _severity(mean, 0, limits)
+    values = metrics.set_index("step")[TRAINER_KL].reindex(run.steps).to_numpy(np.float64)
+    mean = _mean(values[-len(run.last.steps) :])
+    none = np.zeros(len(run.responses), np.bool_)
+    length = run.column("response_tokens")[run.last.rows]
+    severity, met = _severity(run, mean, _ratio(mean, _mean(length)), np.zeros(0), none[:0])
     if severity is None:
         return None
-    title = f"KL to the reference is {figure(mean)} nats a response at the end ({TRAINER_KL})"
-    return CHECK.finding(severity, title, steps=window.steps)
+    onset = run.onset(values)
+    return CHECK.finding(
+        run, severity, onset=onset, thresholds=met, series=values, kl=mean, inside=True
+    )
 
 
-def _severity(mean: float, beyond: int, limits: KlExplosion) -> Severity | None:
-    if above(mean, limits.critical) or beyond:
-        return "critical"
-    return "warning" if above(mean, limits.warn) else None
+def title(facts: Facts) -> str:
+    """Return what the KL came to, and which responses went far beyond."""
+    if not facts["inside"]:
+        return message(
+            "The KL of {over} single responses is over {limit} nats, first in step {step}.",
+            over=whole(facts["over"]),
+            limit=figure(facts["over_limit"]),
+            step=facts["over_step"],
+        )
+    places = {"kl": figure(facts["kl"]), "window": span(facts["last_window"])}
+    if facts.get("kl_token") is None:
+        return message("The KL to the reference is {kl} nats a response ({window}).", **places)
+    return message(
+        "The KL to the reference is {kl} nats a response, {token} a token ({window}).",
+        token=figure(facts["kl_token"]),
+        **places,
+    )
 
 
-def _steps_over(tables: Tables, limit: float, window: Window) -> list[int]:
-    """Return the steps at the end of the run since which the mean KL stayed over the limit."""
-    means = tables.steps["kl_k1_mean"].to_numpy(dtype=np.float64)
-    under = np.flatnonzero(~(means > limit))
-    start = int(under[-1]) + 1 if len(under) else 0
-    numbers: list[int] = step_numbers(tables).tolist()
-    return numbers[start:] or [
-        step for step, m in zip(numbers, means, strict=True) if m > limit and step in window.steps
-    ]
+def effect(facts: Facts) -> str:
+    """Return how far the policy is from the reference."""
+    if not facts["inside"]:
+        return title(facts)
+    return message("The policy is {kl} nats a response from the reference.", kl=figure(facts["kl"]))
 
 
 CHECK = Check(
     id="kl_explosion",
+    name=marked("KL explosion"),
+    rank="consequence",
     looks_for="the policy ran away from the reference",
     needs=(),
     charts=("kl", "reward_kl_frontier"),
-    why=(
+    judge=judge,
+    title=title,
+    effect=effect,
+    why=marked(
         "Far from the reference the reward model judges text it never saw, and what the policy "
         "gains there is rarely what you meant; runs at this distance seldom come back."
     ),
-    suggestion=(
+    suggestion=marked(
         "Raise the KL coefficient or use an adaptive one, lower the learning rate, and go on from "
         "a checkpoint before the rise."
     ),
     source=TRL_KL,
-    judge=judge,
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's objective/kl",
 )

@@ -4,68 +4,97 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import Check, Need, Result, extremes, has
+from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, below
-from rlreport.check.length import length_of
-from rlreport.check.noise import change
-from rlreport.check.thresholds import SHORT_RESPONSES, Thresholds
-from rlreport.check.windows import first_and_last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Fact, Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import SHORT_RESPONSES
+from rlreport.check.words import figure, marked, message, percent, span, whole
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare the length with the start, and count responses of next to no tokens.
 
     Stubs that were as common from the start are how the task is answered, not a collapse:
     they are told as info.
     """
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    limits, z, end = thresholds.length_collapse, thresholds.trend.z, windows[1]
-    column, unit = length_of(tables)
-    moved = change(tables, tables.responses[column].to_numpy(dtype=float), *windows)
+    limits, z = run.limits.length_collapse, run.limits.trend.z
+    length = run.column(run.length)
+    moved = run.change(length)
     shrank = below(moved.last, limits.ratio * moved.first) and moved.z <= -z
-    said = []
-    if shrank:
-        said.append(f"responses shrank from {figure(moved.first)} to {figure(moved.last)} {unit}")
-    grew = False
-    if has(tables.responses, "response_tokens"):
-        tokens = tables.responses["response_tokens"].to_numpy(dtype=float)
-        stubs = change(
-            tables, np.where(np.isfinite(tokens), tokens < limits.tokens, np.nan), *windows
-        )
+    facts: dict[str, Fact] = {"shrank": bool(shrank), "start": moved.first, "end": moved.last}
+    met = [CHECK.met(run, "ratio", "<", moved.last / moved.first)] if shrank else []
+    series, grew = run.by_step(length), False
+    if run.has("response_tokens"):
+        tokens = run.column("response_tokens")
+        short = np.where(np.isfinite(tokens), tokens < limits.tokens, np.nan)
+        stubs = run.change(short)
         if above(stubs.last, limits.stubs):
             grew = stubs.z >= z
-            said.append(
-                f"{percent(stubs.last)} of responses are under {limits.tokens} tokens at the end, "
-                f"{percent(stubs.first)} at the start"
-            )
-    if not said:
+            facts |= {"stubs": stubs.last, "stubs_start": stubs.first, "tokens": limits.tokens}
+            met.append(CHECK.met(run, "stubs", ">", stubs.last))
+            if not shrank:
+                series = run.by_step(short)
+    if not met:
         return None
-    title = "; ".join(said)
+    onset = run.onset(series, always=not shrank and not grew)
     return CHECK.finding(
+        run,
         "warning" if shrank or grew else "info",
-        title[0].upper() + title[1:],
-        steps=end.steps,
-        responses=extremes(tables.responses.iloc[end.rows], column),
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(length, onset, highest=False, unit=run.length_unit),
+        series=series,
+        unit=run.length_unit,
+        **facts,
     )
+
+
+def title(facts: Facts) -> str:
+    """Return how far responses shrank, and the share of stubs."""
+    places = {
+        "start": figure(facts["start"]),
+        "end": figure(facts["end"]),
+        "window": span(facts["last_window"]),
+        "stubs": percent(facts.get("stubs")),
+        "before": percent(facts.get("stubs_start")),
+        "tokens": whole(facts.get("tokens", 0)),
+    }
+    if not facts["shrank"]:
+        return message(
+            "{stubs} of responses are under {tokens} tokens ({window}), {before} at first.",
+            **places,
+        )
+    if facts["unit"] != "tokens":
+        return message(
+            "Responses shrank from {start} to {end} characters ({window}).", **places
+        )
+    if "stubs" in facts:
+        return message(
+            "Responses shrank from {start} to {end} tokens ({window}); {stubs} of them are under "
+            "{tokens} tokens.",
+            **places,
+        )
+    return message("Responses shrank from {start} to {end} tokens ({window}).", **places)
 
 
 CHECK = Check(
     id="length_collapse",
+    name=marked("responses collapsed in length"),
+    rank="consequence",
     looks_for="responses shrink to nothing",
     needs=(Need("response", ("response_chars",)),),
     charts=("length",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "Stopping at once is often the cheapest way to avoid a penalty; the responses left say "
         "nothing, and some trainers fail on them."
     ),
-    suggestion=(
+    suggestion=marked(
         "Look for a penalty that grows with length, a reward that is highest for silence, or a "
         "policy that learned EOS as its first token; give empty responses the lowest reward."
     ),
     source=SHORT_RESPONSES,
-    judge=judge,
+    explains=("diversity_collapse", "entropy_collapse", "reward_stalled"),
 )

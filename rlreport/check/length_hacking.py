@@ -2,57 +2,101 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import REWARD, Check, Result, extremes
+import numpy as np
+
+from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.length import length_of
-from rlreport.check.noise import change, within_step_correlation
-from rlreport.check.thresholds import CONTRACT, Thresholds
-from rlreport.check.windows import first_and_last, whole
-from rlreport.check.words import figure
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.noise import within_step_correlation
+from rlreport.check.run import Run
+from rlreport.check.thresholds import CONTRACT
+from rlreport.check.windows import whole
+from rlreport.check.words import figure, marked, message, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Ask for longer responses and, inside a step, for more reward to the longer ones.
 
     The correlation is taken over the last window or, where length has run into its limit
     and no longer varies, over the whole run: either shows what was paid for.
     """
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    limits, end = thresholds.length_hacking, windows[1]
-    column, unit = length_of(tables)
-    length = tables.responses[column].to_numpy(dtype=float)
-    reward = tables.responses["reward"].to_numpy(dtype=float)
-    moved = change(tables, length, *windows)
-    if not (at_least(moved.last, limits.ratio * moved.first) and moved.z >= thresholds.trend.z):
+    limits = run.limits.length_hacking
+    length, reward = run.column(run.length), run.column("reward")
+    moved = run.change(length)
+    if not (at_least(moved.last, limits.ratio * moved.first) and moved.z >= run.limits.trend.z):
         return None
+    parts = (run.last, whole(run.tables))
     paid, z = max(
-        (within_step_correlation(tables, reward, length, part) for part in (end, whole(tables))),
+        (within_step_correlation(run.tables, reward, length, part) for part in parts),
         key=lambda found: (found[0] == found[0], found[0]),
     )
-    if not (at_least(paid, limits.correlation) and z >= thresholds.trend.z):
+    if not (at_least(paid, limits.correlation) and z >= run.limits.trend.z):
         return None
+    rewards = run.change(reward)
+    if rewards.z <= -run.limits.trend.z:
+        return None
+    series = run.by_step(length)
+    onset = run.onset(series)
     return CHECK.finding(
+        run,
         "warning",
-        f"Length buys reward: responses grew from {figure(moved.first)} to {figure(moved.last)} "
-        f"{unit}, and inside a step reward and length correlate at {figure(paid)}",
-        steps=end.steps,
-        responses=extremes(tables.responses.iloc[end.rows], column, highest=True),
+        onset=onset,
+        thresholds=[
+            CHECK.met(run, "ratio", ">=", moved.last / moved.first),
+            CHECK.met(run, "correlation", ">=", paid),
+        ],
+        evidence=run.examples(length, onset, unit=run.length_unit, at_end=True),
+        series=series,
+        start=moved.first,
+        end=moved.last,
+        unit=run.length_unit,
+        correlation=paid,
+        reward_start=rewards.first if np.isfinite(rewards.first) else None,
+        reward_end=rewards.last if np.isfinite(rewards.last) else None,
+    )
+
+
+def title(facts: Facts) -> str:
+    """Return how responses grew and that it pays."""
+    places = {
+        "start": figure(facts["start"]),
+        "end": figure(facts["end"]),
+        "paid": figure(facts["correlation"]),
+        "window": span(facts["last_window"]),
+    }
+    if facts["unit"] == "tokens":
+        return message(
+            "Length buys reward: responses grew from {start} to {end} tokens ({window}), and "
+            "inside a step the longer ones earn more (correlation {paid}).",
+            **places,
+        )
+    return message(
+        "Length buys reward: responses grew from {start} to {end} characters ({window}), and "
+        "inside a step the longer ones earn more (correlation {paid}).",
+        **places,
     )
 
 
 CHECK = Check(
     id="length_hacking",
+    name=marked("length hacking"),
+    rank="cause",
     looks_for="length buys reward",
     needs=(REWARD,),
     charts=("length", "reward"),
-    why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
-    suggestion=(
+    judge=judge,
+    title=title,
+    why=marked(
+        "Longer text scores higher whatever it says, so the policy pads instead of improving."
+    ),
+    suggestion=marked(
         "Take length out of the reward: normalise or penalise it, retrain the reward model on "
         "pairs of equal length, or penalise responses cut off at the limit."
     ),
     source=CONTRACT,
-    judge=judge,
+    explains=(
+        *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
+        *("not_sharpening", "reward_part_dominance", "persistent_losers"),
+    ),
+    of_reward=True,
 )

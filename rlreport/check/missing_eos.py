@@ -2,53 +2,89 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import Check, Need, Result, extremes
+import numpy as np
+
+from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
-from rlreport.check.noise import change, mean_of
-from rlreport.check.thresholds import EOS, Thresholds
-from rlreport.check.windows import first_and_last, last
-from rlreport.check.words import percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.noise import mean_of
+from rlreport.check.run import Run
+from rlreport.check.thresholds import EOS
+from rlreport.check.words import marked, message, percent, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Look for a rise of the share without an end, and for a share that is high anyway."""
-    limits, end = thresholds.missing_eos, last(tables, thresholds.trend)
-    cut_off = 1 - tables.responses["finished"].to_numpy(dtype=float)
-    windows = first_and_last(tables, thresholds.trend)
-    share, since, rose = mean_of(tables, cut_off, end).mean, "", False
-    if windows is not None:
-        moved = change(tables, cut_off, *windows)
-        rose = at_least(moved.difference, limits.rise) and moved.z >= thresholds.trend.z
-        since = f", {percent(moved.first)} at the start"
+    limits = run.limits.missing_eos
+    cut_off = 1 - run.column("finished")
+    share = mean_of(run.tables, cut_off, run.last).mean
+    moved = run.change(cut_off)
+    rose = at_least(moved.difference, limits.rise) and moved.z >= run.limits.trend.z
     if not (rose or above(share, limits.share)):
         return None
-    rows = tables.responses.iloc[end.rows]
-    column = "response_tokens" if rows["response_tokens"].notna().any() else "response_chars"
-    means = tables.steps.set_index("step")["eos_rate"]
-    shown = means.index[(1 - means > share / 2) & means.index.isin(end.steps)]
+    series = run.by_step(cut_off)
+    onset = run.onset(series, always=not rose)
+    met = [CHECK.met(run, "rise", ">=", moved.difference)] if rose else []
+    if above(share, limits.share):
+        met.append(CHECK.met(run, "share", ">", share))
+    with np.errstate(invalid="ignore"):
+        shown = run.steps[(series > share / 2) & np.isin(run.steps, run.since(onset))]
     return CHECK.finding(
+        run,
         "warning",
-        f"{percent(share)} of responses are cut off without an end-of-sequence token{since}",
-        steps=shown.tolist() or end.steps,
-        responses=extremes(rows[rows["finished"] == 0], column, highest=True),
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(
+            run.column(run.length),
+            onset,
+            unit=run.length_unit,
+            among=cut_off == 1,
+            at_end=True,
+        ),
+        steps=shown.tolist(),
+        series=series,
+        share=share,
+        share_start=moved.first if np.isfinite(moved.first) else None,
     )
+
+
+def title(facts: Facts) -> str:
+    """Return the share of responses that do not end."""
+    places = {
+        "share": percent(facts["share"]),
+        "before": percent(facts["share_start"]),
+        "window": span(facts["last_window"]),
+    }
+    if facts["share_start"] is None:
+        return message("{share} of responses are cut off without an end ({window}).", **places)
+    return message(
+        "{share} of responses are cut off without an end ({window}), {before} at first.", **places
+    )
+
+
+def effect(facts: Facts) -> str:
+    """Return the share in short."""
+    return message("{share} of responses no longer end.", share=percent(facts["share"]))
 
 
 CHECK = Check(
     id="missing_eos",
+    name=marked("responses no longer end"),
+    rank="consequence",
     looks_for="responses are cut off at the limit",
     needs=(Need("an end-of-sequence token or a finish reason", ("finished",)),),
     charts=("eos", "length"),
-    why=(
+    judge=judge,
+    title=title,
+    effect=effect,
+    why=marked(
         "A response that is cut off has no ending to judge: its reward is that of a fragment, and "
         "the policy is not learning to stop."
     ),
-    suggestion=(
+    suggestion=marked(
         "Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, and "
         "check that the EOS token is not masked out of the loss."
     ),
     source=EOS,
-    judge=judge,
     trend=False,
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import numpy as np
 
-from rlreport.check.check import Check, Result, extremes, has
-from rlreport.check.thresholds import Thresholds
-from rlreport.check.words import count
+from rlreport.check.check import Check, Result
+from rlreport.check.finding import Facts, Onset
+from rlreport.check.run import Run, marked_rows
+from rlreport.check.words import marked, message, whole
 from rlreport.tables import Tables
 
 SOURCE = "logs of diverged runs"
@@ -19,57 +20,87 @@ def first_step_with_nan(tables: Tables) -> int | None:
     return int(bad.iloc[0]) if len(bad) else None
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Find numbers that are none, and whether rewards or log-probabilities are among them."""
-    del thresholds
-    rows = tables.responses
+    rows = run.responses
     bad = rows[rows["nan_values"] > 0]
     if bad.empty:
         return None
-    rewards, logprobs = bad[bad["reward"].isna()], bad[_broken_logprobs(tables, bad)]
-    kinds = [
-        f"{count(len(part), 'response')} with a bad {kind}"
-        for kind, part in (("reward", rewards), ("logprob", logprobs))
-        if len(part)
-    ]
-    total = count(int(bad["nan_values"].sum()), "number")
-    of_kind = f" ({', '.join(kinds)})" if kinds else ""
-    start = int(bad["step"].iloc[0])
-    worst = pd.concat([rewards, logprobs, bad])
-    worst = worst[~worst.index.duplicated()]
+    rewards = bad["reward"].isna()
+    logprobs = rewards & False
+    if run.has("surprisal_mean"):
+        logprobs |= bad["surprisal_mean"].isna() | (bad["logp_tokens"] < bad["response_tokens"])
+    if run.has("kl_k1"):
+        logprobs |= bad["kl_k1"].isna()
+    worst = bad[rewards | logprobs]
+    steps = bad["step"].unique()
+    start = int(steps[0])
+    ended = int(steps[-1]) < int(run.steps[-1])
+    series = np.bincount(
+        run.place, rows["nan_values"].to_numpy(np.float64), minlength=len(run.steps)
+    )
+    onset = Onset(start, start, start)
+    values = rows["nan_values"].to_numpy(np.float64)
+    # The first ones tell how it began.
+    order = -run.place.astype(np.float64)
+    among = marked_rows(len(rows), (worst if len(worst) else bad).index)
     return CHECK.finding(
-        "critical" if kinds else "warning",
-        f"NaN, infinite or null values from step {start} on: {total} in "
-        f"{count(len(bad), 'response')}{of_kind}; the other checks judge the steps before it",
-        steps=bad["step"].unique()[:200].tolist(),
-        responses=extremes(worst, "step"),
+        run,
+        "critical" if len(worst) else "warning",
+        onset=onset,
+        until=int(steps[-1]) if ended else None,
+        evidence=run.examples(order, onset, among=among),
+        steps=steps[:200].tolist(),
+        series=series,
+        first_step=start,
+        numbers=int(values.sum()),
+        responses=len(bad),
+        rewards=int(rewards.sum()),
+        logprobs=int(logprobs.sum()),
     )
 
 
-def _broken_logprobs(tables: Tables, bad: pd.DataFrame) -> pd.Series[bool]:
-    """Mark responses that lack log-probabilities, in part or whole, where others have them."""
-    broken = pd.Series(False, index=bad.index)
-    if has(tables.responses, "surprisal_mean"):
-        broken |= bad["surprisal_mean"].isna() | (bad["logp_tokens"] < bad["response_tokens"])
-    if has(tables.responses, "kl_k1"):
-        broken |= bad["kl_k1"].isna()
-    return broken
+def title(facts: Facts) -> str:
+    """Return where NaN begins and what it touches."""
+    places = {
+        "step": facts["first_step"],
+        "numbers": whole(facts["numbers"]),
+        "responses": whole(facts["responses"]),
+        "rewards": whole(facts["rewards"]),
+        "logprobs": whole(facts["logprobs"]),
+    }
+    if not facts["rewards"] and not facts["logprobs"]:
+        return message(
+            "NaN, infinite or null numbers ({numbers}) in {responses} responses from step {step} "
+            "on; the other checks judge the steps before it.",
+            **places,
+        )
+    return message(
+        "NaN, infinite or null numbers ({numbers}) in {responses} responses from step {step} on: "
+        "{rewards} with a bad reward, {logprobs} with bad log-probabilities; the other checks "
+        "judge the steps before it.",
+        **places,
+    )
 
 
 CHECK = Check(
     id="nan_metrics",
+    name=marked("NaN"),
+    rank="invalid",
     looks_for="NaN or infinite numbers",
     needs=(),
     charts=("reward", "kl"),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "One NaN in a batch makes the whole update NaN; the weights saved after it are usually "
         "lost, and means over what is left mislead."
     ),
-    suggestion=(
+    suggestion=marked(
         "Go back to a checkpoint before this step. Look there for an overflow in half precision, "
         "a division by a zero std, an empty response or a reward that failed; clip gradients."
     ),
     source=SOURCE,
-    judge=judge,
     trend=False,
+    whole_run=True,
 )

@@ -2,49 +2,69 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import KL, Check, Result, extremes
+import numpy as np
+
+from rlreport.check.check import KL, Check, Result
 from rlreport.check.compare import below
+from rlreport.check.finding import Facts
 from rlreport.check.noise import mean_of
-from rlreport.check.thresholds import NEGATIVE_KL, Thresholds
-from rlreport.check.windows import last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.run import Run
+from rlreport.check.thresholds import NEGATIVE_KL
+from rlreport.check.words import figure, marked, message, percent, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Test the mean KL estimate at the end against zero: a true KL is never below it."""
-    limits, window = thresholds.negative_kl, last(tables, thresholds.trend)
-    kl = tables.responses["kl_k1"]
-    found = mean_of(tables, kl.to_numpy(dtype=float), window)
+    limits, kl = run.limits.negative_kl, run.column("kl_k1")
+    found = mean_of(run.tables, kl, run.last)
     if not (below(found.mean, limits.mean) and found.z <= limits.z):
         return None
-    rows = tables.responses.iloc[window.rows]
-    negative = float((rows["kl_k1"] < 0).sum() / rows["kl_k1"].notna().sum())
-    means = rows.groupby("step")["kl_k1"].mean()
+    end = kl[run.last.rows]
+    series = run.by_step(kl)
+    always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= found.mean / 2
+    onset = run.onset(series, always=always)
     return CHECK.finding(
+        run,
         "warning",
-        f"The KL estimate is below zero at the end: {figure(found.mean)} nats a response, "
-        f"{figure(abs(found.z))} standard errors under zero; "
-        f"{percent(negative)} of responses are negative",
-        steps=means.index[means < 0].tolist(),
-        responses=extremes(rows[rows["kl_k1"] < 0], "kl_k1"),
+        onset=onset,
+        thresholds=[CHECK.met(run, "mean", "<", found.mean), CHECK.met(run, "z", "<=", found.z)],
+        evidence=run.examples(kl, onset, highest=False, unit="nats", among=kl < 0),
+        steps=run.steps[series < 0].tolist(),
+        series=series,
+        kl=found.mean,
+        share=float((end < 0).sum() / np.isfinite(end).sum()),
+    )
+
+
+def title(facts: Facts) -> str:
+    """Return how far below zero the estimate lies."""
+    return message(
+        "The KL estimate is below zero: {kl} nats a response, negative in {share} of responses "
+        "({window}).",
+        kl=figure(facts["kl"]),
+        share=percent(facts["share"]),
+        window=span(facts["last_window"]),
     )
 
 
 CHECK = Check(
     id="negative_kl",
+    name=marked("negative KL"),
+    rank="cause",
     looks_for="sampling makes the KL estimate negative",
     needs=(KL,),
     charts=("kl",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
         "log-probabilities are logged, and a KL penalty then pays the policy for nothing."
     ),
-    suggestion=(
+    suggestion=marked(
         "Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced tokens, "
         "and compute log-probabilities at the same temperature."
     ),
     source=NEGATIVE_KL,
-    judge=judge,
+    explains=("reward_collapse", "reward_stalled", "length_collapse"),
     trend=False,
 )

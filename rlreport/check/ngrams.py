@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,13 @@ import pandas as pd
 from rlreport.check import ngram_counts as counting
 from rlreport.check.ngram_counts import Bools, Ints, Sample, sample_of
 from rlreport.check.ngram_merge import merge, readable
-from rlreport.check.noise import change
+from rlreport.check.noise import within_step_correlation
 from rlreport.check.reward_lift import InsideReward
-from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import Floats, Window, first_and_last, last
-from rlreport.tables import NgramSample, Tables
+from rlreport.check.run import Run
+from rlreport.check.text_views import Kind, View, views
+from rlreport.check.thresholds import RewardHackingToken
+from rlreport.check.windows import Floats, whole
+from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style
 
@@ -24,10 +26,18 @@ PRIOR = 20.0
 MOST_NGRAMS = 300
 """Spreading n-grams looked at more closely, those with the largest z."""
 
-EXAMPLES = 5
+SAME = 0.8
+"""Overlap (Jaccard) of the responses that hold two texts, if one says nothing beyond the other."""
+
+COVERED = 1.15
+"""Times the share of a form that its stem must reach to be worth telling."""
+
+LONGER = 1.2
+"""Growth of length from which what long responses earn is taken out first."""
+
 COLUMNS = (
-    *("ngram", "n", "share_first", "share_last", "z"),
-    *("reward_lift", "own_lift", "own_z", "examples", "positions"),
+    *("kind", "ngram", "n", "share_first", "share_last", "z"),
+    *("reward_lift", "lift_z", "own_lift", "own_z", "of_gain"),
 )
 
 
@@ -36,18 +46,25 @@ class SpreadingNgrams:
     """What spreads.
 
     Attributes:
-        table: one row a text, the largest z first: ``ngram`` (readable text), ``n`` (units),
-            ``share_first`` and ``share_last`` (shares of responses, in the first window or
-            the reference, and in the last window), ``z`` (log-odds), ``reward_lift`` (reward
-            of responses that hold it less that of the others, inside a step), ``own_lift``
-            (the same in std of the reward, less what the texts above already explain),
-            ``own_z``, ``examples`` (list of (step, n), rewards high to low) and
-            ``positions`` (unit where it first stands in each example).
+        table: one row a text, the largest z first: ``kind`` (text, stem, opening, closing,
+            structure), ``ngram`` (readable text), ``n`` (units), ``share_first`` and
+            ``share_last`` (shares of responses, in the first window or the reference, and in
+            the last window), ``z`` (log-odds), ``reward_lift`` (reward of responses that hold
+            it less that of the others, inside a step, since it spread), ``lift_z``,
+            ``own_lift`` (the same in std of the reward, less what the texts above already
+            explain), ``own_z`` and ``of_gain`` (what having spread earns, as a part of the
+            gain of the reward or of its gap to the reference).
         by_step: ``step``, ``ngram``, ``share``; long form.
+        held: text -> float64 (rows of the run,): the unit where it first stands, −1 where the
+            response does not hold it, NaN outside the sample.
+        counts: text -> float64 (rows of the run,): how often the response holds it, NaN
+            outside the sample.
     """
 
     table: pd.DataFrame
     by_step: pd.DataFrame
+    held: dict[str, Floats] = field(default_factory=dict)
+    counts: dict[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +78,39 @@ class _Candidates:
     z: Floats
 
 
-def spreading_ngrams(tables: Tables, thresholds: Thresholds, limit: int = 20) -> SpreadingNgrams:
-    """Find the n-grams that the last window holds far more often than the start.
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that spreads: which sampled responses hold it, how often and where, (S,) each."""
+
+    kind: Kind
+    words: str
+    n: int
+    before: float
+    after: float
+    z: float
+    counts: Ints
+    position: Ints
+
+
+def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
+    """Find the texts that the last window holds far more often than the start.
 
     Shares are of responses, not of units: a response that repeats a symbol counts once.
-    Works on ``Tables.ngrams``; empty without it, or without something to compare with.
+    Beside n-grams these are stems, openings, closings and structure. Works on
+    ``Tables.ngrams``; empty without it, or without something to compare with.
     """
-    ngrams = tables.ngrams
-    windows = first_and_last(tables, thresholds.trend)
-    bases = [] if ngrams is None else _baselines(tables, ngrams, windows)
-    if ngrams is None or not bases:
-        return _empty()
-    end = last(tables, thresholds.trend)
-    ending = sample_of(tables, ngrams, end)
-    if not len(ending.rows):
+    ngrams = run.tables.ngrams
+    if ngrams is None or not len(sample_of(run.tables, ngrams, run.last).rows):
         return _empty()
     style = detect_style(ngrams.vocabulary) if ngrams.unit == "token" else None
-    usable = np.array([_usable(text) for text in ngrams.vocabulary], dtype=np.bool_)
-    units = counting.common_units(ending, thresholds.reward_hacking_token.share, usable)
-    places = np.full(len(ngrams.vocabulary), -1, np.int64)
-    places[units] = np.arange(len(units))
-    found = [
-        candidates
-        for n in range(1, counting.LONGEST + 1)
-        for base in bases
-        if len((candidates := _candidates(n, ending, base, places, len(units), thresholds)).keys)
-    ]
-    everything = sample_of(tables, ngrams)
-    spread = _Spread(tables, ngrams, everything, places, units, style)
-    return spread.told(found, windows, end, thresholds, limit)
+    texts = _ngram_texts(run, ngrams, style)
+    reference = run.tables.ref_ngrams
+    of_reference = {}
+    if reference is not None and reference.unit == ngrams.unit:
+        of_reference = {view.kind: view for view in views(reference, style)}
+    for view in views(ngrams, style):
+        texts += _view_texts(run, view, of_reference.get(view.kind), texts)
+    return _told(run, ngrams, texts, limit)
 
 
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
@@ -117,28 +138,24 @@ def _usable(text: str) -> bool:
     return bool(text.strip(" \t\r\nĠĊ▁")) and not is_special(text)
 
 
-def _baselines(
-    tables: Tables, ngrams: NgramSample, windows: tuple[Window, Window] | None
-) -> list[Sample]:
+def _baselines(run: Run, ngrams: NgramSample, reference: NgramSample | None) -> list[Sample]:
     """Return what the end is compared with: the first window, and the reference's responses.
 
     The reference's are comparable only where they are counted in the same units.
     """
-    bases = [] if windows is None else [sample_of(tables, ngrams, windows[0])]
-    reference = tables.ref_ngrams
+    bases = [] if run.first is None else [sample_of(run.tables, ngrams, run.first)]
     if reference is not None and reference.unit == ngrams.unit:
         number = {text: i for i, text in enumerate(ngrams.vocabulary)}
         # Units the policy never used get a number past its vocabulary's, which matches nothing.
         known = np.array([number.get(text, -1) for text in reference.vocabulary], dtype=np.int32)
-        sample = sample_of(tables, reference)
+        sample = sample_of(run.tables, reference)
         bases.append(replace(sample, units=known[sample.units]))
     return [base for base in bases if len(base.rows)]
 
 
 def _candidates(
-    n: int, ending: Sample, base: Sample, places: Ints, size: int, thresholds: Thresholds
+    n: int, ending: Sample, base: Sample, places: Ints, size: int, limits: RewardHackingToken
 ) -> _Candidates:
-    limits = thresholds.reward_hacking_token
     # The last place stands for units outside the vocabulary (-1 indexes it).
     padded = np.append(places, -1)
     keys, counts = counting.holders(ending, lambda part: counting.ngram_keys(part, padded, size, n))
@@ -154,116 +171,202 @@ def _candidates(
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
-    """The run's sample, and how to tell what spreads in it."""
+class _Found:
+    """Candidates of a sample, the largest z first, with what each response holds of them."""
 
-    tables: Tables
-    ngrams: NgramSample
-    sample: Sample
-    places: Ints
+    flat: list[tuple[_Candidates, int]]
     units: Ints
-    style: Style | None
+    counts: Ints
+    position: Ints
 
-    def told(
-        self,
-        found: list[_Candidates],
-        windows: tuple[Window, Window] | None,
-        end: Window,
-        thresholds: Thresholds,
-        limit: int,
-    ) -> SpreadingNgrams:
-        """Merge the candidates into texts and describe each."""
-        if not found:
-            return _empty()
-        flat = [(c, i) for c in found for i in range(len(c.keys))]
-        flat.sort(key=lambda item: (-item[0].z[item[1]], item[0].n, item[0].keys[item[1]]))
-        flat = flat[:MOST_NGRAMS]
-        counts, position = self._occurrences(flat)
-        held = counts > 0
-        units = [self._units(c, i) for c, i in flat]
-        reward = InsideReward(self.tables, self.sample)
-        unexplained = reward.values
-        rows: list[dict[str, object]] = []
-        series: list[pd.DataFrame] = []
-        for text in merge(units, held):
-            words = readable(
-                [self.ngrams.vocabulary[u] for u in text.units], self.ngrams.unit, self.style
-            )
-            candidates, i = flat[text.seed]
-            if not words or any(words == row["ngram"] for row in rows):
-                continue
-            if self._copied(words, held[text.seed], end):
-                continue
-            if windows is not None and not self._lasting(held[text.seed], windows, thresholds):
-                continue
-            lift = reward.lift(held[text.seed], reward.values)
-            own = reward.lift(held[text.seed], unexplained)
-            if own.z >= thresholds.reward_hacking_token.lift_z:
-                unexplained = reward.without(counts[text.seed], unexplained)
-            rows.append(
-                {
-                    "ngram": words,
-                    "n": len(text.units),
-                    "share_first": float(candidates.before[i]),
-                    "share_last": float(candidates.after[i]),
-                    "z": float(candidates.z[i]),
-                    "reward_lift": lift.difference,
-                    "own_lift": own.in_std,
-                    "own_z": own.z,
-                    **self._examples(held[text.seed], position[text.seed], end),
-                }
-            )
-            series.append(self._by_step(words, held[text.seed]))
-            if len(rows) >= limit:
-                break
-        if not rows:
-            return _empty()
-        return SpreadingNgrams(pd.DataFrame(rows, columns=COLUMNS), pd.concat(series))
-
-    def _occurrences(self, flat: list[tuple[_Candidates, int]]) -> tuple[Ints, Ints]:
-        counts = np.zeros((len(flat), len(self.sample.rows)), np.int64)
-        position = np.full(counts.shape, -1, np.int64)
-        for n in range(1, counting.LONGEST + 1):
-            of_n = [j for j, (c, _) in enumerate(flat) if c.n == n]
-            if not of_n:
-                continue
-            keys = np.array([flat[j][0].keys[flat[j][1]] for j in of_n])
-            wanted, inverse = np.unique(keys, return_inverse=True)
-            many, where = counting.occurrences(self.sample, self.places, len(self.units), n, wanted)
-            counts[of_n], position[of_n] = many[inverse], where[inverse]
-        return counts, position
-
-    def _units(self, candidates: _Candidates, i: int) -> tuple[int, ...]:
+    def units_of(self, place: int) -> tuple[int, ...]:
+        """Return the vocabulary units of a candidate."""
+        candidates, i = self.flat[place]
         key, numbers = int(candidates.keys[i]), []
         for _ in range(candidates.n):
             key, number = divmod(key, len(self.units))
             numbers.append(int(self.units[number]))
         return tuple(reversed(numbers))
 
-    def _copied(self, text: str, held: Bools, end: Window) -> bool:
-        """Say whether most responses that hold the text have it from their prompt."""
-        inside = (self.sample.rows >= end.rows.start) & held
-        prompts = self.tables.responses["prompt_id"].to_numpy()[self.sample.rows[inside]]
-        texts = self.tables.prompts.set_index("prompt_id")["prompt"]
-        copied = [text.lower() in str(texts.get(prompt, "")).lower() for prompt in prompts.tolist()]
-        return bool(copied) and float(np.mean(copied)) > 0.5
 
-    def _lasting(self, held: Bools, windows: tuple[Window, Window], thresholds: Thresholds) -> bool:
-        """Ask that the rise be more than what steps and prompts do by chance."""
-        shares = np.full(len(self.tables.responses), np.nan)
-        shares[self.sample.rows] = held
-        moved = change(self.tables, shares, *windows)
-        return bool(moved.z >= thresholds.trend.z)
+def _find(
+    run: Run, ngrams: NgramSample, reference: NgramSample | None, usable: Bools, longest: int
+) -> _Found | None:
+    """Count the n-grams of a sample up to a length, and keep those that spread."""
+    limits = run.limits.reward_hacking_token
+    bases = _baselines(run, ngrams, reference)
+    ending = sample_of(run.tables, ngrams, run.last)
+    units = counting.common_units(ending, limits.share, usable)
+    places = np.full(len(ngrams.vocabulary), -1, np.int64)
+    places[units] = np.arange(len(units))
+    found = [
+        candidates
+        for n in range(1, longest + 1)
+        for base in bases
+        if len((candidates := _candidates(n, ending, base, places, len(units), limits)).keys)
+    ]
+    flat = [(c, i) for c in found for i in range(len(c.keys))]
+    if not flat:
+        return None
+    flat.sort(key=lambda item: (-item[0].z[item[1]], item[0].n, item[0].keys[item[1]]))
+    flat = flat[:MOST_NGRAMS]
+    sample = sample_of(run.tables, ngrams)
+    counts = np.zeros((len(flat), len(sample.rows)), np.int64)
+    position = np.full(counts.shape, -1, np.int64)
+    for n in range(1, longest + 1):
+        of_n = [j for j, (c, _) in enumerate(flat) if c.n == n]
+        if not of_n:
+            continue
+        keys = np.array([flat[j][0].keys[flat[j][1]] for j in of_n])
+        wanted, inverse = np.unique(keys, return_inverse=True)
+        many, where = counting.occurrences(sample, places, len(units), n, wanted)
+        counts[of_n], position[of_n] = many[inverse], where[inverse]
+    return _Found(flat, units, counts, position)
 
-    def _examples(self, held: Bools, position: Ints, end: Window) -> dict[str, object]:
-        at = np.flatnonzero(held & (self.sample.rows >= end.rows.start))
-        rows = self.tables.responses.iloc[self.sample.rows[at]].assign(position=position[at])
-        rows = rows.sort_values("reward", ascending=False, kind="stable").head(EXAMPLES)
-        return {
-            "examples": list(zip(rows["step"].tolist(), rows["n"].tolist(), strict=True)),
-            "positions": rows["position"].tolist(),
-        }
 
-    def _by_step(self, text: str, held: Bools) -> pd.DataFrame:
-        shares = pd.Series(held.astype(np.float64)).groupby(self.sample.steps).mean()
-        return pd.DataFrame({"step": shares.index, "ngram": text, "share": shares.to_numpy()})
+def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Text]:
+    """Merge the n-grams that spread into the texts a person would name."""
+    usable = np.array([_usable(text) for text in ngrams.vocabulary], dtype=np.bool_)
+    found = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
+    if found is None:
+        return []
+    texts = []
+    of_all = [found.units_of(i) for i in range(len(found.flat))]
+    for text in merge(of_all, found.counts > 0):
+        words = readable([ngrams.vocabulary[u] for u in text.units], ngrams.unit, style)
+        candidates, i = found.flat[text.seed]
+        if words:
+            texts.append(
+                _Text(
+                    "text",
+                    words,
+                    len(text.units),
+                    float(candidates.before[i]),
+                    float(candidates.after[i]),
+                    float(candidates.z[i]),
+                    found.counts[text.seed],
+                    found.position[text.seed],
+                )
+            )
+    return texts
+
+
+def _view_texts(
+    run: Run, view: View, reference: View | None, known: list[_Text]
+) -> list[_Text]:
+    """Return what spreads in a view and is not told by a plain text already."""
+    usable = np.ones(len(view.sample.vocabulary), np.bool_)
+    found = _find(run, view.sample, reference.sample if reference else None, usable, 1)
+    if found is None:
+        return []
+    texts: list[_Text] = []
+    for place, (candidates, i) in enumerate(found.flat):
+        held = found.counts[place] > 0
+        told = any(
+            (held & (text.counts > 0)).sum() >= SAME * (held | (text.counts > 0)).sum()
+            for text in (*known, *texts)
+        )
+        if told:
+            continue
+        texts.append(
+            _Text(
+                view.kind,
+                view.sample.vocabulary[found.units_of(place)[0]],
+                1,
+                float(candidates.before[i]),
+                float(candidates.after[i]),
+                float(candidates.z[i]),
+                found.counts[place],
+                np.full(len(held), -1, np.int64),
+            )
+        )
+    return texts
+
+
+def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> SpreadingNgrams:
+    """Describe each text: since when it spreads, and what the reward pays for it."""
+    sample = sample_of(run.tables, ngrams)
+    reward = InsideReward(run.tables, sample)
+    base = reward.values
+    if _length_pays(run):
+        base = reward.without(run.column(run.length)[sample.rows], base)
+    unexplained = base
+    gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
+    gain = max((gain for gain in gains if gain > 0), default=np.nan)
+    rows: list[dict[str, object]] = []
+    series: list[pd.DataFrame] = []
+    held_of: dict[str, Floats] = {}
+    counts_of: dict[str, Floats] = {}
+    for text in texts:
+        held = text.counts > 0
+        if len(rows) >= limit or text.words in held_of or _copied(run, sample, text, held):
+            continue
+        shares = np.full(len(run.responses), np.nan)
+        shares[sample.rows] = held
+        if run.first is not None and not run.change(shares).z >= run.limits.trend.z:
+            continue
+        by_step = run.by_step(shares)
+        begun = run.onset(by_step)
+        since = begun.low if begun else None
+        lift = reward.lift(held.astype(np.float64), base, since)
+        own = reward.lift(held.astype(np.float64), unexplained, since)
+        if own.z >= run.limits.reward_hacking_token.lift_z:
+            unexplained = reward.without(text.counts.astype(np.float64), unexplained)
+        counts = np.full(len(run.responses), np.nan)
+        counts[sample.rows] = text.counts
+        by_count = reward.lift(text.counts.astype(np.float64), base, since)
+        earned = max(
+            lift.difference * run.change(shares).difference,
+            by_count.difference * run.change(counts).difference,
+        )
+        rows.append(
+            {
+                "kind": text.kind,
+                "ngram": text.words,
+                "n": text.n,
+                "share_first": text.before,
+                "share_last": text.after,
+                "z": text.z,
+                "reward_lift": lift.difference,
+                "lift_z": lift.z,
+                "own_lift": own.in_std,
+                "own_z": own.z,
+                "of_gain": earned / gain,
+            }
+        )
+        known = np.isfinite(by_step)
+        series.append(
+            pd.DataFrame(
+                {"step": run.steps[known], "ngram": text.words, "share": by_step[known]}
+            )
+        )
+        held_of[text.words] = np.full(len(run.responses), np.nan)
+        held_of[text.words][sample.rows] = np.where(held, np.maximum(text.position, 0), -1)
+        counts_of[text.words] = counts
+    if not rows:
+        return _empty()
+    return SpreadingNgrams(
+        pd.DataFrame(rows, columns=COLUMNS), pd.concat(series), held_of, counts_of
+    )
+
+
+def _length_pays(run: Run) -> bool:
+    """Say whether responses grew and the longer ones earn more: then fragments only follow."""
+    length = run.column(run.length)
+    moved = run.change(length)
+    if not moved.last >= LONGER * moved.first or not moved.z >= run.limits.trend.z:
+        return False
+    paid, z = within_step_correlation(run.tables, run.column("reward"), length, whole(run.tables))
+    return paid >= run.limits.length_hacking.correlation / 2 and z >= run.limits.trend.z
+
+
+def _copied(run: Run, sample: Sample, text: _Text, held: Bools) -> bool:
+    """Say whether most responses that hold the text have it from their prompt."""
+    if text.kind not in ("text", "stem"):
+        return False
+    inside = (sample.rows >= run.last.rows.start) & held
+    prompts = run.responses["prompt_id"].to_numpy()[sample.rows[inside]]
+    texts = run.tables.prompts.set_index("prompt_id")["prompt"]
+    words = text.words.rstrip("…").lower()
+    copied = [words in str(texts.get(prompt, "")).lower() for prompt in prompts.tolist()]
+    return bool(copied) and float(np.mean(copied)) > 0.5

@@ -4,50 +4,68 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import REWARD, Check, Result, extremes
+from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.noise import change
-from rlreport.check.thresholds import RL_BOARD, Thresholds
-from rlreport.check.windows import Window, first_and_last
-from rlreport.check.words import figure
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import RL_BOARD
+from rlreport.check.words import figure, marked, message, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare the spread of the reward inside a step, where the mean rose."""
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    moved = change(tables, tables.responses["reward"].to_numpy(dtype=float), *windows)
-    before, after = (_spread(tables, part) for part in windows)
-    if not (moved.z >= thresholds.trend.z and at_least(after, before)):
+    reward = run.column("reward")
+    moved = run.change(reward)
+    squares = (reward - run.by_step(reward)[run.place]) ** 2
+    size = len(run.last.steps)
+    with np.errstate(invalid="ignore"):
+        stds = np.sqrt(run.by_step(squares))
+    before, after = (
+        float(np.sqrt(np.nanmean(part**2))) if np.isfinite(part).any() else np.nan
+        for part in (stds[:size], stds[-size:])
+    )
+    if not (moved.z >= run.limits.trend.z and at_least(after, before)):
         return None
-    end = windows[1]
     return CHECK.finding(
+        run,
         "info",
-        f"The reward rose from {figure(moved.first)} to {figure(moved.last)} but did not narrow: "
-        f"its std inside a step went from {figure(before)} to {figure(after)}",
-        steps=end.steps,
-        responses=extremes(tables.responses.iloc[end.rows], "reward"),
+        evidence=run.examples(reward, None, highest=False),
+        steps=run.last.steps,
+        series=stds,
+        start=moved.first,
+        end=moved.last,
+        std_start=before,
+        std_end=after,
     )
 
 
-def _spread(tables: Tables, window: Window) -> float:
-    """Return the root mean square over steps of the reward's population std."""
-    stds = tables.steps.loc[tables.steps["step"].isin(window.steps), "reward_std"]
-    return float(np.sqrt((stds.to_numpy(dtype=float) ** 2).mean())) if len(stds) else np.nan
+def title(facts: Facts) -> str:
+    """Return how mean and spread moved."""
+    return message(
+        "The reward rose from {start} to {end} but did not narrow: its std inside a step went "
+        "from {before} to {after} ({window}).",
+        start=figure(facts["start"]),
+        end=figure(facts["end"]),
+        before=figure(facts["std_start"]),
+        after=figure(facts["std_end"]),
+        window=span(facts["last_window"]),
+    )
 
 
 CHECK = Check(
     id="not_sharpening",
+    name=marked("the reward does not narrow"),
+    rank="note",
     looks_for="the reward distribution does not narrow",
     needs=(REWARD,),
     charts=("reward_distribution",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "Training against reverse KL seeks a mode: a mean that rises while the spread stays is "
         "often a part of the prompts gaining and the rest left behind."
     ),
-    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
+    suggestion=marked("Look at the lowest responses of the last steps, and at rewards by prompt."),
     source=RL_BOARD,
-    judge=judge,
+    of_reward=True,
 )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Result, refs
+import numpy as np
+
+from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.thresholds import RL_BOARD, Thresholds
-from rlreport.check.words import count, percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import RL_BOARD
+from rlreport.check.words import marked, message, percent, whole
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Count prompts seen often enough that never won and lie below the reference on average."""
-    limits = thresholds.persistent_losers
-    rows = tables.responses.dropna(subset=["reward", "ref_reward"])
-    rows = rows.assign(gap=rows["reward"] - rows["ref_reward"])
+    limits = run.limits.persistent_losers
+    gap = run.column("reward_gap")
+    rows = run.responses.assign(gap=gap).dropna(subset=["gap"])
     prompts = rows.groupby("prompt_id")["gap"].agg(["size", "max", "mean"])
     prompts = prompts[prompts["size"] >= limits.seen]
     if prompts.empty:
@@ -23,28 +26,48 @@ def judge(tables: Tables, thresholds: Thresholds) -> Result:
     if losers.empty or not at_least(share, limits.share):
         return None
     worst = losers.sort_values("mean", kind="stable").index[:5]
-    of_losers = rows[rows["prompt_id"].isin(worst)].sort_values("gap", kind="stable")
-    shown = of_losers[~of_losers["prompt_id"].duplicated()]
+    among = run.responses["prompt_id"].isin(worst).to_numpy()
+    evidence = run.examples(gap, None, highest=False, among=among)
     return CHECK.finding(
+        run,
         "info",
-        f"{count(len(losers), 'prompt')} of {len(prompts):,} ({percent(share)}) never beat the "
-        f"reference, each seen at least {limits.seen} times",
-        steps=shown["step"].tolist(),
-        responses=refs(shown),
+        thresholds=[CHECK.met(run, "share", ">=", share)],
+        evidence=evidence,
+        steps={example.step for example in evidence},
+        losers=len(losers),
+        prompts=len(prompts),
+        share=share,
+        seen=limits.seen,
+    )
+
+
+def title(facts: Facts) -> str:
+    """Return how many prompts never won."""
+    return message(
+        "{losers} of {prompts} prompts ({share}) never beat the reference, each seen at least "
+        "{seen} times.",
+        losers=whole(facts["losers"]),
+        prompts=whole(facts["prompts"]),
+        share=percent(facts["share"]),
+        seen=facts["seen"],
     )
 
 
 CHECK = Check(
     id="persistent_losers",
+    name=marked("prompts that never win"),
+    rank="note",
     looks_for="prompts that never beat the reference",
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
-    why="The mean can rise while some prompts are lost for good.",
-    suggestion=(
+    judge=judge,
+    title=title,
+    why=marked("The mean can rise while some prompts are lost for good."),
+    suggestion=marked(
         "Open them on the prompts page: they may be mislabelled, out of reach, or scored by a "
         "reward that is wrong for their kind."
     ),
     source=RL_BOARD,
-    judge=judge,
     trend=False,
+    of_reward=True,
 )

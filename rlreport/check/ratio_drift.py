@@ -4,67 +4,99 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import Check, Result, extremes, has
+from rlreport.check.check import Check, Result
 from rlreport.check.compare import above, below
-from rlreport.check.thresholds import RATIO, Thresholds
-from rlreport.check.windows import Floats, Window, last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run, has
+from rlreport.check.thresholds import RATIO
+from rlreport.check.words import figure, marked, message, percent, span
 
 TRAINER_RATIO = "val/ratio"
 """TRL's own mean ratio, read where the rollouts hold only one set of log-probabilities."""
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Compare the mean ratio of new to old probability, and its tails, with PPO's clip range."""
-    limits, end = thresholds.ratio_drift, last(tables, thresholds.trend)
-    rows = tables.responses.iloc[end.rows]
-    weights = rows["ratio_tokens"].to_numpy(dtype=float)
-    if np.nansum(weights) > 0:
-        mean = token_mean(rows["ratio_mean"].to_numpy(dtype=float), weights)
-        outside = token_mean(rows["ratio_outside"].to_numpy(dtype=float), weights)
-    elif has(tables.metrics, TRAINER_RATIO):
-        mean, outside = _trainer_ratio(tables, end), np.nan
+    limits, metrics = run.limits.ratio_drift, run.tables.metrics
+    weights = run.column("ratio_tokens")
+    outside = np.nan
+    if np.nansum(weights[run.last.rows]) > 0:
+        ratio, tail = run.column("ratio_mean"), run.column("ratio_outside")
+        mean, outside = run.change(ratio, weights).last, run.change(tail, weights).last
+        series, tails = run.by_step(ratio, weights), run.by_step(tail, weights)
+    elif has(metrics, TRAINER_RATIO):
+        logged = metrics.set_index("step")[TRAINER_RATIO].reindex(run.steps)
+        series = tails = logged.to_numpy(np.float64)
+        mean = float(logged.iloc[-len(run.last.steps) :].mean())
     else:
         return CHECK.not_run("old and new logprobs of the same tokens")
-    if not (below(mean, limits.low) or above(mean, limits.high) or above(outside, limits.outside)):
+    met = []
+    if below(mean, limits.low):
+        met.append(CHECK.met(run, "low", "<", mean))
+    if above(mean, limits.high):
+        met.append(CHECK.met(run, "high", ">", mean))
+    if above(outside, limits.outside):
+        met.append(CHECK.met(run, "outside", ">", outside))
+        series = series if len(met) > 1 else tails
+    if not met:
         return None
-    title = f"Updates are too large: new over old probability is {figure(mean)} on average"
-    if np.isfinite(outside):
-        title += f", and {percent(outside)} of tokens lie outside 1 ± 0.2"
+    start = float(np.nanmean(series[:3])) if np.isfinite(series[:3]).any() else np.nan
+    value, limit = met[0].value, met[0].limit
+    always = above(start, limit) if value > limit else below(start, limit)
+    onset = run.onset(series, always=always)
     return CHECK.finding(
-        "warning", title, steps=end.steps, responses=extremes(rows, "ratio_outside", highest=True)
+        run,
+        "warning",
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(run.column("ratio_outside"), onset, unit="of tokens"),
+        series=series,
+        ratio=mean,
+        outside=outside if np.isfinite(outside) else None,
     )
 
 
-def token_mean(values: Floats, weights: Floats) -> float:
-    """Return the mean over tokens of per-response means; float64 arrays of equal shape."""
-    finite = np.isfinite(values) & (weights > 0)
-    if not finite.any():
-        return np.nan
-    return float(np.average(values[finite], weights=weights[finite]))
-
-
-def _trainer_ratio(tables: Tables, end: Window) -> float:
-    metrics = tables.metrics[tables.metrics["step"].isin(end.steps)]
-    return float(metrics[TRAINER_RATIO].mean())
+def title(facts: Facts) -> str:
+    """Return the mean ratio and its tails."""
+    places = {
+        "ratio": figure(facts["ratio"]),
+        "outside": percent(facts["outside"]),
+        "window": span(facts["last_window"]),
+    }
+    if facts["outside"] is None:
+        return message(
+            "Updates are too large: new over old probability is {ratio} on average ({window}).",
+            **places,
+        )
+    return message(
+        "Updates are too large: new over old probability is {ratio} on average, and {outside} of "
+        "tokens lie outside 1 ± 0.2 ({window}).",
+        **places,
+    )
 
 
 CHECK = Check(
     id="ratio_drift",
+    name=marked("updates are too large"),
+    rank="cause",
     looks_for="updates are too large",
     needs=(),
     charts=("mismatch",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "PPO trusts its data only near the policy that sampled it; past the clip range most "
         "tokens give no gradient, and the rest give a wrong one."
     ),
-    suggestion=(
+    suggestion=marked(
         "Lower the learning rate, take fewer epochs over each batch, use larger mini-batches, and "
         "check that both log-probabilities are taken at the same temperature."
     ),
     source=RATIO,
-    judge=judge,
+    explains=(
+        *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
+        *("diversity_collapse", "missing_eos", "reward_stalled"),
+    ),
     trend=False,
     needs_also="old and new logprobs of the same tokens, or the trainer's val/ratio",
 )

@@ -1,4 +1,7 @@
-"""The checks, in the order in which the documentation lists them."""
+"""The checks, in the order in which they lead: what invalidates a run, causes, consequences, notes.
+
+Inside a rank and a severity this order decides which finding comes first.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from rlreport.check import (
     diversity_collapse,
     engine_mismatch,
     entropy_collapse,
+    entropy_explosion,
     kl_explosion,
+    language_drift,
     length_collapse,
     length_hacking,
     missing_eos,
@@ -18,6 +23,8 @@ from rlreport.check import (
     ratio_drift,
     reward_collapse,
     reward_hacking_token,
+    reward_part_dominance,
+    reward_shift,
     reward_stalled,
     value_divergence,
     zero_variance_groups,
@@ -25,22 +32,28 @@ from rlreport.check import (
 from rlreport.check.check import Check
 
 CHECKS: tuple[Check, ...] = (
-    kl_explosion.CHECK,
-    negative_kl.CHECK,
-    reward_collapse.CHECK,
-    reward_stalled.CHECK,
-    reward_hacking_token.CHECK,
-    diversity_collapse.CHECK,
-    entropy_collapse.CHECK,
-    length_hacking.CHECK,
-    length_collapse.CHECK,
-    missing_eos.CHECK,
-    value_divergence.CHECK,
-    ratio_drift.CHECK,
-    engine_mismatch.CHECK,
-    zero_variance_groups.CHECK,
-    persistent_losers.CHECK,
-    not_sharpening.CHECK,
     nan_metrics.CHECK,
     broken_log.CHECK,
+    reward_shift.CHECK,
+    reward_hacking_token.CHECK,
+    length_hacking.CHECK,
+    engine_mismatch.CHECK,
+    ratio_drift.CHECK,
+    negative_kl.CHECK,
+    value_divergence.CHECK,
+    zero_variance_groups.CHECK,
+    entropy_explosion.CHECK,
+    reward_collapse.CHECK,
+    length_collapse.CHECK,
+    diversity_collapse.CHECK,
+    entropy_collapse.CHECK,
+    missing_eos.CHECK,
+    kl_explosion.CHECK,
+    language_drift.CHECK,
+    reward_stalled.CHECK,
+    persistent_losers.CHECK,
+    not_sharpening.CHECK,
+    reward_part_dominance.CHECK,
 )
+
+BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -1,59 +1,110 @@
-"""``reward_collapse``: the reward rose, then fell."""
+"""``reward_collapse``: the reward fell, after a rise or from the start."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import REWARD, Check, Result, extremes
+from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
+from rlreport.check.finding import Facts
 from rlreport.check.noise import change
-from rlreport.check.thresholds import LMFLOW, Thresholds
-from rlreport.check.windows import first_and_last, window
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.run import Run
+from rlreport.check.thresholds import LMFLOW
+from rlreport.check.windows import window
+from rlreport.check.words import figure, marked, message, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
-    """Compare the best window of the run with the first and with the last."""
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return CHECK.too_short(tables, thresholds)
-    first, last = windows
-    size = len(first.steps)
-    means = np.nan_to_num(tables.steps["reward_mean"].to_numpy(dtype=float), nan=-np.inf)
+def judge(run: Run) -> Result:
+    """Compare the best smoothed window, wherever it lies, with the last and with the first.
+
+    A loss must be beyond chance, more than half of the gain over the start and more than
+    half of the reward's std inside a step. It is critical when the end lies below the start
+    by the same measure.
+    """
+    assert run.first is not None
+    limits, z = run.limits.reward_collapse, run.limits.trend.z
+    size = len(run.first.steps)
+    reward = run.column("reward")
+    series = run.by_step(reward)
+    means = np.nan_to_num(series, nan=-np.inf)
     smooth = np.lib.stride_tricks.sliding_window_view(means, size).mean(axis=1)
     start = int(np.argmax(smooth))
-    best = window(tables, start, start + size)
-    reward = tables.responses["reward"].to_numpy(dtype=float)
-    gain = change(tables, reward, first, best)
-    loss = change(tables, reward, best, last)
-    z = thresholds.trend.z
-    if not (gain.z >= z and loss.z <= -z):
+    best = window(run.tables, start, start + size)
+    loss = change(run.tables, reward, best, run.last)
+    gain = change(run.tables, reward, run.first, best)
+    fall = change(run.tables, reward, run.first, run.last)
+    least = limits.spread * run.spread()
+    lost = -loss.difference
+    if not (loss.z <= -z and above(lost, limits.lost * gain.difference) and above(lost, least)):
         return None
-    lost = -loss.difference / gain.difference
-    if not above(lost, thresholds.reward_collapse.lost):
-        return None
-    steps = tables.steps["step"].to_numpy()
+    below_start = fall.z <= -z and above(-fall.difference, least)
+    onset = run.onset(series, peak=(start, start + size))
+    met = [CHECK.met(run, "spread", ">", lost / run.spread())]
+    if gain.difference > 0:
+        met.append(CHECK.met(run, "lost", ">", lost / gain.difference))
     return CHECK.finding(
-        "warning",
-        f"The reward rose from {figure(gain.first)} to {figure(gain.last)} around step "
-        f"{best.steps[size // 2]}, then fell to {figure(loss.last)}: "
-        f"{percent(lost)} of the gain lost",
-        steps=steps[start + size :].tolist() or list(last.steps),
-        responses=extremes(tables.responses.iloc[last.rows], "reward"),
+        run,
+        "critical" if below_start else "warning",
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(reward, onset, highest=False),
+        series=series,
+        start=gain.first,
+        best=loss.first,
+        end=loss.last,
+        best_window=best.span,
+        below_start=below_start,
+    )
+
+
+def title(facts: Facts) -> str:
+    """Return from where to where the reward fell."""
+    places = {
+        "best": figure(facts["best"]),
+        "end": figure(facts["end"]),
+        "start": figure(facts["start"]),
+        "at": span(facts["best_window"]),
+        "window": span(facts["last_window"]),
+    }
+    if facts["below_start"]:
+        return message(
+            "The reward fell from {best} ({at}) to {end} ({window}), below its start at {start}.",
+            **places,
+        )
+    return message(
+        "The reward fell from {best} ({at}) to {end} ({window}); it had started at {start}.",
+        **places,
+    )
+
+
+def effect(facts: Facts) -> str:
+    """Return the fall in short."""
+    return message(
+        "The reward fell from {best} to {end}.",
+        best=figure(facts["best"]),
+        end=figure(facts["end"]),
     )
 
 
 CHECK = Check(
     id="reward_collapse",
-    looks_for="the reward rose, then fell",
+    name=marked("the reward collapsed"),
+    rank="consequence",
+    looks_for="the reward fell, after a rise or from the start",
     needs=(REWARD,),
     charts=("reward", "reward_distribution"),
-    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
-    suggestion=(
+    judge=judge,
+    title=title,
+    effect=effect,
+    why=marked("What the run had learned is gone; its last checkpoint is worse than an earlier one."),
+    suggestion=marked(
         "Keep the checkpoint of the best window. Lower the learning rate, clip harder or raise "
         "the KL coefficient, and look at KL, entropy and the critic where the fall begins."
     ),
     source=LMFLOW,
-    judge=judge,
+    explains=(
+        *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
+        *("kl_explosion", "reward_stalled", "persistent_losers", "language_drift"),
+    ),
+    of_reward=True,
 )

@@ -1,66 +1,197 @@
-"""``reward_hacking_token``: a symbol, word or phrase spreads with the reward."""
+"""``reward_hacking_token``: a symbol, word, phrase or form spreads with the reward."""
 
 from __future__ import annotations
 
-from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import ResponseRef
-from rlreport.check.ngrams import spreading_ngrams
-from rlreport.check.thresholds import FIGHTIN_WORDS, Thresholds
-from rlreport.check.words import figure, percent, repr_text
-from rlreport.tables import Tables
+import numpy as np
 
-LOOKED_AT = 20
+from rlreport.check.check import REWARD, Check, Result
+from rlreport.check.finding import Facts, LogText
+from rlreport.check.noise import change
+from rlreport.check.run import Run
+from rlreport.check.thresholds import FIGHTIN_WORDS
+from rlreport.check.windows import Floats
+from rlreport.check.words import figure, listed, marked, message, percent, quoted, span
+
 TOLD = 5
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
-    """Find n-grams that spread and whose holders earn more than the rest of their step."""
-    limits = thresholds.reward_hacking_token
+def judge(run: Run) -> Result:
+    """Find texts that spread and whose holders earn more than the rest of their step.
+
+    The run's reward, or its gap to the reference, must have risen: what spreads while the
+    reward falls is no hack of it.
+    """
+    limits, tables = run.limits.reward_hacking_token, run.tables
     if tables.ngrams is None:
         return CHECK.not_run("response")
     comparable = tables.ref_ngrams is not None and tables.ref_ngrams.unit == tables.ngrams.unit
-    if len(tables.steps) < thresholds.trend.shortest_run and not comparable:
-        return CHECK.too_short(tables, thresholds)
-    spread = spreading_ngrams(tables, thresholds, LOOKED_AT)
+    if run.first is None and not comparable:
+        return CHECK.too_short(run)
+    spread = run.spreading
     table = spread.table
-    paid = table[(table["own_z"] >= limits.lift_z) & (table["own_lift"] >= limits.lift)]
-    if paid.empty:
-        return None
-    top = paid.iloc[0]
-    others = [repr_text(text) for text in paid["ngram"].iloc[1:TOLD]]
-    more = f"; so do {', '.join(others)}" if others else ""
-    tokens = tables.ngrams.unit == "token"
-    responses = [
-        ResponseRef(step, n, int(position) if tokens else None)
-        for (step, n), position in zip(top["examples"], top["positions"], strict=True)
+    paid = table[
+        (table["own_z"] >= limits.lift_z)
+        & (table["own_lift"] >= limits.lift)
+        & (table["lift_z"] >= limits.lift_z)
+        # Without a start there is no gain to compare with.
+        & ((table["of_gain"] >= limits.gain) | (run.first is None))
     ]
-    shares = spread.by_step[spread.by_step["ngram"] == top["ngram"]]
+    if paid.empty or not _rose(run):
+        return None
+    # What explains most of the reward leads; among equals the one that spread furthest.
+    top = paid.iloc[int(np.argmax((paid["own_z"] * paid["share_last"]).to_numpy()))]
+    held = spread.held[top["ngram"]]
+    shares = np.where(np.isfinite(held), held >= 0, np.nan)
+    series = run.by_step(shares)
+    onset = run.onset(series, always=run.first is None)
+    carried, start, end = _carried(run, shares)
+    critical = top["share_last"] >= limits.held and carried >= limits.carried
+    met = [
+        CHECK.met(run, "share", ">=", top["share_last"]),
+        CHECK.met(run, "z", ">=", top["z"]),
+        CHECK.met(run, "lift", ">=", top["own_lift"]),
+        CHECK.met(run, "lift_z", ">=", top["own_z"]),
+    ]
+    if critical:
+        met.append(CHECK.met(run, "held", ">=", top["share_last"]))
+        met.append(CHECK.met(run, "carried", ">=", carried))
+    others = [t for t in paid.sort_values("own_z", ascending=False)["ngram"] if t != top["ngram"]]
+    texts = [LogText(t) for t in (top["ngram"], *others[: TOLD - 1])]
+    plain = top["kind"] == "text"
+    in_tokens = tables.ngrams.unit == "token" and plain
+    counts = spread.counts[top["ngram"]]
     return CHECK.finding(
-        "warning",
-        f"{repr_text(top['ngram'])} spreads with the reward: in {percent(top['share_first'])} of "
-        f"responses before, {percent(top['share_last'])} at the end; holding it goes with "
-        f"{figure(top['reward_lift'])} more reward inside a step{more}",
-        steps=shares.loc[shares["share"] >= limits.share, "step"].tolist(),
-        responses=responses,
-        ngrams=paid["ngram"].head(TOLD),
+        run,
+        "critical" if critical else "warning",
+        onset=onset,
+        thresholds=met,
+        evidence=run.examples(
+            counts,
+            onset,
+            unit="times",
+            token=held if in_tokens else None,
+            among=held >= 0,
+            look_for=str(top["ngram"]).rstrip("…"),
+            at_end=top["kind"] == "closing",
+        ),
+        texts=texts if top["kind"] != "structure" else (),
+        series=series,
+        text=LogText(top["ngram"]) if top["kind"] != "structure" else str(top["ngram"]),
+        kind=str(top["kind"]),
+        share=float(top["share_last"]),
+        share_start=float(top["share_first"]),
+        lift=float(top["reward_lift"]),
+        carried=carried if np.isfinite(carried) else None,
+        reward_start=start if np.isfinite(start) else None,
+        reward_end=end if np.isfinite(end) else None,
+        others=tuple(texts[1:]),
+    )
+
+
+def _rose(run: Run) -> bool:
+    """Say whether the reward rose, over its start or over the reference."""
+    if run.first is None:
+        return True
+    z = run.limits.trend.z
+    rises = [run.change(run.column(name)).z for name in ("reward", "reward_gap")]
+    return any(rise >= z for rise in rises)
+
+
+def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
+    """Return the part of the reward's gain that holders hold, and the mean at both ends."""
+    if run.first is None:
+        return np.nan, np.nan, np.nan
+    reward = run.column("reward")
+    moved = change(run.tables, reward, run.first, run.last)
+    gains = (reward - moved.first)[run.last.rows]
+    held = shares[run.last.rows]
+    known = np.isfinite(gains) & np.isfinite(held)
+    total = float(gains[known].sum())
+    if total <= 0:
+        return np.nan, moved.first, moved.last
+    return float((gains * held)[known].sum()) / total, moved.first, moved.last
+
+
+def title(facts: Facts) -> str:
+    """Return what spreads, how far, and what it earns."""
+    others = facts["others"]
+    assert isinstance(others, tuple)
+    places = {
+        "text": quoted(facts["text"]),
+        "share": percent(facts["share"]),
+        "before": percent(facts["share_start"]),
+        "lift": figure(facts["lift"]),
+        "start": figure(facts["reward_start"]),
+        "end": figure(facts["reward_end"]),
+        "window": span(facts["last_window"]),
+        "others": listed([quoted(text) for text in others]),
+    }
+    return message(_literal(str(facts["kind"]), str(facts["text"]), bool(others)), **places)
+
+
+def _literal(kind: str, text: str, others: bool) -> str:
+    if kind == "structure":
+        return {
+            "list": marked(
+                "{share} of responses are lists now ({window}; {before} before), which earn {lift} "
+                "more than the rest of their step."
+            ),
+            "headings": marked(
+                "{share} of responses have headings now ({window}; {before} before), and earn "
+                "{lift} more than the rest of their step."
+            ),
+        }.get(
+            text,
+            marked(
+                "{share} of responses come in three parts or more now ({window}; {before} before), "
+                "and earn {lift} more than the rest of their step."
+            ),
+        )
+    if kind == "opening":
+        return marked(
+            "{share} of responses now begin with {text} ({window}; {before} before), and earn "
+            "{lift} more than the rest of their step."
+        )
+    if kind == "closing":
+        return marked(
+            "{share} of responses now end with {text} ({window}; {before} before), and earn {lift} "
+            "more than the rest of their step."
+        )
+    if others:
+        return marked(
+            "{text} now stands in {share} of responses ({window}; {before} before), which earn "
+            "{lift} more than the rest of their step; so do {others}."
+        )
+    return marked(
+        "{text} now stands in {share} of responses ({window}; {before} before), which earn {lift} "
+        "more than the rest of their step."
     )
 
 
 CHECK = Check(
     id="reward_hacking_token",
-    looks_for="a symbol, word or phrase spreads with the reward",
+    name=marked("reward hacking"),
+    rank="cause",
+    looks_for="a symbol, word, phrase or form spreads with the reward",
     needs=(REWARD,),
     charts=("reward",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "The policy may have found text that the reward pays for whatever it says; the reward "
         "then rises while the responses get worse."
     ),
-    suggestion=(
+    suggestion=marked(
         "Read the responses that hold it. If it is no part of the task, take it out of the "
         "reward, penalise it, or add such responses to the reward model's data as bad ones."
     ),
     source=FIGHTIN_WORDS,
-    judge=judge,
+    explains=(
+        *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
+        *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
+        *("language_drift", "reward_part_dominance"),
+    ),
     trend=False,
+    of_reward=True,
     needs_also="response, and five steps or reference responses",
 )

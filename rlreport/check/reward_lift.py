@@ -27,6 +27,9 @@ class Lift:
     z: float
 
 
+NO_LIFT = Lift(np.nan, np.nan, np.nan)
+
+
 class InsideReward:
     """The sampled rewards less what their step, and their prompt, explain.
 
@@ -41,36 +44,42 @@ class InsideReward:
         reward = tables.responses["reward"].to_numpy(dtype=np.float64)[sample.rows]
         prompts = tables.responses["prompt_id"].to_numpy(dtype=np.int64)[sample.rows]
         self._finite: Bools = np.isfinite(reward)
+        self._all_steps = sample.steps
         self._steps: Ints = sample.steps[self._finite]
         self._prompts: Ints = prompts[self._finite]
         kinds = len(np.unique(self._prompts))
         self._prompts_return = len(self._prompts) >= RETURNING * max(kinds, 1)
-        explained = len(np.unique(self._steps)) + (kinds if self._prompts_return else 0)
-        self._freedom = len(self._prompts) - explained - 2
         self.values: Floats = np.full(len(reward), np.nan)
         self.values[self._finite] = self._centred(reward[self._finite])
 
-    def lift(self, held: Bools, reward: Floats) -> Lift:
+    def lift(self, held: Floats, reward: Floats, since: int | None = None) -> Lift:
         """Compare holders with the others of their step.
 
         Args:
-            held: bool (S,), which responses hold the text.
+            held: float64 (S,), 1 for responses that hold the text (or how often they do).
             reward: float64 (S,), ``values``, or what is left of them.
+            since: look at the steps from this one on.
         """
-        x = self._centred(held[self._finite].astype(np.float64))
-        y = reward[self._finite]
+        late = np.ones(len(self._steps), np.bool_) if since is None else self._steps >= since
+        x = self._centred(held[self._finite])[late]
+        y = reward[self._finite][late]
         varied, spread = float((x * x).sum()), float((y * y).sum())
-        if varied < 1e-9 or spread < 1e-9 or self._freedom < 1:
-            return Lift(np.nan, np.nan, np.nan)
+        explained = len(np.unique(self._steps[late]))
+        if self._prompts_return:
+            explained += len(np.unique(self._prompts[late]))
+        freedom = len(x) - explained - 2
+        if varied < 1e-9 or spread < 1e-9 or freedom < 1:
+            return NO_LIFT
         shared = float((x * y).sum())
         r = np.clip(shared / np.sqrt(varied * spread), -0.999999, 0.999999)
-        z = float(np.arctanh(r) * np.sqrt(self._freedom))
+        z = float(np.arctanh(r) * np.sqrt(freedom))
         difference = shared / varied
         return Lift(difference, difference / float(np.sqrt(spread / len(y))), z)
 
-    def without(self, counts: Ints, reward: Floats) -> Floats:
-        """Return the reward less what a number of occurrences, int64 (S,), explains."""
-        x = self._centred(counts[self._finite].astype(np.float64))
+    def without(self, values: Floats, reward: Floats) -> Floats:
+        """Return the reward less what a figure of the responses, float64 (S,), explains."""
+        known = np.where(np.isfinite(values), values, 0.0)
+        x = self._centred(known[self._finite])
         left = reward.copy()
         slope = float((x * reward[self._finite]).sum() / max(float((x * x).sum()), 1e-12))
         left[self._finite] -= x * slope

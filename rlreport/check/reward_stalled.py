@@ -4,60 +4,76 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import REF_REWARD, REWARD, Check, Result, extremes
-from rlreport.check.noise import change
-from rlreport.check.thresholds import RL_BOARD, Thresholds
-from rlreport.check.windows import first_and_last, last
-from rlreport.check.words import figure, percent
-from rlreport.tables import Tables
+from rlreport.check.check import REF_REWARD, REWARD, Check, Result
+from rlreport.check.finding import Fact, Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import RL_BOARD
+from rlreport.check.words import figure, marked, message, percent, span
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Look for a gain since the first window, and for more wins than losses at the end."""
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None and not REF_REWARD.met(tables):
-        return CHECK.too_short(tables, thresholds)
-    said = []
-    if windows is not None:
-        moved = change(tables, tables.responses["reward"].to_numpy(dtype=float), *windows)
-        if moved.z < thresholds.reward_stalled.z:
-            said.append(
-                f"The reward did not rise: {figure(moved.first)} at the start, "
-                f"{figure(moved.last)} at the end (z {figure(moved.z)})"
-            )
-    end = last(tables, thresholds.trend)
-    rows = tables.responses.iloc[end.rows]
-    both = rows.dropna(subset=["reward", "ref_reward"])
-    if len(both):
-        gap = (both["reward"] - both["ref_reward"]).to_numpy()
-        wins, losses = float(np.mean(gap > 0)), float(np.mean(gap < 0))
-        if wins <= losses:
-            said.append(
-                f"{'the' if said else 'The'} policy beats the reference in {percent(wins)} of "
-                f"responses at the end and loses in {percent(losses)}"
-            )
-    if not said:
+    if run.first is None and not REF_REWARD.met(run):
+        return CHECK.too_short(run)
+    reward, gap = run.column("reward"), run.column("reward_gap")
+    facts: dict[str, Fact] = {}
+    met = []
+    if run.first is not None:
+        moved = run.change(reward)
+        if moved.z < run.limits.reward_stalled.z:
+            facts |= {"start": moved.first, "end": moved.last}
+            met.append(CHECK.met(run, "z", "<", moved.z))
+    end = gap[run.last.rows]
+    end = end[np.isfinite(end)]
+    if len(end) and np.mean(end > 0) <= np.mean(end < 0):
+        facts |= {"wins": float(np.mean(end > 0)), "losses": float(np.mean(end < 0))}
+    if not facts:
         return None
-    return CHECK.finding(
-        "info",
-        "; ".join(said),
-        steps=end.steps,
-        responses=extremes(both if len(both) else rows, "reward"),
+    by = gap if np.isfinite(gap).any() else reward
+    evidence = run.examples(by, None, highest=False)
+    return CHECK.finding(run, "info", thresholds=met, evidence=evidence, **facts)
+
+
+def title(facts: Facts) -> str:
+    """Return what was not gained."""
+    places = {
+        "start": figure(facts.get("start")),
+        "end": figure(facts.get("end")),
+        "wins": percent(facts.get("wins")),
+        "losses": percent(facts.get("losses")),
+        "window": span(facts["last_window"]),
+    }
+    if "wins" not in facts:
+        return message("The reward did not rise: {start} at first, {end} in {window}.", **places)
+    if "start" not in facts:
+        return message(
+            "The policy beats the reference in {wins} of responses and loses in {losses} "
+            "({window}).",
+            **places,
+        )
+    return message(
+        "The reward did not rise: {start} at first, {end} in {window}, where the policy beats the "
+        "reference in {wins} of responses and loses in {losses}.",
+        **places,
     )
 
 
 CHECK = Check(
     id="reward_stalled",
+    name=marked("no gain in reward"),
+    rank="note",
     looks_for="no gain over the start, or none over the reference",
     needs=(REWARD,),
     charts=("reward", "win_rate"),
-    why="The run cost its compute and the policy is no better by its own reward.",
-    suggestion=(
+    judge=judge,
+    title=title,
+    why=marked("The run cost its compute and the policy is no better by its own reward."),
+    suggestion=marked(
         "Look at the spread of the reward inside a step and inside groups: without differences "
         "there is nothing to learn. Then try a higher learning rate, a lower KL coefficient or "
         "easier prompts."
     ),
     source=RL_BOARD,
-    judge=judge,
     trend=False,
+    of_reward=True,
 )

@@ -55,6 +55,11 @@ class KlExplosion:
     warn: float = _set(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
     critical: float = _set(50.0, "nats", "critical: the same mean", TRL_KL)
     response: float = _set(500.0, "nats", "critical: KL of any one response", TRL_KL)
+    warn_token: float = _set(0.1, "nats a token", "warning: and the same mean by token", CONTRACT)
+    critical_token: float = _set(
+        0.5, "nats a token", "critical: and the same mean by token", CONTRACT
+    )
+    response_token: float = _set(1.0, "nats a token", "and of that response by token", CONTRACT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,30 @@ class RewardCollapse:
     """Thresholds of ``reward_collapse``."""
 
     lost: float = _set(0.5, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+    spread: float = _set(
+        0.5, "std of reward", "and lost by more than this, of the std inside a step", CONTRACT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RewardShift:
+    """Thresholds of ``reward_shift``."""
+
+    z: float = _set(
+        6.0, "std errors", "warning: jump of the reference's reward at one step", CONTRACT
+    )
+    spread: float = _set(0.25, "std of reward", "least jump, of the std inside a step", CONTRACT)
+    still: float = _set(
+        4.0, "std errors", "without a reference: nothing else jumps by this at that step", CONTRACT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EntropyExplosion:
+    """Thresholds of ``entropy_explosion``."""
+
+    ratio: float = _set(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
+    rise: float = _set(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +125,13 @@ class RewardHackingToken:
         3.0, "std errors", "reward of responses that hold it, inside a step", CONTRACT
     )
     lift: float = _set(0.25, "std of reward", "least such difference, inside a step", CONTRACT)
+    gain: float = _set(
+        0.2, "of the gain", "of the reward that having spread earns, at least", CONTRACT
+    )
+    held: float = _set(0.5, "of responses", "critical: hold it in the last window", CONTRACT)
+    carried: float = _set(
+        0.5, "of the gain", "critical: and hold this part of the reward's gain", CONTRACT
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +232,24 @@ class PersistentLosers:
 
 
 @dataclass(frozen=True, slots=True)
+class LanguageDrift:
+    """Thresholds of ``language_drift``."""
+
+    rise: float = _set(
+        0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RewardPartDominance:
+    """Thresholds of ``reward_part_dominance``."""
+
+    share: float = _set(
+        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class BrokenLog:
     """Thresholds of ``broken_log``."""
 
@@ -213,6 +267,8 @@ class Thresholds:
     trend: Trend = Trend()
     kl_explosion: KlExplosion = KlExplosion()
     negative_kl: NegativeKl = NegativeKl()
+    reward_shift: RewardShift = RewardShift()
+    entropy_explosion: EntropyExplosion = EntropyExplosion()
     reward_collapse: RewardCollapse = RewardCollapse()
     reward_stalled: RewardStalled = RewardStalled()
     reward_hacking_token: RewardHackingToken = RewardHackingToken()
@@ -226,6 +282,8 @@ class Thresholds:
     engine_mismatch: EngineMismatch = EngineMismatch()
     zero_variance_groups: ZeroVarianceGroups = ZeroVarianceGroups()
     persistent_losers: PersistentLosers = PersistentLosers()
+    language_drift: LanguageDrift = LanguageDrift()
+    reward_part_dominance: RewardPartDominance = RewardPartDominance()
     broken_log: BrokenLog = BrokenLog()
 
 
@@ -251,6 +309,13 @@ def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
             value = getattr(settings, setting.name)
             rows.append(ThresholdRow(group.name, setting.name, value, **setting.metadata))
     return rows
+
+
+def limit_of(thresholds: Thresholds, group: str, key: str) -> tuple[float, str]:
+    """Return a threshold's value and unit."""
+    settings = getattr(thresholds, group)
+    (setting,) = (field for field in dataclasses.fields(settings) if field.name == key)
+    return float(getattr(settings, key)), str(setting.metadata["unit"])
 
 
 def load_thresholds(path: str | Path) -> Thresholds:

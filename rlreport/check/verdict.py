@@ -1,114 +1,218 @@
-"""The verdict: all checks run, findings worst first, and one sentence."""
+"""The verdict: all checks run, causes before consequences, what explains what, what to keep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
-from rlreport.check.before import before
 from rlreport.check.check import Check
-from rlreport.check.finding import SEVERITIES, Finding, NotRun, Verdict
+from rlreport.check.finding import (
+    RANKS,
+    SEVERITIES,
+    Finding,
+    Level,
+    Moved,
+    Muted,
+    NotRun,
+    Verdict,
+)
 from rlreport.check.nan_metrics import first_step_with_nan
+from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
+from rlreport.check.wording import worded
 from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import first_and_last, last
-from rlreport.check.words import count, figure, percent
 from rlreport.tables import Tables
 
-WHOLE_RUN = ("nan_metrics", "broken_log")
-"""Checks that judge every step; the others judge those before the first NaN."""
+FIRST_CHECK = "reward_shift"
+"""Judged first: where it finds something, the checks of the reward judge another run."""
+
+HALF = 0.5
+"""Part of a consequence's change that must come after the onset of what explains it."""
+
+KEPT = 3
+"""Steps of the mean whose best place is the checkpoint to keep."""
 
 
 def run_checks(
-    tables: Tables, thresholds: Thresholds | None = None, checks: Sequence[Check] = CHECKS
+    tables: Tables,
+    thresholds: Thresholds | None = None,
+    checks: Sequence[Check] = CHECKS,
+    muted: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Run the checks on a run's tables and say what they found, worst first.
+    """Run the checks on a run's tables, and say in words what they found.
 
     Args:
         tables: the run; not changed.
         thresholds: limits of the checks, the defaults if None.
         checks: the checks to run.
+        muted: ids of findings that are set aside, with the reason.
     """
-    limits = thresholds or Thresholds()
-    start = first_step_with_nan(tables)
-    judged = tables if start is None else before(tables, start)
+    return worded(judge(Run(tables, thresholds), checks, muted))
+
+
+def judge(
+    run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
+) -> Verdict:
+    """Run the checks and put what they found in order; the words are made later.
+
+    The other checks judge the steps before the first NaN. Where the reward function
+    changed, those of the reward judge the gap to the reference, else the longer part.
+    """
+    start = first_step_with_nan(run.tables)
+    judged = run if start is None else run.between(int(run.steps[0]), start)
     findings: list[Finding] = []
     passed: list[str] = []
     not_run: list[NotRun] = []
-    for check in checks:
-        result = _result(check, tables, judged, start, limits)
+    of_reward = judged
+    for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
+        seen = run if check.whole_run else of_reward if check.of_reward else judged
+        result = _result(check, seen, start)
         if isinstance(result, Finding):
             findings.append(result)
+            if check.id == FIRST_CHECK and result.severity == "warning":
+                of_reward = _across(judged, result)
         elif isinstance(result, NotRun):
             not_run.append(result)
         else:
             passed.append(check.id)
-    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
-    level = findings[0].severity if findings else "healthy"
-    sentence = _sentence(judged, limits, findings, len(passed), len(not_run))
-    return Verdict(sentence, level, findings, passed, not_run)
+    order = [check.id for check in checks]
+    passed.sort(key=order.index)
+    not_run.sort(key=lambda one: order.index(one.id))
+    set_aside = muted or {}
+    kept = [f for f in findings if f.id not in set_aside]
+    ordered = _in_order(kept, {check.id: check for check in checks}, order, run)
+    lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
+    return Verdict(
+        level=_level(ordered, run),
+        lead=lead,
+        keep_step=_keep_step(run, ordered),
+        findings=ordered,
+        passed=passed,
+        not_run=not_run,
+        muted=[Muted(f, set_aside[f.id]) for f in findings if f.id in set_aside],
+        moved=_moved(judged),
+        windows=(judged.first.span, judged.last.span)  # type: ignore[arg-type]
+        if judged.first
+        else None,
+        step_count=len(run.steps),
+    )
 
 
-def _result(
-    check: Check, tables: Tables, judged: Tables, start: int | None, limits: Thresholds
-) -> Finding | NotRun | None:
-    if check.id in WHOLE_RUN:
-        return check.run(tables, limits)
-    if judged.responses.empty:
-        return check.not_run(f"steps before the first NaN (step {start})")
+def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | None:
+    if run.responses.empty and not check.whole_run:
+        return check.not_run(
+            "responses" if start is None else f"steps before the first NaN (step {start})"
+        )
     # Fields are absent only if the whole run lacks them: a cut run may just be too short.
-    result = check.run(judged, limits)
+    result = check.run(run)
     if isinstance(result, NotRun) and start is not None:
         return NotRun(check.id, f"{result.needs}, judged before the first NaN in step {start}")
     return result
 
 
-def _sentence(
-    tables: Tables, limits: Thresholds, findings: list[Finding], passed: int, not_run: int
-) -> str:
-    ran = passed + len(findings)
-    checks = f"{count(ran, 'check')} ran, {not_run} could not"
-    worst = [f for f in findings if f.severity == findings[0].severity]
-    if not worst or worst[0].severity == "info":
-        notes = f"; worth knowing: {', '.join(f.id for f in findings)}" if findings else ""
-        figures = _figures(tables, limits) or "nothing was found"
-        return f"Healthy: {figures} ({checks}{notes})."
-    opening = "Broken" if worst[0].severity == "critical" else "Look at this"
-    rest = [f for f in findings if f.severity != "info"][1:]
-    more = f"; also {', '.join(f.id for f in rest)}" if rest else ""
-    title = worst[0].title
-    return f"{opening}: {title}{more} ({checks})."
+def _across(run: Run, shift: Finding) -> Run:
+    """Return the run by which the reward is judged although its function changed."""
+    if run.has("reward_gap"):
+        return run.paid_over_the_reference()
+    assert shift.onset is not None
+    step, end = shift.onset.step, int(run.steps[-1]) + 1
+    before = int(np.count_nonzero(run.steps < step))
+    start = int(run.steps[0])
+    return run.between(start, step) if before >= len(run.steps) / 2 else run.between(step, end)
 
 
-def _figures(tables: Tables, limits: Thresholds) -> str:
-    """Return the figures that led to "healthy"."""
-    if tables.responses.empty:
-        return ""
-    windows = first_and_last(tables, limits.trend)
-    end = last(tables, limits.trend)
+def _in_order(
+    findings: list[Finding], checks: Mapping[str, Check], order: list[str], run: Run
+) -> list[Finding]:
+    """Return the findings, each followed by what it explains."""
+    ranked = sorted(
+        findings,
+        key=lambda f: (RANKS.index(f.rank), SEVERITIES.index(f.severity), order.index(f.id)),
+    )
+    of: dict[str, str] = {}
+    for i, finding in enumerate(ranked):
+        for other in ranked[i + 1 :]:
+            if (
+                other.id not in of
+                and other.id in checks[finding.id].explains
+                and finding.severity != "info"
+                and _mostly_after(other, finding, run)
+            ):
+                of[other.id] = of.get(finding.id, finding.id)
+    made = [replace(f, explained_by=of.get(f.id)) for f in ranked]
+    tops = [f for f in made if not f.explained_by]
+    # A warning that explains nothing does not lead over a critical consequence of its rank.
+    return [f for top in tops for f in (top, *(g for g in made if g.explained_by == top.id))]
 
-    def mean(column: str, part: slice) -> float:
-        values = tables.responses[column].to_numpy(dtype=float)[part]
-        return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
-    said = []
-    reward = mean("reward", end.rows)
-    if np.isfinite(reward):
-        since = "" if windows is None else f"{figure(mean('reward', windows[0].rows))} → "
-        said.append(f"reward {since}{figure(reward)}")
-    gap = tables.responses["reward_gap"].to_numpy(dtype=float)[end.rows]
-    if np.isfinite(gap).any():
-        said.append(
-            f"{percent(float((gap[np.isfinite(gap)] > 0).mean()))} of responses beat the reference"
-        )
-    kl = mean("kl_k1", end.rows)
-    if np.isfinite(kl):
-        said.append(f"KL {figure(kl)} nats a response")
-    surprisal = mean("surprisal_mean", end.rows)
-    if np.isfinite(surprisal):
-        said.append(f"surprisal {figure(surprisal)} nats a token")
-    ended = mean("finished", end.rows)
-    if np.isfinite(ended):
-        said.append(f"{percent(ended)} of responses end by themselves")
-    return ", ".join(said)
+def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:
+    """Say whether at least half of a consequence's change comes after a cause's onset."""
+    if consequence.rank == "note" or cause.onset is None:
+        return True
+    if consequence.series is None or len(consequence.series) > len(run.steps):
+        return True
+    y = consequence.series
+    steps = run.steps[: len(y)]
+    known = np.isfinite(y)
+    if known.sum() < 2:
+        return True
+    y, steps = smoothed(y[known]), steps[known]
+    end = float(y[-max(1, len(y) // 5) :].mean())
+    place = int(np.searchsorted(steps, cause.onset.low))
+    at = float(y[min(max(place - 1, 0), len(y) - 1)])
+    whole = end - float(y[:KEPT].mean())
+    if whole == 0 or consequence.onset is not None and consequence.onset.step >= cause.onset.low:
+        return True
+    return (end - at) / whole >= HALF
+
+
+def _level(findings: list[Finding], run: Run) -> Level:
+    severities = {finding.severity for finding in findings}
+    if "critical" in severities:
+        return "critical"
+    if "warning" in severities:
+        return "warning"
+    return "healthy" if run.first is not None else "unjudged"
+
+
+def _keep_step(run: Run, findings: list[Finding]) -> int | None:
+    """Return the centre of the best three-step mean before the first onset, or None.
+
+    What another finding explains does not count: its own onset may lie in what is still
+    sound.
+    """
+    onsets = [
+        f.onset.step if f.onset else int(run.steps[0])
+        for f in findings
+        if f.severity != "info" and not f.explained_by
+    ]
+    reward = run.by_step(run.column("valid_reward" if run.has("valid_reward") else "reward"))
+    sound = np.isfinite(reward)
+    if onsets:
+        sound &= run.steps < min(onsets)
+    places = np.flatnonzero(sound)
+    if len(places) < KEPT:
+        return None
+    means = np.lib.stride_tricks.sliding_window_view(reward[places], KEPT).mean(axis=1)
+    return int(run.steps[places[int(np.argmax(means)) + KEPT // 2]])
+
+
+def _moved(run: Run) -> tuple[Moved, ...]:
+    """Return reward, KL and length in both windows."""
+    names: tuple[tuple[Literal["reward", "kl", "tokens", "characters"], str], ...] = (
+        ("reward", "reward"),
+        ("kl", "kl_k1"),
+        ("tokens" if run.length_unit == "tokens" else "characters", run.length),
+    )
+    found = []
+    for name, column in names:
+        if run.has(column):
+            moved = run.change(run.column(column))
+            if np.isfinite(moved.last):
+                first = moved.first if np.isfinite(moved.first) else None
+                found.append(Moved(name, first, moved.last))
+    return tuple(found)

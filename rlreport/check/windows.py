@@ -1,4 +1,4 @@
-"""Windows of steps: the first fifth and the last, and what is at the end of a short run."""
+"""Windows of steps, for checks, tiles and tables alike: the first fifth of a run and the last."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ class Window:
 
     steps: tuple[int, ...]
     rows: slice
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First and last step, None in an empty run."""
+        return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
 def window(tables: Tables, start: int, stop: int) -> Window:
@@ -72,8 +77,3 @@ def last(tables: Tables, trend: Trend) -> Window:
 def whole(tables: Tables) -> Window:
     """Return the window of all steps."""
     return window(tables, 0, len(tables.steps))
-
-
-def values(tables: Tables, column: str, window: Window) -> Floats:
-    """Return a column of the response table in a window, float64 (rows,)."""
-    return tables.responses[column].to_numpy(dtype=np.float64)[window.rows]

@@ -2,73 +2,95 @@
 
 from __future__ import annotations
 
-from rlreport.check.check import REWARD, Check, Result, extremes, has
+import numpy as np
+
+from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
-from rlreport.check.noise import change
-from rlreport.check.thresholds import GROUPS, Thresholds
-from rlreport.check.windows import first_and_last, last
-from rlreport.check.words import percent
-from rlreport.tables import Tables
+from rlreport.check.finding import Facts
+from rlreport.check.run import Run
+from rlreport.check.thresholds import GROUPS
+from rlreport.check.words import marked, message, percent, span, whole
 
 ALIKE = 1e-6
 """Population standard deviation of the reward below which a group's responses are alike."""
 
 
-def judge(tables: Tables, thresholds: Thresholds) -> Result:
+def judge(run: Run) -> Result:
     """Count the groups of the last window whose rewards are all alike.
 
     Groups that are alike because all responses earn the best reward, after the reward
     rose, are a task that is learned: worth knowing, nothing wrong.
     """
-    limits, end = thresholds.zero_variance_groups, last(tables, thresholds.trend)
-    rows = tables.responses.iloc[end.rows].dropna(subset=["reward"])
+    limits = run.limits.zero_variance_groups
+    rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")["reward"]
-    groups = by_group.agg(["size", "max"]).assign(std=by_group.std(ddof=0))
+    groups = by_group.agg(["size", "max"]).assign(
+        std=by_group.std(ddof=0), step=rows.groupby("group")["step"].first()
+    )
     groups = groups[groups["size"] >= 2]
-    if groups["size"].sum() < limits.grouped * max(len(rows), 1):
+    late = groups[groups["step"] >= run.last.steps[0]] if run.last.steps else groups
+    in_window = int((rows["step"] >= run.last.steps[0]).sum()) if run.last.steps else 0
+    if late["size"].sum() < limits.grouped * max(in_window, 1):
         return CHECK.not_run("groups: several responses to a prompt in a step")
-    if has(tables.responses, "value_mean"):
+    if run.has("value_mean"):
         return CHECK.not_run("a run that learns from groups; this one has a critic")
-    alike = groups[groups["std"] < ALIKE]
-    share = len(alike) / len(groups)
+    share = float((late["std"] < ALIKE).mean())
     if not above(share, limits.share):
         return None
-    solved = float((alike["max"] >= tables.responses["reward"].max()).sum()) / len(groups)
-    learned = not above(share - solved, limits.share) and _rose(tables, thresholds)
-    shown = rows[rows["group"].isin(alike.index)]
-    firsts = shown[~shown["group"].duplicated()]
+    alike = late[late["std"] < ALIKE]
+    solved = float((alike["max"] >= run.responses["reward"].max()).sum()) / len(late)
+    rose = run.first is not None and run.change(run.column("reward")).z >= run.limits.trend.z
+    learned = not above(share - solved, limits.share) and rose
+    series = (
+        (groups["std"] < ALIKE).groupby(groups["step"]).mean().reindex(run.steps)
+    ).to_numpy(np.float64)
+    start = series[np.isfinite(series)][:3]
+    onset = run.onset(series, always=bool(above(float(start.mean()), limits.share)))
+    among = run.responses["group"].isin(groups.index[groups["std"] < ALIKE]).to_numpy()
     return CHECK.finding(
+        run,
         "info" if learned else "warning",
-        f"{percent(share)} of {len(groups):,} groups at the end have no variance in reward, "
-        f"{percent(solved)} because every response earns the best reward",
-        steps=shown["step"].unique().tolist(),
-        responses=extremes(firsts, "reward"),
+        onset=onset,
+        thresholds=[CHECK.met(run, "share", ">", share)],
+        evidence=run.examples(run.column("reward"), onset, highest=False, among=among),
+        series=series,
+        share=share,
+        groups=len(late),
+        solved=solved,
     )
 
 
-def _rose(tables: Tables, thresholds: Thresholds) -> bool:
-    windows = first_and_last(tables, thresholds.trend)
-    if windows is None:
-        return False
-    reward = tables.responses["reward"].to_numpy(dtype=float)
-    return change(tables, reward, *windows).z >= thresholds.trend.z
+def title(facts: Facts) -> str:
+    """Return the share of groups without variance, and why they have none."""
+    return message(
+        "{share} of {groups} groups have no variance in reward ({window}), {solved} because every "
+        "response earns the best reward.",
+        share=percent(facts["share"]),
+        groups=whole(facts["groups"]),
+        solved=percent(facts["solved"]),
+        window=span(facts["last_window"]),
+    )
 
 
 CHECK = Check(
     id="zero_variance_groups",
+    name=marked("groups that teach nothing"),
+    rank="cause",
     looks_for="groups that teach nothing",
     needs=(REWARD,),
     charts=("groups",),
-    why=(
+    judge=judge,
+    title=title,
+    why=marked(
         "The advantage is the reward less its group's mean: where all responses earn the same it "
         "is zero, so the group costs sampling and gives no gradient."
     ),
-    suggestion=(
+    suggestion=marked(
         "Drop such groups and sample others (DAPO's dynamic sampling), choose prompts of middling "
         "difficulty, sample more responses a prompt, or use a finer reward."
     ),
     source=GROUPS,
-    judge=judge,
+    explains=("reward_stalled",),
     trend=False,
     needs_also="groups of responses, and no critic",
 )

@@ -1,0 +1,74 @@
+"""Fills the evidence with text: 60 characters around the place, read back after the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.finding import Example, Finding, Verdict
+from rlreport.rollout import Rollout
+
+CHARACTERS = 60
+ELLIPSIS = "…"
+
+
+def with_excerpts(
+    verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
+) -> Verdict:
+    """Return the verdict with the text of its evidence.
+
+    Args:
+        verdict: its evidence names responses.
+        responses: RESPONSE_COLUMNS.
+        fetch: reads rows of the response table back, in the order given.
+    """
+    findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
+    named = {
+        (one.step, one.n)
+        for finding in findings
+        for example in finding.evidence
+        for one in (example, example.before)
+        if one is not None
+    }
+    steps = responses["step"].to_numpy()
+    rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)}
+    order = sorted(set(rows.values()))
+    texts = dict(zip(order, fetch(order), strict=True)) if order else {}
+
+    def filled(finding: Finding) -> Finding:
+        evidence = tuple(_filled(example, rows, texts) for example in finding.evidence)
+        return replace(finding, evidence=evidence)
+
+    return replace(
+        verdict,
+        findings=[filled(finding) for finding in verdict.findings],
+        muted=[replace(muted, finding=filled(muted.finding)) for muted in verdict.muted],
+    )
+
+
+def _filled(
+    example: Example, rows: dict[tuple[int, int], int], texts: dict[int, Rollout]
+) -> Example:
+    rollout = texts[rows[example.step, example.n]]
+    before = example.before and _filled(example.before, rows, texts)
+    return replace(example, excerpt=excerpt(rollout, example), before=before)
+
+
+def excerpt(rollout: Rollout, example: Example) -> str:
+    """Return about 60 characters of a response around the place that an example names."""
+    text = " ".join(rollout.response.split())
+    if len(text) <= CHARACTERS:
+        return text
+    at = len(text) if example.at_end else 0
+    if example.token is not None and example.token < len(rollout.tokens):
+        joined = "".join(rollout.tokens[: example.token])
+        at = len(" ".join(joined.split()))
+    if example.look_for:
+        found = text.lower().find(example.look_for.lower())
+        at = found if found >= 0 else at
+    start = max(0, min(at - CHARACTERS // 2, len(text) - CHARACTERS))
+    cut = text[start : start + CHARACTERS]
+    return (ELLIPSIS if start else "") + cut + (ELLIPSIS if start + len(cut) < len(text) else "")

@@ -1,0 +1,137 @@
+"""``language_drift``: responses leave the prompt's language."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+
+import numpy as np
+
+from rlreport.check.check import Check, Need, Result
+from rlreport.check.compare import at_least
+from rlreport.check.finding import Facts
+from rlreport.check.ngram_counts import sample_of
+from rlreport.check.run import Run
+from rlreport.check.thresholds import LMFLOW
+from rlreport.check.windows import Floats
+from rlreport.check.words import marked, message, percent, span
+from rlreport.tables import NgramSample
+from rlreport.text.special import is_special
+from rlreport.text.tokens import detect_style, readable_tokens
+
+LEAST_LETTERS = 6
+"""Letters a text has at least, if its script can be told."""
+
+_JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "HANGUL"}
+
+
+def script(character: str) -> str | None:
+    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), None for what is no letter."""
+    if not character.isalpha():
+        return None
+    if character.isascii():
+        return "LATIN"
+    name = unicodedata.name(character, "").partition(" ")[0]
+    return _JOINED.get(name, name) or None
+
+
+def scripts(text: str) -> Counter[str]:
+    """Return how many letters of each script a text has."""
+    return Counter(found for character in text if (found := script(character)))
+
+
+def judge(run: Run) -> Result:
+    """Compare the share of responses whose main script is not their prompt's with the start."""
+    ngrams = run.tables.ngrams
+    if ngrams is None:
+        return CHECK.not_run("response")
+    foreign = _foreign(run, ngrams)
+    if not np.isfinite(foreign).any():
+        return CHECK.not_run("prompts and responses of several letters")
+    moved = run.change(foreign)
+    z = run.limits.trend.z
+    if not (at_least(moved.difference, run.limits.language_drift.rise) and moved.z >= z):
+        return None
+    series = run.by_step(foreign)
+    onset = run.onset(series)
+    fell = run.change(run.column("valid_reward")).z <= -z
+    return CHECK.finding(
+        run,
+        "warning" if fell else "info",
+        onset=onset,
+        thresholds=[CHECK.met(run, "rise", ">=", moved.difference)],
+        evidence=run.examples(foreign, onset, among=foreign == 1),
+        series=series,
+        share=moved.last,
+        share_start=moved.first,
+        watched_fell=fell,
+    )
+
+
+def _foreign(run: Run, ngrams: NgramSample) -> Floats:
+    """Return 1 where a sampled response's main script is not its prompt's, else 0; NaN if unknown."""
+    names: dict[str, int] = {}
+
+    def number(counts: Counter[str]) -> int:
+        if sum(counts.values()) < LEAST_LETTERS:
+            return -1
+        return names.setdefault(counts.most_common(1)[0][0], len(names))
+
+    prompts = run.tables.prompts
+    of_prompt = dict(
+        zip(prompts["prompt_id"], (number(scripts(str(p))) for p in prompts["prompt"]), strict=True)
+    )
+    style = detect_style(ngrams.vocabulary) if ngrams.unit == "token" else None
+    texts = readable_tokens(ngrams.vocabulary, style) if style else ngrams.vocabulary
+    sample = sample_of(run.tables, ngrams)
+    units = np.asarray(sample.units)
+    letters: dict[str, Floats] = {}
+    for place, (raw, text) in enumerate(zip(ngrams.vocabulary, texts, strict=True)):
+        if not is_special(raw):
+            for name, count in scripts(text).items():
+                letters.setdefault(name, np.zeros(len(ngrams.vocabulary)))[place] = count
+    found = np.full(len(run.responses), np.nan)
+    if not letters or not len(units):
+        return found
+    totals = np.stack(
+        [np.bincount(sample.response, of[units], minlength=len(sample.rows)) for of in letters.values()]
+    )
+    main = np.array([names.setdefault(name, len(names)) for name in letters])[totals.argmax(axis=0)]
+    enough = totals.sum(axis=0) >= LEAST_LETTERS
+    ids = run.responses["prompt_id"].to_numpy()[sample.rows]
+    own = np.array([of_prompt.get(prompt, -1) for prompt in ids.tolist()])
+    known = enough & (own >= 0)
+    found[sample.rows[known]] = (main != own)[known]
+    return found
+
+
+def title(facts: Facts) -> str:
+    """Return the share of responses in another script."""
+    return message(
+        "{share} of responses are in another script than their prompt ({window}), {before} at "
+        "first.",
+        share=percent(facts["share"]),
+        before=percent(facts["share_start"]),
+        window=span(facts["last_window"]),
+    )
+
+
+CHECK = Check(
+    id="language_drift",
+    name=marked("responses leave the prompt's language"),
+    rank="consequence",
+    looks_for="responses leave the prompt's language",
+    needs=(Need("response", ("response_chars",)),),
+    charts=("reward",),
+    judge=judge,
+    title=title,
+    why=marked(
+        "The reward does not ask for the reader's language, and what it does ask for is found "
+        "more easily in another."
+    ),
+    suggestion=marked(
+        "Add a reward for the prompt's language, or a KL penalty; look at whether the answer is "
+        "still right for those who asked."
+    ),
+    source="DeepSeek-R1 (language mixing); " + LMFLOW,
+)

@@ -1,0 +1,121 @@
+"""When it began: one method for all checks.
+
+The series is the check's own figure, one number a step. Its baseline is the mean of the
+first three steps (for a fall from a peak: of the best window). Smoothed over three steps,
+the onset is the first step from which it stays beyond the baseline, to the end, by four
+standard errors and by a tenth of the whole change. The noise is that of successive
+differences, so a trend does not count as noise. Lower end of the interval: the first
+corner of the best ramp (flat, linear, flat; least squares over both corners). Upper end:
+the first step from which the smoothed series stays beyond a third of the whole change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.finding import Onset
+
+Floats = NDArray[np.float64]
+
+BASE = 3
+"""Steps of the baseline."""
+
+SMOOTH = 3
+"""Steps of the running mean."""
+
+ERRORS = 4.0
+PART = 0.1
+LATE = 1 / 3
+
+MOST_CORNERS = 60
+"""Corners that the ramp fit tries at most; a longer run is fitted on every k-th step."""
+
+NORMAL_MEDIAN = 0.4549
+"""Median of a squared standard normal."""
+
+
+def onset(
+    steps: NDArray[np.int64],
+    series: Floats,
+    *,
+    peak: tuple[int, int] | None = None,
+    end: int = BASE,
+) -> Onset | None:
+    """Return since when a figure left its baseline, or None where it did not.
+
+    Args:
+        steps: int64 (S,), the run's steps, ascending.
+        series: float64 (S,), the figure by step, NaN where there is none.
+        peak: places (start, stop) of the window it fell from, else the first steps.
+        end: steps at the end whose mean is where it came to.
+    """
+    start, stop = peak or (0, 0)
+    known = np.flatnonzero(np.isfinite(series))
+    known = known[known >= start]
+    if len(known) < 2:
+        return None
+    y = series[known]
+    base = int(np.count_nonzero(known < stop)) if peak else min(BASE, len(y) - 1)
+    base = min(max(base, 1), len(y) - 1)
+    level, last = float(y[:base].mean()), float(y[-max(1, min(end, len(y) - base)) :].mean())
+    change = last - level
+    if change == 0:
+        return None
+    beyond = np.sign(change) * (smoothed(y) - level)
+    beyond[: base - 1] = np.minimum(beyond[: base - 1], 0) if peak else beyond[: base - 1]
+    error = noise(y) * np.sqrt(1 / base + 1 / SMOOTH)
+    whole = abs(change)
+    left = _stays(beyond > max(ERRORS * error, PART * whole))
+    half = _stays(beyond > LATE * whole)
+    at = min(left, half)
+    # A step that stands out is seen a step early by a centred mean: ask the step itself.
+    raw = np.sign(change) * (y - level)
+    while at < half and raw[at] <= PART * whole:
+        at += 1
+    corner = min(_corner(y, base if peak else 0), at)
+    named = steps[known]
+    return Onset(int(named[at]), int(named[corner]), int(named[max(at, half)]))
+
+
+def smoothed(y: Floats) -> Floats:
+    """Return the centred running mean over three values, of two at both ends."""
+    kernel = np.ones(SMOOTH)
+    return np.convolve(y, kernel, "same") / np.convolve(np.ones_like(y), kernel, "same")
+
+
+def noise(y: Floats) -> float:
+    """Return the std of a series about its trend, by the median of squared differences."""
+    if len(y) < 3:
+        return 0.0
+    return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2))
+
+
+def _stays(so: NDArray[np.bool_]) -> int:
+    """Return the first place from which it is so to the end; the last place at the latest."""
+    not_so = np.flatnonzero(~so)
+    first = int(not_so[-1]) + 1 if len(not_so) else 0
+    return min(first, len(so) - 1)
+
+
+def _corner(y: Floats, start: int) -> int:
+    """Return the first corner of the best flat-linear-flat fit."""
+    stride = max(1, -(-len(y) // MOST_CORNERS))
+    places = np.arange(0, len(y), stride, dtype=np.float64)
+    points = np.arange(len(y), dtype=np.float64)
+    low, high = (grid.ravel() for grid in np.meshgrid(places, places, indexing="ij"))
+    pairs = (low < high) & (low >= max(start - 1, 0))
+    low, high = low[pairs], high[pairs]
+    if not len(low):
+        return 0
+    best, best_low = np.inf, 0.0
+    for part in np.array_split(np.arange(len(low)), max(1, len(low) * len(y) // 2_000_000)):
+        x = np.clip((points - low[part, None]) / (high - low)[part, None], 0, 1)
+        x = x - x.mean(axis=1, keepdims=True)
+        of_x = (x * x).sum(axis=1)
+        slope = (x * (y - y.mean())).sum(axis=1) / np.maximum(of_x, 1e-12)
+        left = ((y - y.mean()) ** 2).sum() - slope**2 * of_x
+        place = int(np.argmin(left))
+        if left[place] < best - 1e-12:
+            best, best_low = float(left[place]), float(low[part][place])
+    return int(best_low)

@@ -1,0 +1,97 @@
+"""``reward_part_dominance``: one part of the reward carries it all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.check import REWARD, Check, Result
+from rlreport.check.compare import above
+from rlreport.check.finding import Facts
+from rlreport.check.noise import centred
+from rlreport.check.run import Run
+from rlreport.check.words import marked, message, percent, quoted, span
+
+
+def judge(run: Run) -> Result:
+    """Share the reward's variance inside steps, and its gain, among its parts.
+
+    A part's share of the variance is its covariance with the reward over the reward's
+    variance; the shares of parts that add up to the reward add up to one.
+    """
+    limit = run.limits.reward_part_dominance.share
+    extras = run.tables.extras
+    parts = {
+        name: extras[name].to_numpy(np.float64)
+        for name in run.tables.reward_parts
+        if name in extras and pd.api.types.is_numeric_dtype(extras[name])
+    }
+    parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
+    if len(parts) < 2:
+        return CHECK.not_run("reward_parts, two or more")
+    reward = run.column("reward")
+    gain = run.change(reward)
+    rose = gain.z >= run.limits.trend.z
+    found = []
+    for name, part in parts.items():
+        known = np.isfinite(reward) & np.isfinite(part) & (run.place >= _start(run))
+        y, x = (centred(values[known], run.place[known]) for values in (reward, part))
+        varied = float((y * y).sum())
+        of_variance = float((x * y).sum()) / varied if varied > 1e-12 else np.nan
+        of_gain = run.change(part).difference / gain.difference if rose else np.nan
+        found.append((name, of_variance, of_gain))
+    name, of_variance, of_gain = max(found, key=lambda f: float(np.nanmax([f[1], f[2], -1.0])))
+    if not (above(of_variance, limit) or above(of_gain, limit)):
+        return None
+    return CHECK.finding(
+        run,
+        "info",
+        thresholds=[CHECK.met(run, "share", ">", float(np.nanmax([of_variance, of_gain])))],
+        evidence=run.examples(parts[name], None),
+        series=run.by_step(parts[name]),
+        steps=run.last.steps,
+        part=name,
+        of_variance=of_variance if np.isfinite(of_variance) else None,
+        of_gain=of_gain if np.isfinite(of_gain) else None,
+    )
+
+
+def _start(run: Run) -> int:
+    return len(run.steps) - len(run.last.steps)
+
+
+def title(facts: Facts) -> str:
+    """Return which part dominates, and what."""
+    places = {
+        "part": quoted(facts["part"]),
+        "variance": percent(facts["of_variance"]),
+        "gain": percent(facts["of_gain"]),
+        "window": span(facts["last_window"]),
+    }
+    if facts["of_gain"] is None:
+        return message(
+            "The part {part} holds {variance} of the reward's variance inside steps ({window}).",
+            **places,
+        )
+    return message(
+        "The part {part} holds {variance} of the reward's variance inside steps ({window}) and "
+        "{gain} of its gain.",
+        **places,
+    )
+
+
+CHECK = Check(
+    id="reward_part_dominance",
+    name=marked("one part dominates the reward"),
+    rank="note",
+    looks_for="one part of the reward carries it all",
+    needs=(REWARD,),
+    charts=("reward",),
+    judge=judge,
+    title=title,
+    why=marked("The other parts of the reward hardly steer the policy: it learns this one alone."),
+    suggestion=marked("Weigh the parts so that their spreads inside a step are alike."),
+    source="rewardspy",
+    needs_also="reward_parts, two or more",
+    of_reward=True,
+)

@@ -1,0 +1,194 @@
+"""``reward_shift``: the reward function, or the prompts, changed in mid-run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlreport.check.check import REWARD, Check, Result
+from rlreport.check.finding import Facts, Onset
+from rlreport.check.onset import noise
+from rlreport.check.run import Run
+from rlreport.check.thresholds import CONTRACT
+from rlreport.check.windows import Floats
+from rlreport.check.words import figure, marked, message
+
+NEAR = 5
+"""Steps on each side over which a jump is told from a slope."""
+
+SUDDEN = 0.6
+"""Part of the whole difference that lies between the steps next to a jump."""
+
+LEAST_SIDE = 3
+"""Steps that each side of a jump has at least."""
+
+LEAST_PROMPTS = 8
+"""Prompts seen on both sides, from which the change of the reward itself can be told."""
+
+NEW = 0.8
+"""Share of the responses after a jump whose prompts are new, if the prompts changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """The best split of a series in two: its place, both means, and how far beyond noise."""
+
+    place: int
+    before: float
+    after: float
+    z: float
+    sudden: bool
+
+
+def jump(series: Floats, place: int | None = None) -> Jump | None:
+    """Return the best two-segment split of a series, or the split at a place.
+
+    Noise is judged by the median of squared successive differences, which a jump does not
+    touch; a slope is no jump: most of the difference must lie between neighbouring steps.
+    """
+    known = np.flatnonzero(np.isfinite(series))
+    y, n = series[known], len(known)
+    if n < 2 * LEAST_SIDE:
+        return None
+    sizes = np.arange(1, n)
+    sums = np.cumsum(y)[:-1]
+    difference = (y.sum() - sums) / (n - sizes) - sums / sizes
+    between = difference**2 * sizes * (n - sizes) / n
+    between[: LEAST_SIDE - 1] = between[n - LEAST_SIDE :] = -1
+    at = int(np.argmax(between)) + 1 if place is None else int(np.searchsorted(known, place))
+    if not LEAST_SIDE <= at <= n - LEAST_SIDE:
+        return None
+    before, after = float(y[:at].mean()), float(y[at:].mean())
+    near = float(y[at : at + NEAR].mean() - y[max(0, at - NEAR) : at].mean())
+    step = float(y[at : at + 2].mean() - y[max(0, at - 2) : at].mean())
+    error = noise(y) * np.sqrt(1 / at + 1 / (n - at))
+    size = abs(after - before)
+    z = size / max(error, size * 1e-3, 1e-12) if size else 0.0
+    sudden = min(step / (after - before), near / (after - before)) >= SUDDEN if size else False
+    return Jump(int(known[at]), before, after, z, bool(sudden))
+
+
+def judge(run: Run) -> Result:
+    """Look for a step at which the frozen reference's reward jumps, and stays.
+
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not.
+    Where prompts return, the same prompts are compared: if their reward stayed, it is the
+    prompts that changed, which is told as info.
+    """
+    limits = run.limits.reward_shift
+    referenced = run.has("ref_reward")
+    column = "ref_reward" if referenced else "reward"
+    reward = run.column(column)
+    series = run.by_step(reward)
+    found = jump(series)
+    if found is None or not found.sudden or found.z < limits.z:
+        return None
+    spread = run.spread(column)
+    size = found.after - found.before
+    if not abs(size) >= limits.spread * spread or not abs(size) > 1e-9:
+        return None
+    if not referenced and _others_jump(run, found, limits.still):
+        return None
+    prompts_changed = _prompts_changed(run, reward, found)
+    step = int(run.steps[found.place])
+    onset = Onset(step, step, step)
+    return CHECK.finding(
+        run,
+        "info" if prompts_changed else "warning",
+        onset=onset,
+        thresholds=[
+            CHECK.met(run, "z", ">=", min(found.z, 1000.0)),
+            CHECK.met(run, "spread", ">=", abs(size) / spread if spread > 0 else 1000.0),
+        ],
+        evidence=run.examples(reward, onset, highest=size > 0),
+        series=series,
+        before=found.before,
+        after=found.after,
+        at=step,
+        referenced=referenced,
+        prompts_changed=prompts_changed,
+    )
+
+
+def _others_jump(run: Run, found: Jump, still: float) -> bool:
+    """Say whether length, KL, surprisal or distinct-2 jump at the same step."""
+    names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
+    for name in (*names, "distinct_2", "duplicate_rate"):
+        other = jump(run.tables.steps[name].to_numpy(np.float64), found.place)
+        if other is not None and other.z >= still:
+            return True
+    return False
+
+
+def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
+    """Say whether the prompts explain the jump: those on both sides earn what they earned."""
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    known = np.isfinite(reward)
+    late = run.place >= found.place
+    both = np.intersect1d(prompts[known & late], prompts[known & ~late])
+    if len(both) >= LEAST_PROMPTS:
+        _, code = np.unique(prompts, return_inverse=True)
+        size = int(code.max()) + 1
+
+        def means(part: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+            counts = np.bincount(code[part], minlength=size)
+            sums = np.bincount(code[part], reward[part], minlength=size)
+            return np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
+
+        own = float(np.nanmean(means(known & late) - means(known & ~late)))
+        return abs(own) < abs(found.after - found.before) / 2
+    first = int(np.searchsorted(run.place, found.place))
+    fresh = ~np.isin(prompts[first:], prompts[:first])
+    # Prompts that never return say nothing; prompts that used to, and now are others, do.
+    returned = len(np.unique(prompts[:first])) < NEW * first
+    return bool(returned and fresh.mean() >= NEW)
+
+
+def title(facts: Facts) -> str:
+    """Return what jumped, when, and what changed."""
+    places = {
+        "before": figure(facts["before"]),
+        "after": figure(facts["after"]),
+        "step": facts["at"],
+    }
+    if facts["prompts_changed"]:
+        return message(
+            "The prompts changed at step {step}: mean reward went from {before} to {after}, but "
+            "not that of prompts seen on both sides.",
+            **places,
+        )
+    if facts["referenced"]:
+        return message(
+            "The reward function changed at step {step}: the frozen reference's mean reward "
+            "jumped from {before} to {after}.",
+            **places,
+        )
+    return message(
+        "The reward function changed at step {step}: the mean reward jumped from {before} to "
+        "{after} while length, KL and entropy did not.",
+        **places,
+    )
+
+
+CHECK = Check(
+    id="reward_shift",
+    name=marked("the reward function changed"),
+    rank="cause",
+    looks_for="the reward function, or the prompts, changed in mid-run",
+    needs=(REWARD,),
+    charts=("reward",),
+    judge=judge,
+    title=title,
+    why=marked(
+        "Rewards before and after are not comparable: a rise or a fall across the change says "
+        "nothing about the policy. The other checks of the reward judge its gap to the reference, "
+        "or the longer part of the run."
+    ),
+    suggestion=marked(
+        "Find what changed at this step: the reward model or its version, a penalty, a scale, the "
+        "data. Judge both parts of the run apart, and score an earlier checkpoint again."
+    ),
+    source=CONTRACT,
+    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
+)

@@ -1,0 +1,247 @@
+"""A run as the checks see it: its tables, its windows, and what every check asks of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.check import noise, windows
+from rlreport.check.finding import Example, Onset
+from rlreport.check.noise import Change
+from rlreport.check.onset import onset
+from rlreport.check.thresholds import Thresholds
+from rlreport.check.windows import Floats, Ints, Window
+from rlreport.tables import NgramSample, Tables
+
+if TYPE_CHECKING:
+    from rlreport.check.ngrams import SpreadingNgrams
+
+SHOWN = 3
+"""Responses that a finding shows."""
+
+CANDIDATES = 400
+"""Clearest responses among which three of different prompts are looked for."""
+
+
+class Run:
+    """The tables of a run with the limits it is judged by.
+
+    Attributes:
+        tables: the run, or the part of it that is judged.
+        limits: thresholds of the checks.
+        first: the first window, None where the run is too short for a trend.
+        last: the last window; a run too short for a trend is one window.
+        steps: int64 (S,), the run's steps, ascending.
+    """
+
+    def __init__(self, tables: Tables, limits: Thresholds | None = None) -> None:
+        self.tables = tables
+        self.limits = limits or Thresholds()
+        pair = windows.first_and_last(tables, self.limits.trend)
+        self.first: Window | None = pair[0] if pair else None
+        self.last: Window = windows.last(tables, self.limits.trend)
+        self.steps: Ints = windows.step_numbers(tables)
+
+    @property
+    def responses(self) -> pd.DataFrame:
+        """The response table."""
+        return self.tables.responses
+
+    @cached_property
+    def spreading(self) -> SpreadingNgrams:
+        """Texts that spread through the responses, found once."""
+        from rlreport.check.ngrams import spreading_ngrams
+
+        return spreading_ngrams(self)
+
+    @cached_property
+    def place(self) -> Ints:
+        """Place of each response's step among the run's steps, int64 (rows,)."""
+        return np.searchsorted(self.steps, self.responses["step"].to_numpy(np.int64))
+
+    def has(self, column: str) -> bool:
+        """Say whether the response table has numbers in a column."""
+        return has(self.responses, column)
+
+    def column(self, name: str) -> Floats:
+        """Return a column of the response table, float64 (rows,)."""
+        return self.responses[name].to_numpy(dtype=np.float64)
+
+    @property
+    def length(self) -> str:
+        """Column that holds the length: tokens where they are logged, else characters."""
+        return "response_tokens" if self.has("response_tokens") else "response_chars"
+
+    @property
+    def length_unit(self) -> str:
+        """Unit of ``length``."""
+        return "tokens" if self.length == "response_tokens" else "characters"
+
+    def change(self, values: Floats, weights: Floats | None = None) -> Change:
+        """Return how the mean of per-response values moved from the first window to the last."""
+        if self.first is None:
+            end = noise.mean_of(self.tables, values, self.last, weights)
+            return Change(np.nan, end.mean, np.nan)
+        return noise.change(self.tables, values, self.first, self.last, weights)
+
+    def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
+        """Return the mean of per-response values in each step, float64 (S,), NaN without any."""
+        scale = np.ones_like(values) if weights is None else weights
+        known = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
+        size = len(self.steps)
+        total = np.bincount(self.place[known], scale[known], minlength=size)
+        of = np.bincount(self.place[known], scale[known] * values[known], minlength=size)
+        return np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
+
+    def spread(self, column: str = "reward") -> float:
+        """Return the root mean square over steps of a column's std inside the step."""
+        values = self.column(column)
+        known = np.isfinite(values)
+        if not known.any():
+            return np.nan
+        inside = noise.centred(values[known], self.place[known])
+        return float(np.sqrt((inside**2).mean()))
+
+    def onset(
+        self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
+    ) -> Onset | None:
+        """Return since when a figure by step left its baseline; see ``check.onset``.
+
+        Args:
+            series: float64 (S,).
+            always: it was so from the start: the first step.
+            peak: places (start, stop) of the steps it fell from.
+        """
+        if not len(self.steps):
+            return None
+        if always or self.first is None:
+            start = int(self.steps[0])
+            return Onset(start, start, start)
+        return onset(self.steps, series, peak=peak, end=len(self.last.steps))
+
+    def since(self, begun: Onset | None) -> tuple[int, ...]:
+        """Return the steps from the onset on; the last window's without one."""
+        if begun is None:
+            return self.last.steps
+        return tuple(self.steps[self.steps >= begun.step].tolist())
+
+    def examples(
+        self,
+        by: Floats,
+        begun: Onset | None,
+        *,
+        highest: bool = True,
+        unit: str = "",
+        token: Floats | None = None,
+        among: NDArray[np.bool_] | None = None,
+        look_for: str = "",
+        at_end: bool = False,
+    ) -> tuple[Example, ...]:
+        """Choose up to three responses of different prompts after the onset, the clearest first.
+
+        Args:
+            by: float64 (rows,), the figure that shows it; NaN is left out.
+            begun: the onset; the last window counts without one.
+            highest: the highest figures are the clearest, else the lowest.
+            unit: unit of the figure.
+            token: float64 (rows,), position of the token to look at, NaN for none.
+            among: bool (rows,), which responses may be chosen.
+            look_for: text that excerpts are cut around.
+            at_end: cut the ends of the responses.
+        """
+        step = self.responses["step"].to_numpy(np.int64)
+        usable = np.isfinite(by) if among is None else np.isfinite(by) & among
+        late = usable & (step >= (begun.step if begun else self.last.steps[0]))
+        rows = np.flatnonzero(late if late.any() else usable)
+        order = rows[np.argsort(-by[rows] if highest else by[rows], kind="stable")][:CANDIDATES]
+        prompts = self.responses["prompt_id"].to_numpy()
+        _, fresh = np.unique(prompts[order], return_index=True)
+        chosen = order[np.sort(fresh)][:SHOWN].tolist()
+        chosen += [row for row in order.tolist() if row not in chosen][: SHOWN - len(chosen)]
+
+        def example(row: int, before: Example | None) -> Example:
+            at = np.nan if token is None else token[row]
+            return Example(
+                int(step[row]),
+                int(self.responses["n"].iat[row]),
+                int(at) if np.isfinite(at) else None,
+                float(by[row]) if np.isfinite(by[row]) else None,
+                unit,
+                before=before,
+                look_for=look_for,
+                at_end=at_end,
+            )
+
+        made = []
+        for row in chosen:
+            earlier = np.flatnonzero((prompts == prompts[row]) & (step < begun.low)) if begun else []
+            before = example(int(earlier[-1]), None) if len(earlier) else None
+            made.append(example(row, before))
+        return tuple(made)
+
+    def between(self, start: int, stop: int) -> Run:
+        """Return the part of the run with ``start <= step < stop``; prompts and tokens stay whole.
+
+        Checks read prompts only for their text, and tokens not at all.
+        """
+        tables = self.tables
+        of_rows = tables.responses["step"].to_numpy()
+        low, high = np.searchsorted(of_rows, (start, stop), "left").tolist()
+        rows = slice(low, high)
+        return Run(
+            dataclasses.replace(
+                tables,
+                responses=tables.responses.iloc[rows].reset_index(drop=True),
+                extras=tables.extras.iloc[rows].reset_index(drop=True),
+                steps=_cut(tables.steps, start, stop),
+                extras_by_step=_cut(tables.extras_by_step, start, stop),
+                metrics=_cut(tables.metrics, start, stop),
+                ngrams=_cut_sample(tables.ngrams, rows),
+                ref_ngrams=_cut_sample(tables.ref_ngrams, rows),
+            ),
+            self.limits,
+        )
+
+    def paid_over_the_reference(self) -> Run:
+        """Return the run with the reward's gap to the reference as its reward."""
+        tables = self.tables
+        responses = tables.responses.assign(reward=tables.responses["reward_gap"])
+        steps = tables.steps.assign(reward_mean=tables.steps["reward_gap_mean"])
+        return Run(dataclasses.replace(tables, responses=responses, steps=steps), self.limits)
+
+
+def has(frame: pd.DataFrame, column: str) -> bool:
+    """Say whether a table has a column with at least one number in it."""
+    return column in frame and bool(frame[column].notna().any())
+
+
+def marked_rows(count: int, rows: Iterable[int]) -> NDArray[np.bool_]:
+    """Return bool (count,), true at the given rows."""
+    held = np.zeros(count, np.bool_)
+    held[list(rows)] = True
+    return held
+
+
+def _cut(table: pd.DataFrame, start: int, stop: int) -> pd.DataFrame:
+    if "step" not in table:
+        return table
+    return table[(table["step"] >= start) & (table["step"] < stop)].reset_index(drop=True)
+
+
+def _cut_sample(sample: NgramSample | None, rows: slice) -> NgramSample | None:
+    if sample is None:
+        return None
+    low, high = np.searchsorted(np.asarray(sample.rows), (rows.start, rows.stop)).tolist()
+    offsets = np.asarray(sample.offsets)[low : high + 1]
+    return dataclasses.replace(
+        sample,
+        rows=np.asarray(sample.rows)[low:high] - rows.start,
+        offsets=offsets - offsets[0],
+        units=np.asarray(sample.units)[offsets[0] : offsets[-1]],
+    )
