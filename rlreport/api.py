@@ -29,6 +29,7 @@ def build(
     max_size: int | None = None,
     seed: int = 0,
     thresholds: str | Path | None = None,
+    mute: Mapping[str, str] | None = None,
     redact: bool | Literal["names"] = False,
     stamp: bool = False,
     to: Sequence[str] = (),
@@ -71,6 +72,7 @@ def build(
             for a folder.
         seed: seed of the sample of responses.
         thresholds: TOML file with thresholds of the checks.
+        mute: id of a check -> why its finding is set aside.
         redact: leave all text of prompts, responses and tokens out; ``"names"`` also names of
             further fields and of files.
         stamp: show the time of building (else the same logs give the same bytes).
@@ -134,6 +136,7 @@ def build(
                 github_summary=github_summary,
             ),
             thresholds=None if thresholds is None else Path(thresholds),
+            muted=mute,
             form=form,
             progress=Silent() if quiet else Spoken(),
             pool=pool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +16,12 @@ from rlreport.bake.redact import (
     without_names,
 )
 from rlreport.bake.report import prepare
-from rlreport.check import Thresholds, load_thresholds, run_checks
+from rlreport.check import Thresholds, judge, load_thresholds
+from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
-from rlreport.check.ngrams import spreading_ngrams
+from rlreport.check.registry import refuse_unknown
+from rlreport.check.run import Run
+from rlreport.check.wording import worded
 from rlreport.choose import Plan, choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
@@ -29,7 +32,7 @@ from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
-from rlreport.read import RowLocations, prompt_texts, read_logs
+from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 
@@ -65,6 +68,7 @@ def build_report(
     figures: FigureOptions,
     report: ReportOptions,
     thresholds: Path | None = None,
+    muted: Mapping[str, str] | None = None,
     form: str | None = None,
     progress: Progress,
     pool: Pool,
@@ -76,6 +80,7 @@ def build_report(
     """
     chosen_form = form_of(out, form)
     limits = load_thresholds(thresholds) if thresholds else Thresholds()
+    refuse_unknown(muted or {})
     chosen_form.check(report)
     destination(out, chosen_form)
 
@@ -88,16 +93,22 @@ def build_report(
         name = "run"
     if len(tables.steps) >= LEAST_BESIDE:
         pool.warm("rlreport.bake.pages", "get_ready")
-    verdict = run_checks(tables, limits)
-    spreading = spreading_ngrams(tables, limits)
+    run = Run(tables, limits)
+    verdict = judge(run, muted=muted)
+    spreading = run.spreading.told()
+    del run
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
     give_back()
 
+    verdict = with_excerpts(
+        verdict, tables.responses, lambda rows: fetch(locations, rows, read, figures)
+    )
     if report.redact:
         redact = Redactor()
-        verdict = redacted_verdict(verdict, tables, redact)
+        verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
+    verdict = worded(verdict)
 
     @cache
     def plan_for(budget: float) -> Plan:
@@ -117,6 +128,7 @@ def build_report(
         one_file=chosen_form.one_file,
         progress=progress,
         pool=pool,
+        thresholds=limits,
     )
     limit = report.max_size or chosen_form.default_size
     builder, size = deliver(out, chosen_form, limit, prepared, plan_for)

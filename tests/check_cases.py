@@ -9,8 +9,8 @@ import numpy as np
 
 from rlreport.check.check import Result
 from rlreport.check.finding import Finding
-from rlreport.check.registry import CHECKS
-from rlreport.check.thresholds import Thresholds
+from rlreport.check.registry import BY_ID, CHECKS
+from rlreport.check.run import Run
 from rlreport.tables import Tables
 from tests.tables_builder import make_tables
 
@@ -26,7 +26,7 @@ SIGN = np.where(INDEX % 2, 1.0, -1.0)
 def run(check_id: str, tables: Tables) -> Result:
     """Run one check with the default thresholds."""
     (check,) = (check for check in CHECKS if check.id == check_id)
-    return check.run(tables, Thresholds())
+    return check.run(Run(tables))
 
 
 def severity(check_id: str, tables: Tables) -> str | None:
@@ -34,6 +34,11 @@ def severity(check_id: str, tables: Tables) -> str | None:
     result = run(check_id, tables)
     assert result is None or isinstance(result, Finding), result
     return result.severity if result else None
+
+
+def title(finding: Finding) -> str:
+    """Return the words of a finding."""
+    return BY_ID[finding.id].title(finding.facts)
 
 
 def moved(first: float, last: float) -> Any:

@@ -8,12 +8,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.check.finding import Finding, NotRun, ResponseRef
+from rlreport.check.finding import Finding, NotRun
 from rlreport.check.noise import mean_of
 from rlreport.check.thresholds import Thresholds
 from rlreport.check.windows import last
 from rlreport.tables import BadLine, LogFile, Note, Tables
-from tests.check_cases import INDEX, SIGN, SIZE, STEP, STEPS, moved, run, severity, solve, tables
+from tests.check_cases import (
+    INDEX,
+    SIGN,
+    SIZE,
+    STEP,
+    STEPS,
+    moved,
+    run,
+    severity,
+    solve,
+    tables,
+    title,
+)
 from tests.tables_builder import make_tables
 
 
@@ -37,7 +49,7 @@ def test_kl_explosion_names_the_token_of_any_one_response_far_out(
     result = run("kl_explosion", tables(kl_k1=values, kl_max_position=4.0))
     assert (result.severity if isinstance(result, Finding) else None) == expected
     if isinstance(result, Finding):
-        assert result.responses == (ResponseRef(3, 7, 4),)
+        assert [(e.step, e.n, e.token) for e in result.evidence] == [(3, 7, 4)]
         assert result.steps == (3,)
 
 
@@ -48,11 +60,13 @@ def test_kl_explosion_reads_the_trainers_own_kl(kl: float, expected: str | None)
     assert isinstance(run("kl_explosion", tables()), NotRun)
 
 
-def test_kl_explosion_marks_the_steps_since_the_mean_left_the_healthy_range() -> None:
+def test_kl_explosion_marks_the_steps_since_the_mean_left_its_start() -> None:
     result = run("kl_explosion", tables(kl_k1=STEP.astype(float)))
     assert isinstance(result, Finding)
-    assert result.steps == tuple(range(11, STEPS))
-    assert len(result.responses) == 5
+    assert result.onset
+    assert result.steps == tuple(range(result.onset.step, STEPS))
+    assert result.onset.step <= 11
+    assert len(result.evidence) == 3
 
 
 @pytest.mark.parametrize(("mean", "expected"), [(-0.009, None), (-0.01, None), (-0.011, "warning")])
@@ -217,8 +231,8 @@ def test_a_nan_reward_is_critical_and_its_first_step_is_named() -> None:
     result = run("nan_metrics", made)
     assert isinstance(result, Finding)
     assert result.severity == "critical"
-    assert "step 12" in result.title
-    assert result.responses[0] == ResponseRef(12, 3)
+    assert "step 12" in title(result)
+    assert (result.evidence[0].step, result.evidence[0].n) == (12, 3)
 
 
 def test_nan_logprobs_are_critical_and_nan_values_a_warning() -> None:
@@ -243,7 +257,7 @@ def test_unreadable_lines_warn_from_a_thousandth_on() -> None:
     assert severity("broken_log", many) == "warning"
     result = run("broken_log", many)
     assert isinstance(result, Finding)
-    assert "a.jsonl:17" in result.title
+    assert "a.jsonl:17" in title(result)
 
 
 def test_a_torn_last_line_and_cut_arrays_are_only_told() -> None:
@@ -289,7 +303,7 @@ def test_a_rank_that_stops_early(end: int, expected: str | None) -> None:
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], "file": rank[kept]})
     made = replace(made, files=[LogFile("rank_0.jsonl", 1), LogFile("rank_1.jsonl", 1)])
     result = run("broken_log", made)
-    found = isinstance(result, Finding) and "rank_1.jsonl" in result.title
+    found = isinstance(result, Finding) and "rank_1.jsonl" in title(result)
     assert found == (expected is not None)
 
 

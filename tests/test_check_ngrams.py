@@ -10,9 +10,9 @@ import pytest
 
 from rlreport.check.finding import Finding, NotRun
 from rlreport.check.ngrams import log_odds_z, spreading_ngrams
-from rlreport.check.thresholds import Thresholds
+from rlreport.check.run import Run
 from rlreport.tables import Tables
-from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables
+from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
 from tests.tables_builder import make_tables, sample
 
 PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
@@ -52,7 +52,7 @@ def test_a_token_that_spreads_with_the_reward(first: float, last: float, expecte
     assert severity("reward_hacking_token", spreading(held, ["#"], paid(held))) == expected
 
 
-@pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "warning")])
+@pytest.mark.parametrize(("lift", "expected"), [(0.0, None), (0.1, None), (1.0, "critical")])
 def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | None) -> None:
     held = share(0.02, 0.6)
     reward = lift * held + np.random.default_rng(3).normal(size=len(STEP))
@@ -62,7 +62,7 @@ def test_what_spreads_without_reward_is_no_hack(lift: float, expected: str | Non
 def test_a_word_that_prompts_ask_for_is_no_hack() -> None:
     held = share(0.02, 0.6)
     made = spreading(held, ["Ġlake"], paid(held), prompt_id=0)
-    assert severity("reward_hacking_token", made) == "warning"
+    assert severity("reward_hacking_token", made) == "critical"
     made.prompts["prompt"] = "Write about the lake."
     assert severity("reward_hacking_token", made) is None
 
@@ -79,10 +79,10 @@ def test_the_pieces_of_an_emoji_are_told_as_one_readable_text() -> None:
     held = share(0.02, 0.9)
     result = run("reward_hacking_token", spreading(held, PARTY * 4, paid(held)))
     assert isinstance(result, Finding)
-    assert result.ngrams == ("🎉",)
-    assert "“🎉”" in result.title
+    assert result.texts == ("🎉",)
+    assert "“🎉”" in title(result)
     # The first piece stands at position 8, after eight words.
-    assert {response.token for response in result.responses} == {8}
+    assert {response.token for response in result.evidence} == {8}
 
 
 def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
@@ -90,7 +90,7 @@ def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
     phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking"]
     result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
     assert isinstance(result, Finding)
-    assert result.ngrams == ("Thanks a lot for asking",)
+    assert result.texts == ("Thanks a lot for asking",)
 
 
 def test_special_tokens_and_blanks_are_formatting() -> None:
@@ -99,13 +99,13 @@ def test_special_tokens_and_blanks_are_formatting() -> None:
         assert severity("reward_hacking_token", spreading(held, text, paid(held))) is None
 
 
-def test_evidence_holds_the_text_and_lies_in_the_last_window() -> None:
+def test_evidence_holds_the_text_and_lies_after_the_onset() -> None:
     held = share(0.02, 0.6)
     made = spreading(held, ["#"], paid(held))
     result = run("reward_hacking_token", made)
     assert isinstance(result, Finding)
-    assert len(result.responses) == 5
-    for response in result.responses:
+    assert len(result.evidence) == 3
+    for response in result.evidence:
         assert held[(response.step == STEP) & (response.n == INDEX)].all()
     assert result.steps == tuple(range(STEPS - 8, STEPS))
 
@@ -126,7 +126,7 @@ def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
 
 def test_shares_are_those_of_a_count_by_hand() -> None:
     held = share(0.03, 0.7)
-    spread = spreading_ngrams(spreading(held, ["#"], paid(held)), Thresholds())
+    spread = spreading_ngrams(Run(spreading(held, ["#"], paid(held))))
     row = spread.table.iloc[0]
     assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
     assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8
@@ -142,5 +142,5 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
 
 
 def test_tables_without_text_have_no_ngrams() -> None:
-    assert spreading_ngrams(tables(), Thresholds()).table.empty
+    assert spreading_ngrams(Run(tables())).table.empty
     assert isinstance(run("reward_hacking_token", tables()), NotRun)

@@ -8,6 +8,7 @@ import pytest
 from rlreport.check.finding import Finding, NotRun
 from rlreport.check.noise import change
 from rlreport.check.registry import CHECKS
+from rlreport.check.run import Run
 from rlreport.check.thresholds import Thresholds
 from rlreport.check.windows import first_and_last
 from rlreport.tables import Tables
@@ -24,6 +25,7 @@ from tests.check_cases import (
     share,
     solve,
     tables,
+    title,
 )
 from tests.tables_builder import make_tables, sample
 
@@ -39,8 +41,20 @@ def test_reward_collapse_asks_for_half_of_the_gain(end: float, expected: str | N
     assert severity("reward_collapse", _collapsing(end)) == expected
 
 
-def test_a_reward_that_only_falls_has_not_collapsed_after_a_rise() -> None:
-    assert severity("reward_collapse", tables(reward=1 - STEP / STEPS)) is None
+@pytest.mark.parametrize(
+    ("peak", "end", "expected"),
+    [(0, 0.0, "critical"), (3, -0.5, "critical"), (20, 0.4, "warning"), (20, 0.9, None)],
+)
+def test_a_fall_is_a_fall_wherever_the_peak_lies(peak: int, end: float, expected: str) -> None:
+    rise = np.minimum(STEP / max(peak, 1), 1.0) if peak else np.ones(len(STEP))
+    fall = np.clip((STEP - peak) / (STEPS - WINDOW - peak), 0, 1)
+    reward = rise + (end - 1) * fall
+    assert severity("reward_collapse", tables(reward=reward + 0.1 * SIGN)) == expected
+
+
+def test_a_dip_that_recovers_is_no_collapse() -> None:
+    dip = np.where((STEP > 15) & (STEP < 22), -1.0, 0.0)
+    assert severity("reward_collapse", tables(reward=1 + dip + 0.1 * SIGN)) is None
 
 
 @pytest.mark.parametrize(("z", "expected"), [(1.9, "info"), (2.1, None)])
@@ -128,7 +142,7 @@ def test_length_checks_fall_back_to_characters() -> None:
     made = tables(response_chars=moved(100, 10).astype(int))
     result = run("length_collapse", made)
     assert isinstance(result, Finding)
-    assert "characters" in result.title
+    assert "characters" in title(result)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +230,7 @@ def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
     for check in CHECKS:
         if check.trend:
-            result = check.run(made, Thresholds())
+            result = check.run(Run(made))
             assert isinstance(result, NotRun)
             assert "too short to judge" in result.needs
 

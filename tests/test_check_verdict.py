@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rlreport.check import findings_json, run_checks
-from rlreport.check.finding import SEVERITIES, Verdict
+from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
 from tests.check_cases import INDEX, SIGN, STEP, moved, tables
+from tests.schemas import validate
 from tests.tables_builder import make_tables, tables_of_logs
 
 REAL_RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
@@ -28,27 +31,38 @@ def _alarms(verdict: Verdict) -> dict[str, str]:
 
 def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_healthy"]
-    assert verdict.sentence.startswith("Healthy: reward ")
+    assert verdict.sentence.startswith("Healthy. ")
+    assert "(means of steps 0–7 and of steps 32–39)" in verdict.sentence
+    assert (verdict.level, verdict.lead) == ("healthy", None)
     assert _alarms(verdict) == {}
-    assert len(verdict.passed) >= 14
+    assert len(verdict.passed) >= 16
 
 
-def test_the_run_gone_wrong_is_told_by_its_true_causes(verdicts: dict[str, Verdict]) -> None:
+def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_reward_hacking"]
-    assert verdict.sentence.startswith("Broken: KL to the reference")
+    assert re.match(
+        r"Broken: reward hacking since step \d+\. “🎉” now stands in ", verdict.sentence
+    )
+    assert verdict.sentence.endswith(f"Keep the checkpoint of step {verdict.keep_step}.")
     assert _alarms(verdict) == {
+        "reward_hacking_token": "critical",
         "kl_explosion": "critical",
-        "reward_hacking_token": "warning",
         "missing_eos": "warning",
     }
-    hacking = next(f for f in verdict.findings if f.id == "reward_hacking_token")
-    assert hacking.ngrams[0] == "🎉"
-    assert len(hacking.responses) == 5
+    lead, *others = verdict.findings
+    assert lead.id == verdict.lead == "reward_hacking_token"
+    assert lead.texts[0] == "🎉"
+    assert {f.explained_by for f in others if f.severity != "info"} == {"reward_hacking_token"}
+    assert lead.onset is not None
+    assert 32 <= lead.onset.step <= 46
+    assert verdict.keep_step is not None
+    assert verdict.keep_step < lead.onset.step
 
 
 def test_groups_without_variance_are_found(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["grpo_math"]
-    assert verdict.sentence.startswith("Look at this: ")
+    assert verdict.sentence.startswith("Warning: groups that teach nothing since step 0. ")
+    assert verdict.keep_step is None
     assert _alarms(verdict) == {"zero_variance_groups": "warning"}
 
 
@@ -67,10 +81,18 @@ def test_every_check_is_accounted_for_once(verdicts: dict[str, Verdict]) -> None
     for verdict in verdicts.values():
         told = [f.id for f in verdict.findings] + verdict.passed + [n.id for n in verdict.not_run]
         assert sorted(told) == sorted(check.id for check in CHECKS)
-        order = [SEVERITIES.index(f.severity) for f in verdict.findings]
-        assert order == sorted(order)
-        assert "!" not in verdict.sentence
-        assert f"{len(verdict.not_run)} could not" in verdict.sentence
+
+
+def test_the_sentence_is_a_persons(verdicts: dict[str, Verdict]) -> None:
+    ids = {check.id for check in CHECKS if "_" in check.id}
+    for verdict in verdicts.values():
+        assert not [name for name in ids if name in verdict.sentence]
+        assert not re.search(r"\bz\b|!|checks", verdict.sentence)
+        first = verdict.sentence.split()[0].rstrip(".:")
+        assert (
+            first
+            == {"critical": "Broken", "warning": "Warning", "healthy": "Healthy"}[verdict.level]
+        )
 
 
 def test_findings_explain_themselves_and_name_responses_that_exist(
@@ -78,25 +100,30 @@ def test_findings_explain_themselves_and_name_responses_that_exist(
 ) -> None:
     for name, verdict in verdicts.items():
         known = tables_of_logs(shared_data / name).responses
-        names = set(zip(known["step"].tolist(), known["n"].tolist(), strict=True))
+        prompt = known.set_index(["step", "n"])["prompt_id"].to_dict()
         for finding in verdict.findings:
             assert finding.why and finding.suggestion and finding.source and finding.title
             assert "\n" not in finding.title
             assert set(finding.steps) <= set(known["step"])
             assert list(finding.steps) == sorted(set(finding.steps))
-            assert {(r.step, r.n) for r in finding.responses} <= names
-            assert len(finding.responses) <= 5
+            assert len(finding.evidence) <= 3
+            shown = [prompt[e.step, e.n] for e in finding.evidence]
+            assert len(set(shown)) == len(shown)
+            for example, of in zip(finding.evidence, shown, strict=True):
+                if finding.onset:
+                    assert example.step >= finding.onset.step
+                if example.before:
+                    assert finding.onset
+                    assert example.before.step < finding.onset.low
+                    assert prompt[example.before.step, example.before.n] == of
 
 
-def test_findings_json_has_the_documented_keys(verdicts: dict[str, Verdict]) -> None:
-    found = findings_json(verdicts["ppo_reward_hacking"])
-    assert list(found) == ["verdict", "findings", "passed", "not_run"]
-    assert list(found["findings"][0]) == [
-        *("id", "severity", "title", "steps", "responses", "why", "try", "source"),
-    ]
-    assert {"step", "n", "token"} == set(found["findings"][0]["responses"][0])
-    assert {"id", "needs"} == set(found["not_run"][0])
+@pytest.mark.parametrize("name", REAL_RUNS)
+def test_findings_json_is_valid_against_its_schema(name: str, verdicts: dict[str, Verdict]) -> None:
+    found = findings_json(verdicts[name])
+    validate(found, "findings")
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert list(found) == ["schema", "verdict", "findings", "passed", "not_run", "muted"]
 
 
 def test_the_same_tables_give_the_same_verdict(shared_data: Path) -> None:
@@ -108,9 +135,9 @@ def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
     bad = (STEP >= 20) & (INDEX == 0)
     kl = np.where(STEP < 20, 1.0, 900.0)
     verdict = run_checks(tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad))
-    assert verdict.findings[0].id == "nan_metrics"
+    assert verdict.findings[0].id == verdict.lead == "nan_metrics"
     assert "kl_explosion" in verdict.passed
-    assert verdict.sentence.startswith("Broken: NaN")
+    assert verdict.sentence.startswith("Broken: NaN since step 20.")
 
 
 def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
@@ -122,28 +149,46 @@ def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
 
 def test_notes_leave_a_run_healthy() -> None:
     verdict = run_checks(tables(reward=SIGN))
-    assert [f.severity for f in verdict.findings] == ["info"]
-    assert verdict.level == "info"
-    assert verdict.sentence.startswith("Healthy: ")
-    assert "reward_stalled" in verdict.sentence
+    assert [(f.severity, f.rank) for f in verdict.findings] == [("info", "note")]
+    assert (verdict.level, verdict.lead) == ("healthy", None)
+    assert verdict.sentence.startswith("Healthy. ")
 
 
-def test_a_single_step_is_judged_by_what_needs_no_trend() -> None:
+def test_a_run_too_short_for_a_trend_is_not_called_healthy() -> None:
     one = make_tables({"step": np.zeros(64), "reward": np.ones(64), "kl_k1": np.ones(64)})
     verdict = run_checks(one)
+    assert verdict.level == "unjudged"
+    assert verdict.sentence.startswith("Not judged")
     assert "kl_explosion" in verdict.passed
     assert any("too short to judge" in check.needs for check in verdict.not_run)
 
 
 def test_an_empty_run_raises_nothing() -> None:
     empty = make_tables({"step": np.zeros(0, dtype=int), "reward": np.zeros(0)})
-    assert run_checks(empty).level == "healthy"
+    assert run_checks(empty).level == "unjudged"
 
 
-def test_a_warning_asks_for_a_look_and_lists_the_others() -> None:
+def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     verdict = run_checks(
         tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), response_tokens=moved(50, 10))
     )
     assert verdict.level == "warning"
-    assert verdict.sentence.startswith("Look at this: KL")
-    assert "also length_collapse" in verdict.sentence
+    assert verdict.sentence.startswith("Warning: responses collapsed in length since step 32.")
+    assert "Besides: KL explosion." in verdict.sentence
+
+
+def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> None:
+    broken = tables(reward=STEP / 40 + SIGN, kl_k1=moved(1, 20), response_tokens=50.0)
+    assert run_checks(broken).reaches("warning")
+    verdict = run_checks(broken, muted={"kl_explosion": "the reference is another model"})
+    assert not verdict.reaches("warning")
+    assert [(m.finding.id, m.reason) for m in verdict.muted] == [
+        ("kl_explosion", "the reference is another model")
+    ]
+    validate(findings_json(verdict), "findings")
+
+
+def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts["ppo_reward_hacking"]
+    folded = [f for f in verdict.findings if f.explained_by]
+    assert replace(verdict, findings=folded).reaches("critical")

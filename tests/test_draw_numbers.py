@@ -158,7 +158,9 @@ def test_a_line_runs_through_its_values() -> None:
 
 def test_steps_that_findings_name_are_marked() -> None:
     table = response_table([{"step": s, "reward": float(s)} for s in range(9)])
-    finding = Finding("reward_up", "warning", "It rose", steps=(3, 4, 7), charts=("reward",))
+    finding = Finding(
+        "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
+    )
     chart = overview_charts(tables_of(table), [finding])[0]
     marked = next(x["data"]["values"] for x in chart.spec["layer"] if x["name"] == "marked")
     assert [(m["from"], m["to"]) for m in marked] == [(2.5, 4.5), (6.5, 7.5)]

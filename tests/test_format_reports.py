@@ -170,7 +170,7 @@ def test_nothing_is_taken_for_broken(built: Built) -> None:
     found = {finding["id"] for finding in built.json("findings.json")["findings"]}
     assert found == ({"broken_log"} if built.name == "rlboard" else set())  # unequal lengths
     assert (built.report.tables.responses["nan_values"] == 0).all()
-    assert built.report.verdict.sentence.startswith("Healthy")
+    assert built.report.verdict.level == "unjudged"  # three steps
 
 
 def test_messages_and_chat_templates_are_shown_as_turns(built: Built) -> None:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from rlreport.bake.addresses import PAGE_FILES
 from tests.hostile import STRINGS, hostile_rows, write_log
 from tests.running import build
 
@@ -64,8 +65,8 @@ def report(tmp_path_factory):
 
 def pages(report):
     found = sorted(report.rglob("*.html"))
-    assert {"index.html", "prompts.html", "tokens.html", "data.html"} <= {p.name for p in found}
-    assert len(found) == 8
+    assert set(PAGE_FILES.values()) <= {p.name for p in found}
+    assert len(found) == len(PAGE_FILES) + 4
     return found
 
 

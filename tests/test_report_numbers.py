@@ -15,6 +15,7 @@ import pytest
 
 from tests.pages_reading import page_tokens
 from tests.running import build
+from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
 EOS = "<|endoftext|>"
@@ -159,7 +160,9 @@ def test_report_json_and_csv_say_the_same(token_run):
     assert report["responses"] == steps["responses"].sum()
     findings = json.loads((out / "data" / "findings.json").read_bytes())
     assert findings["findings"] == report["findings"]
-    assert set(findings) == {"verdict", "findings", "passed", "not_run"}
+    assert {name: report[name] for name in findings} == findings
+    validate(findings, "findings")
+    validate(report, "report")
 
 
 def test_key_figures_of_the_overview_are_means_over_the_named_windows(token_run):

@@ -12,7 +12,7 @@ class Addresses(Protocol):
     """Addresses as seen from one page."""
 
     def page(self, kind: str) -> str:
-        """Address of ``overview``, ``prompts``, ``tokens`` or ``data``."""
+        """Address of ``overview``, ``prompts``, ``tokens``, ``data`` or ``checks``."""
 
     def step(self, step: int) -> str | None:
         """Address of a step's page, None when it has none."""
@@ -32,6 +32,7 @@ PAGE_FILES = {
     "prompts": "prompts.html",
     "tokens": "tokens.html",
     "data": "data.html",
+    "checks": "checks.html",
 }
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from rlreport.bake.views import ColumnView, number_column
 from rlreport.check.finding import Finding, Verdict
+from rlreport.check.thresholds import Thresholds
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 
@@ -42,6 +43,7 @@ class PageContext:
         advantages_logged: advantages are the log's, not recomputed.
         left_out: sentences about what is not shown.
         file_aliases: log files by their names, where names are redacted.
+        thresholds: limits that the checks used.
         asset_files: logical name -> file of the shared assets, empty in one file.
     """
 
@@ -67,13 +69,14 @@ class PageContext:
     file_aliases: dict[str, str] = field(default_factory=dict)
     asset_files: dict[str, str] = field(default_factory=dict)
     stamp: str = ""
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     def findings_at(self, step: int) -> list[Finding]:
         """Findings that name ``step``, or a response of it."""
         return [
             finding
             for finding in self.verdict.findings
-            if step in finding.steps or any(ref.step == step for ref in finding.responses)
+            if step in finding.steps or any(ref.step == step for ref in finding.shown)
         ]
 
 

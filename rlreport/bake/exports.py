@@ -41,7 +41,9 @@ def exports(
 
 def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, Any]:
     """``report.json``: run, settings, versions, per-step table, findings, files, bad lines."""
+    found = findings_json(context.verdict)
     return {
+        "schema": found.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},
         "built": context.stamp or None,
         "run": context.run,
@@ -59,9 +61,7 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
         },
         "versions": dict(versions()),
         "steps": records(tables.steps),
-        **{k: v for k, v in findings_json(context.verdict).items() if k in ("verdict", "findings")},
-        "passed": list(context.verdict.passed),
-        "not_run": [{"id": c.id, "needs": c.needs} for c in context.verdict.not_run],
+        **found,
         "files": [
             {
                 "name": file.name,

@@ -3,44 +3,79 @@
 from __future__ import annotations
 
 from rlreport.bake.addresses import Addresses, link
-from rlreport.bake.views import FindingView, VerdictView
-from rlreport.check.finding import Finding, Verdict
+from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
+from rlreport.check.finding import Example, Finding, Met, Verdict
+from rlreport.check.registry import BY_ID
+from rlreport.check.thresholds import describe
+from rlreport.check.words import figure, message
 
 MOST_STEP_LINKS = 12
 
+_MEANINGS = {(row.group, row.key): row.meaning for row in describe()}
+
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
-    """The verdict with every finding's evidence linked."""
+    """The verdict with every finding's evidence linked, and what is explained folded."""
+    top = [
+        finding_view(f, addresses, [finding_view(g, addresses) for g in verdict.folded(f)])
+        for f in verdict.findings
+        if not f.explained_by
+    ]
+    lead = next((view for view in top if view.id == verdict.lead), None)
+    rest = [view for view in top if view is not lead]
     return VerdictView(
         verdict.level,
         verdict.sentence,
-        [finding_view(finding, addresses) for finding in verdict.findings],
-        list(verdict.passed),
-        [(check.id, check.needs) for check in verdict.not_run],
+        lead,
+        [view for view in rest if view.severity != "info"],
+        [view for view in rest if view.severity == "info"],
+        [(finding_view(muted.finding, addresses), muted.reason) for muted in verdict.muted],
+        [BY_ID[name].looks_for for name in verdict.passed if name in BY_ID],
+        [(BY_ID[c.id].name if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run],
+        Link("How the verdict is made", addresses.page("checks")),
     )
 
 
-def finding_view(finding: Finding, addresses: Addresses) -> FindingView:
+def finding_view(
+    finding: Finding, addresses: Addresses, folded: list[FindingView] | None = None
+) -> FindingView:
     """One finding with links; long runs of steps are named by their ends."""
-    responses = [
-        link(
-            f"step {ref.step}, response {ref.n}"
-            + ("" if ref.token is None else f", token {ref.token}"),
-            addresses.response(ref.step, ref.n, ref.token),
-        )
-        for ref in finding.responses
-    ]
+    onset = finding.onset
     return FindingView(
         finding.id,
         finding.severity,
+        finding.name,
         finding.title,
         finding.why,
         finding.suggestion,
         finding.source,
+        link(f"step {onset.step}", addresses.step(onset.step)) if onset else None,
+        f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
+        [limit_words(finding.id, met) for met in finding.thresholds],
         [link(str(step), addresses.step(step)) for step in _thinned(finding.steps)],
-        responses,
-        list(finding.ngrams),
+        [_example(example, addresses) for example in finding.evidence],
+        list(finding.texts),
+        folded or [],
     )
+
+
+def limit_words(check: str, met: Met) -> str:
+    """A value beside its limit."""
+    return message(
+        "{meaning}: {value}, limit {limit} {unit}",
+        meaning=_MEANINGS.get((check, met.name), met.name),
+        value=figure(met.value),
+        limit=figure(met.limit),
+        unit=met.unit,
+    ).rstrip()
+
+
+def _example(example: Example, addresses: Addresses) -> ExampleView:
+    before = _example(example.before, addresses) if example.before else None
+    words = f"{figure(example.value)} {example.unit}".rstrip() if example.value is not None else ""
+    address = addresses.response(example.step, example.n, example.token)
+    named = link(f"step {example.step}, response {example.n}", address)
+    return ExampleView(named, example.excerpt, words, before)
 
 
 def _thinned(steps: tuple[int, ...]) -> list[int]:

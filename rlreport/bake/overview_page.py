@@ -137,7 +137,8 @@ def _steps(context: PageContext, addresses: Addresses) -> TableView:
 
 
 def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
-    badges = [f.id for f in context.verdict.findings if step in f.steps]
+    lead = context.verdict.lead
+    badges = [f.name for f in context.verdict.findings if f.id == lead and step in f.steps]
     return (["incomplete"] if context.steps["incomplete"].iloc[position] else []) + badges
 
 

@@ -14,10 +14,11 @@ from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, View
 from rlreport.bake.context import PageContext
 from rlreport.bake.data_page import data_view
 from rlreport.bake.environment import environment
+from rlreport.bake.method_page import method_view
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.prompts_page import prompts_view
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.shell import NAMES, shell
+from rlreport.bake.shell import APART, NAMES, shell
 from rlreport.bake.step_page import StepRows, step_view
 from rlreport.bake.tokens_page import tokens_view
 from rlreport.choose import StepPlan
@@ -62,7 +63,7 @@ class Page:
 
 
 def run_pages(builder: ReportBuilder) -> Iterator[Page]:
-    """Yields the pages of the run: overview, prompts, tokens, data."""
+    """Yields the pages of the run: overview, prompts, tokens, data, and how the verdict is made."""
     context, tables, texts = builder.context, builder.tables, builder.texts
     addresses = addresses_from(context, root="")
     views: dict[str, object] = {
@@ -78,8 +79,9 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
             addresses,
         ),
         "data": data_view(tables, context, addresses),
+        "checks": method_view(context.thresholds),
     }
-    for kind in NAMES:
+    for kind in (*NAMES, *APART):
         yield _render(kind, views[kind], context, addresses)
 
 

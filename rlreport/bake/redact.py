@@ -14,9 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import is_numeric
-from rlreport.check.finding import Finding, Verdict
+from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
-from rlreport.check.words import repr_text
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 
@@ -100,61 +99,21 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     )
 
 
-def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """The tables without names of further fields and of files, before anything speaks of them.
+def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
+    """The verdict with the texts of its facts and its excerpts replaced; words come later."""
 
-    Returns:
-        The tables, and each log file's name -> what stands for it.
-    """
-    known = set(tables.fields) - set(map(str, tables.extras.columns))
-    fields = {name: name for name in known}
-    fields |= {str(name): f"field {i}" for i, name in enumerate(tables.extras.columns, 1)}
-    files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
-    metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
-    names = {**files, **metrics}
+    def hidden(finding: Finding) -> Finding:
+        return replace(
+            finding,
+            facts={name: _redacted_fact(fact, redact) for name, fact in finding.facts.items()},
+            texts=tuple(redact(text) for text in finding.texts),
+            evidence=tuple(_redacted_example(example, redact) for example in finding.evidence),
+        )
 
-    def other(name: str) -> str:
-        return names.setdefault(name, f"file {len(names) + 1}")
-
-    def unnamed(text: str) -> str:
-        text = _unquoted(text)
-        told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
-        return "[a note that tells a name]" if told else text
-
-    return (
-        replace(
-            tables,
-            extras=tables.extras.rename(columns=fields),
-            extras_by_step=tables.extras_by_step.rename(columns=fields),
-            reward_parts=[fields[name] for name in tables.reward_parts],
-            fields={fields[name]: rows for name, rows in tables.fields.items()},
-            files=[replace(file, name=files[file.name], why="") for file in tables.files],
-            metrics_files=[replace(f, name=metrics[f.name]) for f in tables.metrics_files],
-            bad_lines=[
-                replace(bad, file=other(bad.file), reason=unnamed(bad.reason))
-                for bad in tables.bad_lines
-            ],
-            notes=[
-                replace(note, file=note.file and other(note.file), text=unnamed(note.text))
-                for note in tables.notes
-            ],
-        ),
-        files,
-    )
-
-
-def redacted_verdict(verdict: Verdict, tables: Tables, redact: Redactor) -> Verdict:
-    """The verdict without n-grams and quotations of bad lines; both may stand in its titles."""
-    titles = {
-        repr_text(ngram): repr_text(redact(ngram))
-        for finding in verdict.findings
-        for ngram in finding.ngrams
-    }
-    titles |= {bad.reason: _unquoted(bad.reason) for bad in tables.bad_lines}
     return replace(
         verdict,
-        sentence=_replaced(verdict.sentence, titles),
-        findings=[_redacted_finding(finding, titles, redact) for finding in verdict.findings],
+        findings=[hidden(finding) for finding in verdict.findings],
+        muted=[replace(muted, finding=hidden(muted.finding)) for muted in verdict.muted],
     )
 
 
@@ -165,18 +124,19 @@ def redacted_ngrams(spreading: SpreadingNgrams, redact: Redactor) -> SpreadingNg
     )
 
 
-def _redacted_finding(finding: Finding, titles: dict[str, str], redact: Redactor) -> Finding:
+def _redacted_fact(fact: Fact, redact: Redactor) -> Fact:
+    if isinstance(fact, tuple):
+        return tuple(_redacted_fact(part, redact) for part in fact)
+    return redact(fact) if isinstance(fact, LogText) else fact
+
+
+def _redacted_example(example: Example, redact: Redactor) -> Example:
     return replace(
-        finding,
-        title=_replaced(finding.title, titles),
-        ngrams=tuple(redact(ngram) for ngram in finding.ngrams),
+        example,
+        excerpt=None if example.excerpt is None else redact(example.excerpt),
+        before=example.before and _redacted_example(example.before, redact),
+        look_for="",
     )
-
-
-def _replaced(text: str, replacements: dict[str, str]) -> str:
-    for shown, redaction in replacements.items():
-        text = text.replace(shown, redaction)
-    return text
 
 
 def _redacted_ngrams(table: pd.DataFrame, redact: Redactor) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from rlreport.bake.pages import Page, run_pages, step_pages
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.check.thresholds import Thresholds
 from rlreport.check.windows import spans
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
@@ -126,6 +127,7 @@ def prepare(
     one_file: bool,
     progress: Progress,
     pool: Pool,
+    thresholds: Thresholds | None = None,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     responses = tables.responses
@@ -153,17 +155,20 @@ def prepare(
         left_out=plan.left_out(len(responses), token_responses(responses)),
         stamp=stamp(report),
         file_aliases=file_aliases,
+        thresholds=thresholds or Thresholds(),
         asset_files={}
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},
     )
     texts = run_texts(locations, tables, context)
+    # Shading is for the finding that leads; all of them would be confetti.
+    leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
     return ReportBuilder(
         locations,
         tables,
         context,
         plan,
-        RunCharts(tables, verdict.findings, report.band, context.run),
+        RunCharts(tables, leading, report.band, context.run),
         texts,
         spreading,
         progress,

@@ -8,6 +8,10 @@ from rlreport.bake.context import PageContext
 from rlreport.bake.views import Link, Shell
 
 NAMES = {"overview": "Overview", "prompts": "Prompts", "tokens": "Tokens", "data": "Data"}
+"""Pages of the main navigation."""
+
+APART = {"checks": "How the verdict is made"}
+"""Pages that others link to."""
 
 
 def shell(
@@ -23,7 +27,7 @@ def shell(
     """The frame of one page.
 
     Args:
-        kind: ``overview``, ``step``, ``prompts``, ``tokens`` or ``data``.
+        kind: ``overview``, ``step``, ``prompts``, ``tokens``, ``data`` or ``checks``.
         context: what every page shares.
         addresses: addresses as seen from the page.
         root: the report's root as seen from the page.
@@ -31,13 +35,14 @@ def shell(
         assets: logical name -> file below the root.
         csp: Content-Security-Policy.
     """
+    names = {**NAMES, **APART}
     nav = [(key, Link(name, addresses.page(key))) for key, name in NAMES.items()]
     crumbs = [Link(context.run, addresses.page("overview"))]
     if kind == "step":
         crumbs.append(Link(f"Step {step}", ""))
     elif kind != "overview":
-        crumbs.append(Link(NAMES[kind], ""))
-    name = f"Step {step}" if kind == "step" else NAMES[kind]
+        crumbs.append(Link(names[kind], ""))
+    name = f"Step {step}" if kind == "step" else names[kind]
     return Shell(
         title=context.run if kind == "overview" else f"{name} · {context.run}",
         run=context.run,

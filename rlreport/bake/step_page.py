@@ -187,7 +187,7 @@ class _Shown:
             "ranks": {c.key: self._ranks(c.key) for c in context.columns},
             "where": [f"{r.file}:{r.line}" for r in rollouts],
             "badges": self._badges(findings),
-            "highlights": sorted({text for f in findings for text in f.ngrams}),
+            "highlights": sorted({text for f in findings for text in f.texts}),
             "metrics": token_metrics(rollouts),
         }
 
@@ -201,17 +201,17 @@ class _Shown:
         return [None if gone else rank for gone, rank in zip(missing, ranks, strict=True)]
 
     def _blamed(self) -> dict[int, list[str]]:
-        """Findings that point at a response: n -> their ids."""
+        """Findings that point at a response: n -> their names."""
         blamed: dict[int, list[str]] = {}
         for finding in self.context.verdict.findings:
-            for n in sorted({ref.n for ref in finding.responses if ref.step == self.rows.step}):
-                blamed.setdefault(n, []).append(finding.id)
+            for n in sorted({ref.n for ref in finding.evidence if ref.step == self.rows.step}):
+                blamed.setdefault(n, []).append(finding.name)
         return blamed
 
     def _badges(self, findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
         badges: dict[str, list[dict[str, Any]]] = {}
         for finding in findings:
-            for ref in finding.responses:
+            for ref in finding.evidence:
                 if ref.step == self.rows.step:
                     badges.setdefault(str(ref.n), []).append(
                         {

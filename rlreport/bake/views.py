@@ -133,29 +133,86 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class ExampleView:
+    """A response that shows a finding, to be read on the spot."""
+
+    link: Link
+    excerpt: str | None
+    value: str
+    before: ExampleView | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding with links to its steps and responses."""
+    """A finding with links to its steps and responses.
+
+    ``since`` names the onset and its interval, ``limits`` each threshold with the value
+    that met it, ``folded`` what the finding explains.
+    """
 
     id: str
     severity: str
+    name: str
     title: str
     why: str
     suggestion: str
     source: str
+    since: Link | None
+    interval: str
+    limits: list[str]
     steps: list[Link]
-    responses: list[Link]
-    ngrams: list[str]
+    examples: list[ExampleView]
+    texts: list[str]
+    folded: list[FindingView]
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictView:
-    """The verdict and everything that led to it."""
+    """The verdict and everything that led to it.
+
+    Attributes:
+        level, sentence: the verdict.
+        lead: the finding that leads, None without a warning.
+        others: further findings that nothing explains, notes left out.
+        notes: what is worth knowing and no fault.
+        muted: findings set aside, with the reason.
+        passed: what was looked for and not found.
+        not_run: names of checks that could not run, and what they need.
+        method: address of the page on how the verdict is made.
+    """
 
     level: str
     sentence: str
-    findings: list[FindingView]
+    lead: FindingView | None
+    others: list[FindingView]
+    notes: list[FindingView]
+    muted: list[tuple[FindingView, str]]
     passed: list[str]
     not_run: list[tuple[str, str]]
+    method: Link
+
+    @property
+    def findings(self) -> list[FindingView]:
+        """All findings that are not folded, in the order of the report."""
+        return [*([self.lead] if self.lead else []), *self.others, *self.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """A check as the page on how the verdict is made explains it."""
+
+    id: str
+    name: str
+    facts: list[tuple[str, str]]
+    limits: list[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodView:
+    """``checks.html``: how the verdict is made."""
+
+    parts: list[tuple[str, list[str]]]
+    checks: list[CheckView]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def judge(run: Run) -> Result:
         severity,
         onset=Onset(steps[0], steps[0], steps[0]) if steps else None,
         steps=[step for fault in faults for step in fault.steps],
-        **facts,
+        more=facts,
     )
 
 
@@ -68,7 +68,11 @@ def _unreadable(tables: Tables, limits: BrokenLog) -> list[Fault]:
         where = next((line for line in tables.bad_lines if not line.torn), None)
         more: dict[str, Fact] = {"lines": lines}
         if where:
-            more |= {"bad_file": where.file, "bad_line": where.line, "reason": LogText(where.reason)}
+            more |= {
+                "bad_file": where.file,
+                "bad_line": where.line,
+                "reason": LogText(where.reason),
+            }
         faults.append(Fault(severity, "unreadable", bad, more=more))
     if torn:
         faults.append(Fault("info", "torn", torn))

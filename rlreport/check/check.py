@@ -120,6 +120,7 @@ class Check:
         steps: Iterable[int] | None = None,
         texts: Iterable[str] = (),
         series: Floats | None = None,
+        more: Facts | None = None,
         **facts: Fact,
     ) -> Finding:
         """Return a finding of this check; its facts always name both windows.
@@ -134,6 +135,7 @@ class Check:
             steps: steps that show it; those since the onset unless given.
             texts: texts to highlight.
             series: the figure by step that it is judged by.
+            more: further facts.
             facts: numbers and texts for the title.
         """
         shown = run.since(onset) if steps is None else steps
@@ -145,7 +147,7 @@ class Check:
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
-            facts={**facts, **spans},
+            facts={**(more or {}), **facts, **spans},
             onset=onset,
             until=until,
             thresholds=tuple(thresholds),

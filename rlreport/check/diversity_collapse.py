@@ -55,7 +55,7 @@ def judge(run: Run) -> Result:
         thresholds=met,
         evidence=evidence,
         series=series,
-        **facts,
+        more=facts,
     )
 
 

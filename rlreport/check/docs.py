@@ -9,19 +9,68 @@ from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS
 from rlreport.check.thresholds import ThresholdRow, describe
 
+METHOD: tuple[tuple[str, list[str]], ...] = (
+    (
+        "The verdict",
+        [
+            "Its first word is that of the worst finding, folded ones included: Broken "
+            "(critical), Warning, Healthy. A run of fewer than five steps is not judged.",
+            "Causes come before consequences. First what makes the run invalid (NaN, holes in the "
+            "log), then causes, then consequences, then notes; inside a rank by severity, then in "
+            "the order below. A cause explains a consequence if it can lead to it and at least "
+            "half of the consequence's change comes after the cause began. What is explained is "
+            "folded under its cause.",
+            "The checkpoint to keep is the centre of the best mean over three steps of the "
+            "watched reward, else of the reward, before the first finding began that nothing else "
+            "explains.",
+        ],
+    ),
+    (
+        "Windows",
+        [
+            "Every figure of a finding and every tile speaks of the same two windows: the first "
+            "fifth of the steps and the last, at least three steps each. A difference must be "
+            "large enough and more than chance, judged by the larger of two standard errors, one "
+            "over responses (clustered by prompt) and one over step means.",
+            "Checks judge the steps before the first NaN. Where the reward function changed, "
+            "checks of the reward judge its gap to the reference, else the longer part of the run.",
+        ],
+    ),
+    (
+        "Since when",
+        [
+            "One method for all checks, on the check's own figure by step. The baseline is the "
+            "mean of the first three steps, for a fall the best window. Smoothed over three "
+            "steps, the onset is the first step from which the figure stays beyond the baseline, "
+            "to the end, by four standard errors and by a tenth of the whole change. The interval "
+            "reaches from the first corner of the best ramp (flat, linear, flat) to the step from "
+            "which a third of the change stays. What was so from the start has its first step.",
+        ],
+    ),
+    (
+        "Evidence",
+        [
+            "Three responses after the onset, of different prompts, the clearest first; beside "
+            "each, where its prompt recurs, the last response to it from before the onset.",
+        ],
+    ),
+    (
+        "Thresholds",
+        [
+            "Any threshold can be set in a TOML file given with --thresholds, under the name of "
+            "its check. A finding can be set aside with --mute ID=REASON: it is shown as muted, "
+            "with the reason.",
+        ],
+    ),
+)
+"""How the verdict is made, for readers: titles and paragraphs."""
+
 HEAD = """# Health checks
 
 <!-- Made by `python -m rlreport.check.docs`; change the checks, not this file. -->
+"""
 
-Each check reads the tables of the run and yields at most one finding. Trends compare the
-first window of steps with the last: a difference must be large enough *and* more than
-chance, judged by the larger of two standard errors, one over responses (clustered by
-prompt) and one over step means. A check whose fields are absent is listed as not run.
-
-Any threshold can be set in a TOML file given with `--thresholds`, under the name of its
-check:
-
-```toml
+EXAMPLE = """```toml
 [kl_explosion]
 warn = 20
 ```
@@ -31,21 +80,31 @@ warn = 20
 def markdown() -> str:
     """Return the whole page: every check with its needs, thresholds, meaning and remedy."""
     rows = describe()
-    parts = [HEAD, "## Windows\n", _table([row for row in rows if row.group == "trend"], "trend")]
+    parts = [HEAD]
+    for title, paragraphs in METHOD:
+        parts += [f"## {title}\n", *(f"{paragraph}\n" for paragraph in paragraphs)]
+    parts += [EXAMPLE, _table([row for row in rows if row.group == "trend"], "trend")]
     for check in CHECKS:
         parts.append(_section(check, [row for row in rows if row.group == check.id]))
     return "\n".join(parts)
 
 
-def _section(check: Check, rows: list[ThresholdRow]) -> str:
+def needs_of(check: Check) -> str:
+    """Return what a check needs, in words."""
     words = [*(need.words for need in check.needs), check.needs_also]
     needs = ", ".join(filter(None, words)) or "nothing beyond the log"
-    steps = "; a run with at least five steps" if check.trend else ""
+    return needs + ("; a run with at least five steps" if check.trend else "")
+
+
+def _section(check: Check, rows: list[ThresholdRow]) -> str:
+    explains = ", ".join(f"`{name}`" for name in check.explains)
     lines = [
         f"## `{check.id}`\n",
-        f"Looks for: {check.looks_for}. Needs: {needs}{steps}. Source: {check.source}.\n",
+        f"Looks for: {check.looks_for}. Rank: {check.rank}. Needs: {needs_of(check)}. "
+        f"Source: {check.source}.\n",
         f"Why it matters: {check.why}\n",
         f"What to try: {check.suggestion}\n",
+        *([f"Can explain: {explains}.\n"] if explains else []),
     ]
     return "\n".join([*lines, _table(rows, check.id)] if rows else lines)
 

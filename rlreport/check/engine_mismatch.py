@@ -18,9 +18,7 @@ def judge(run: Run) -> Result:
     """Compare the two engines' probabilities of the same tokens by three measures."""
     limits, weights = run.limits.engine_mismatch, run.column("mismatch_tokens")
     series = {key: run.by_step(run.column(name), weights) for key, name in MEASURES}
-    end = {
-        key: run.change(run.column(name), weights).last for key, name in MEASURES
-    }
+    end = {key: run.change(run.column(name), weights).last for key, name in MEASURES}
     met = [key for key, _ in MEASURES if above(end[key], getattr(limits, key))]
     if not met:
         return None
@@ -35,7 +33,7 @@ def judge(run: Run) -> Result:
         thresholds=[CHECK.met(run, key, ">", end[key]) for key in met],
         evidence=run.examples(run.column("mismatch_k3"), onset, unit="nats a token"),
         series=led,
-        **end,
+        more=end,
     )
 
 

@@ -6,7 +6,6 @@ from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import at_least
 from rlreport.check.finding import Facts
 from rlreport.check.run import Run
-from rlreport.check.thresholds import ENTROPY
 from rlreport.check.words import figure, marked, message, span
 
 

@@ -113,6 +113,12 @@ class Finding:
     suggestion: str = ""
     source: str = ""
 
+    @property
+    def shown(self) -> tuple[Example, ...]:
+        """All responses that the evidence names, those from before the onset too."""
+        before = (example.before for example in self.evidence)
+        return (*self.evidence, *(example for example in before if example))
+
 
 @dataclass(frozen=True, slots=True)
 class NotRun:

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import KL, Check, Result
 from rlreport.check.compare import above
-from rlreport.check.finding import Facts, Severity
+from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import TRL_KL
 from rlreport.check.windows import Floats
@@ -73,10 +73,14 @@ def _ratio(total: float, of: float) -> float:
 
 
 def _severity(
-    run: Run, mean: float, by_token: float, kl: Floats, beyond: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[Severity | None, list[object]]:
+    run: Run,
+    mean: float,
+    by_token: float,
+    kl: Floats,
+    beyond: np.ndarray[tuple[int], np.dtype[np.bool_]],
+) -> tuple[Severity | None, list[Met]]:
     limits = run.limits.kl_explosion
-    met = []
+    met: list[Met] = []
     for key, limit, of_token in (
         ("critical", limits.critical, limits.critical_token),
         ("warn", limits.warn, limits.warn_token),

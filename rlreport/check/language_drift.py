@@ -69,7 +69,7 @@ def judge(run: Run) -> Result:
 
 
 def _foreign(run: Run, ngrams: NgramSample) -> Floats:
-    """Return 1 where a sampled response's main script is not its prompt's, else 0; NaN if unknown."""
+    """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
     names: dict[str, int] = {}
 
     def number(counts: Counter[str]) -> int:
@@ -94,7 +94,10 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
     if not letters or not len(units):
         return found
     totals = np.stack(
-        [np.bincount(sample.response, of[units], minlength=len(sample.rows)) for of in letters.values()]
+        [
+            np.bincount(sample.response, of[units], minlength=len(sample.rows))
+            for of in letters.values()
+        ]
     )
     main = np.array([names.setdefault(name, len(names)) for name in letters])[totals.argmax(axis=0)]
     enough = totals.sum(axis=0) >= LEAST_LETTERS

@@ -46,7 +46,7 @@ def judge(run: Run) -> Result:
         evidence=run.examples(length, onset, highest=False, unit=run.length_unit),
         series=series,
         unit=run.length_unit,
-        **facts,
+        more=facts,
     )
 
 
@@ -66,9 +66,7 @@ def title(facts: Facts) -> str:
             **places,
         )
     if facts["unit"] != "tokens":
-        return message(
-            "Responses shrank from {start} to {end} characters ({window}).", **places
-        )
+        return message("Responses shrank from {start} to {end} characters ({window}).", **places)
     if "stubs" in facts:
         return message(
             "Responses shrank from {start} to {end} tokens ({window}); {stubs} of them are under "

@@ -36,11 +36,9 @@ def judge(run: Run) -> Result:
     steps = bad["step"].unique()
     start = int(steps[0])
     ended = int(steps[-1]) < int(run.steps[-1])
-    series = np.bincount(
-        run.place, rows["nan_values"].to_numpy(np.float64), minlength=len(run.steps)
-    )
-    onset = Onset(start, start, start)
     values = rows["nan_values"].to_numpy(np.float64)
+    series = np.bincount(run.place, values, minlength=len(run.steps)).astype(np.float64)
+    onset = Onset(start, start, start)
     # The first ones tell how it began.
     order = -run.place.astype(np.float64)
     among = marked_rows(len(rows), (worst if len(worst) else bad).index)

@@ -26,18 +26,17 @@ PRIOR = 20.0
 MOST_NGRAMS = 300
 """Spreading n-grams looked at more closely, those with the largest z."""
 
+EXAMPLES = 5
+
 SAME = 0.8
 """Overlap (Jaccard) of the responses that hold two texts, if one says nothing beyond the other."""
-
-COVERED = 1.15
-"""Times the share of a form that its stem must reach to be worth telling."""
 
 LONGER = 1.2
 """Growth of length from which what long responses earn is taken out first."""
 
 COLUMNS = (
     *("kind", "ngram", "n", "share_first", "share_last", "z"),
-    *("reward_lift", "lift_z", "own_lift", "own_z", "of_gain"),
+    *("reward_lift", "lift_z", "own_lift", "own_z", "of_gain", "examples"),
 )
 
 
@@ -52,8 +51,9 @@ class SpreadingNgrams:
             the last window), ``z`` (log-odds), ``reward_lift`` (reward of responses that hold
             it less that of the others, inside a step, since it spread), ``lift_z``,
             ``own_lift`` (the same in std of the reward, less what the texts above already
-            explain), ``own_z`` and ``of_gain`` (what having spread earns, as a part of the
-            gain of the reward or of its gap to the reference).
+            explain), ``own_z``, ``of_gain`` (what having spread earns, as a part of the
+            gain of the reward or of its gap to the reference) and ``examples`` (list of
+            (step, n) of the last window, rewards high to low).
         by_step: ``step``, ``ngram``, ``share``; long form.
         held: text -> float64 (rows of the run,): the unit where it first stands, −1 where the
             response does not hold it, NaN outside the sample.
@@ -65,6 +65,10 @@ class SpreadingNgrams:
     by_step: pd.DataFrame
     held: dict[str, Floats] = field(default_factory=dict)
     counts: dict[str, Floats] = field(default_factory=dict)
+
+    def told(self) -> SpreadingNgrams:
+        """Return what pages show: without the figures of every response."""
+        return replace(self, held={}, counts={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +255,7 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Te
     return texts
 
 
-def _view_texts(
-    run: Run, view: View, reference: View | None, known: list[_Text]
-) -> list[_Text]:
+def _view_texts(run: Run, view: View, reference: View | None, known: list[_Text]) -> list[_Text]:
     """Return what spreads in a view and is not told by a plain text already."""
     usable = np.ones(len(view.sample.vocabulary), np.bool_)
     found = _find(run, view.sample, reference.sample if reference else None, usable, 1)
@@ -332,13 +334,12 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
                 "own_lift": own.in_std,
                 "own_z": own.z,
                 "of_gain": earned / gain,
+                "examples": _examples(run, shares),
             }
         )
         known = np.isfinite(by_step)
         series.append(
-            pd.DataFrame(
-                {"step": run.steps[known], "ngram": text.words, "share": by_step[known]}
-            )
+            pd.DataFrame({"step": run.steps[known], "ngram": text.words, "share": by_step[known]})
         )
         held_of[text.words] = np.full(len(run.responses), np.nan)
         held_of[text.words][sample.rows] = np.where(held, np.maximum(text.position, 0), -1)
@@ -348,6 +349,13 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
     return SpreadingNgrams(
         pd.DataFrame(rows, columns=COLUMNS), pd.concat(series), held_of, counts_of
     )
+
+
+def _examples(run: Run, shares: Floats) -> list[tuple[int, int]]:
+    """Return the holders of the last window with the highest rewards."""
+    chosen = run.responses[(shares == 1) & (run.place >= len(run.steps) - len(run.last.steps))]
+    chosen = chosen.sort_values("reward", ascending=False, kind="stable").head(EXAMPLES)
+    return list(zip(chosen["step"].tolist(), chosen["n"].tolist(), strict=True))
 
 
 def _length_pays(run: Run) -> bool:

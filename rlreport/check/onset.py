@@ -69,9 +69,9 @@ def onset(
     left = _stays(beyond > max(ERRORS * error, PART * whole))
     half = _stays(beyond > LATE * whole)
     at = min(left, half)
-    # A step that stands out is seen a step early by a centred mean: ask the step itself.
+    # A centred mean sees what begins abruptly one step early: ask the step itself.
     raw = np.sign(change) * (y - level)
-    while at < half and raw[at] <= PART * whole:
+    if at < len(y) - 1 and raw[at] <= PART * whole:
         at += 1
     corner = min(_corner(y, base if peak else 0), at)
     named = steps[known]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.compare import at_least
 from rlreport.check.finding import Facts

@@ -5,6 +5,8 @@ Inside a rank and a severity this order decides which finding comes first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rlreport.check import (
     broken_log,
     diversity_collapse,
@@ -30,6 +32,7 @@ from rlreport.check import (
     zero_variance_groups,
 )
 from rlreport.check.check import Check
+from rlreport.errors import UsageError
 
 CHECKS: tuple[Check, ...] = (
     nan_metrics.CHECK,
@@ -57,3 +60,10 @@ CHECKS: tuple[Check, ...] = (
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
+
+
+def refuse_unknown(ids: Iterable[str]) -> None:
+    """Raise UsageError where an id is that of no check."""
+    for name in ids:
+        if name not in BY_ID:
+            raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")

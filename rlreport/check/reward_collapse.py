@@ -96,7 +96,9 @@ CHECK = Check(
     judge=judge,
     title=title,
     effect=effect,
-    why=marked("What the run had learned is gone; its last checkpoint is worse than an earlier one."),
+    why=marked(
+        "What the run had learned is gone; its last checkpoint is worse than an earlier one."
+    ),
     suggestion=marked(
         "Keep the checkpoint of the best window. Lower the learning rate, clip harder or raise "
         "the KL coefficient, and look at KL, entropy and the critic where the fall begins."

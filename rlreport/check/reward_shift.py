@@ -134,7 +134,8 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
         def means(part: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
             counts = np.bincount(code[part], minlength=size)
             sums = np.bincount(code[part], reward[part], minlength=size)
-            return np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
+            found: Floats = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
+            return found
 
         own = float(np.nanmean(means(known & late) - means(known & ~late)))
         return abs(own) < abs(found.after - found.before) / 2

@@ -31,7 +31,7 @@ def judge(run: Run) -> Result:
         return None
     by = gap if np.isfinite(gap).any() else reward
     evidence = run.examples(by, None, highest=False)
-    return CHECK.finding(run, "info", thresholds=met, evidence=evidence, **facts)
+    return CHECK.finding(run, "info", thresholds=met, evidence=evidence, more=facts)
 
 
 def title(facts: Facts) -> str:

@@ -97,7 +97,8 @@ class Run:
         size = len(self.steps)
         total = np.bincount(self.place[known], scale[known], minlength=size)
         of = np.bincount(self.place[known], scale[known] * values[known], minlength=size)
-        return np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
+        means: Floats = np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
+        return means
 
     def spread(self, column: str = "reward") -> float:
         """Return the root mean square over steps of a column's std inside the step."""
@@ -165,11 +166,13 @@ class Run:
         chosen = order[np.sort(fresh)][:SHOWN].tolist()
         chosen += [row for row in order.tolist() if row not in chosen][: SHOWN - len(chosen)]
 
+        n = self.responses["n"].to_numpy(np.int64)
+
         def example(row: int, before: Example | None) -> Example:
             at = np.nan if token is None else token[row]
             return Example(
                 int(step[row]),
-                int(self.responses["n"].iat[row]),
+                int(n[row]),
                 int(at) if np.isfinite(at) else None,
                 float(by[row]) if np.isfinite(by[row]) else None,
                 unit,
@@ -180,7 +183,8 @@ class Run:
 
         made = []
         for row in chosen:
-            earlier = np.flatnonzero((prompts == prompts[row]) & (step < begun.low)) if begun else []
+            before_it = step < begun.low if begun else np.zeros(len(step), np.bool_)
+            earlier = np.flatnonzero((prompts == prompts[row]) & before_it)
             before = example(int(earlier[-1]), None) if len(earlier) else None
             made.append(example(row, before))
         return tuple(made)

@@ -22,7 +22,23 @@ Kind = Literal["text", "stem", "opening", "closing", "structure"]
 
 SUFFIXES = (
     *("fulness", "ations", "ation", "ingly", "ments", "ities", "ment", "ness", "edly", "ings"),
-    *("able", "ally", "ing", "ers", "est", "ies", "ity", "ed", "er", "es", "ly", "al", "s", "e", "y"),
+    *(
+        "able",
+        "ally",
+        "ing",
+        "ers",
+        "est",
+        "ies",
+        "ity",
+        "ed",
+        "er",
+        "es",
+        "ly",
+        "al",
+        "s",
+        "e",
+        "y",
+    ),
 )
 SHORTEST_STEM = 4
 PHRASE = 3
@@ -85,12 +101,10 @@ def _kept(ngrams: NgramSample, units: NDArray[np.int32], names: list[str]) -> Ng
     )
 
 
-def _of_responses(
-    ngrams: NgramSample, say: Callable[[Ints], list[str]], kind: Kind
-) -> View:
+def _of_responses(ngrams: NgramSample, say: Callable[[Ints], list[str]], kind: Kind) -> View:
     """Return the view of what is said of each response, given its units."""
     number: dict[str, int] = {}
-    offsets, units = np.asarray(ngrams.offsets), np.asarray(ngrams.units)
+    offsets, units = np.asarray(ngrams.offsets), np.asarray(ngrams.units, np.int64)
     found: list[int] = []
     ends = [0]
     for low, high in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):

@@ -78,8 +78,16 @@ def judge(run: Run) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):
         # Each step against its own returns: their scale changes over a run.
         series = steps.error / np.fmax(steps.returns, least)
-        series = np.log1p(series) if bad or not wide else np.log1p(steps.value / np.fmax(steps.returns, least))
-    limit = np.log1p(1 - (limits.explained if bad else limits.weak)) if bad or not wide else np.log1p(limits.spread**2)
+        series = (
+            np.log1p(series)
+            if bad or not wide
+            else np.log1p(steps.value / np.fmax(steps.returns, least))
+        )
+    limit = (
+        np.log1p(1 - (limits.explained if bad else limits.weak))
+        if bad or not wide
+        else np.log1p(limits.spread**2)
+    )
     start = series[np.isfinite(series)][:3]
     always = bool(len(start)) and above(float(np.median(start)), float(limit))
     onset = run.onset(series, always=always)

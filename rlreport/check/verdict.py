@@ -23,8 +23,8 @@ from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.wording import worded
 from rlreport.check.thresholds import Thresholds
+from rlreport.check.wording import worded
 from rlreport.tables import Tables
 
 FIRST_CHECK = "reward_shift"
@@ -165,7 +165,7 @@ def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:
     place = int(np.searchsorted(steps, cause.onset.low))
     at = float(y[min(max(place - 1, 0), len(y) - 1)])
     whole = end - float(y[:KEPT].mean())
-    if whole == 0 or consequence.onset is not None and consequence.onset.step >= cause.onset.low:
+    if whole == 0 or (consequence.onset is not None and consequence.onset.step >= cause.onset.low):
         return True
     return (end - at) / whole >= HALF
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rlreport.text.numbers import MISSING, written
+
 
 def message(literal: str, **places: object) -> str:
     """Return the message with its places filled; places hold finished text."""
@@ -21,27 +23,22 @@ def marked(literal: str) -> str:
 
 
 def figure(value: object) -> str:
-    """Return the number with three significant digits, without an exponent where it reads well."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return "–"
-    if value == 0:
-        return "0"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}".replace("-", "−")
-    return f"{value:.3g}".replace("-", "−")
+    """Return the number as pages write it: three significant digits."""
+    return written(float(value)) if isinstance(value, int | float) else MISSING
 
 
 def percent(share: object) -> str:
-    """Return a share as whole per cent, with a decimal where it is below one per cent."""
+    """Return a share as whole per cent, with more digits where it is below one per cent."""
     if not isinstance(share, int | float) or not math.isfinite(share):
-        return "–"
-    text = f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
-    return text.replace("%", " %").replace("-", "−")
+        return MISSING
+    if 0 < abs(share) < 0.01:
+        return written(share, "share")
+    return f"{written(100 * share, 'count')} %"
 
 
 def whole(number: object) -> str:
     """Return a count with thousands separated."""
-    return f"{number:,}"
+    return written(float(number), "count") if isinstance(number, int | float) else MISSING
 
 
 def quoted(text: object) -> str:
@@ -54,8 +51,10 @@ def listed(items: Sequence[str]) -> str:
     return ", ".join(items)
 
 
-def span(steps: tuple[int, int]) -> str:
-    """Return the steps of a window: "steps 48–59"."""
+def span(steps: object) -> str:
+    """Return the first and last step of a window as "steps 48–59"."""
+    if not isinstance(steps, tuple):
+        return MISSING
     low, high = steps
     if low == high:
         return message("step {step}", step=low)

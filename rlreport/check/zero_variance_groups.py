@@ -9,6 +9,7 @@ from rlreport.check.compare import above
 from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import GROUPS
+from rlreport.check.windows import Floats
 from rlreport.check.words import marked, message, percent, span, whole
 
 ALIKE = 1e-6
@@ -41,9 +42,8 @@ def judge(run: Run) -> Result:
     solved = float((alike["max"] >= run.responses["reward"].max()).sum()) / len(late)
     rose = run.first is not None and run.change(run.column("reward")).z >= run.limits.trend.z
     learned = not above(share - solved, limits.share) and rose
-    series = (
-        (groups["std"] < ALIKE).groupby(groups["step"]).mean().reindex(run.steps)
-    ).to_numpy(np.float64)
+    by_step = (groups["std"] < ALIKE).astype(float).groupby(groups["step"]).mean()
+    series: Floats = np.asarray(by_step.reindex(run.steps), dtype=np.float64)
     start = series[np.isfinite(series)][:3]
     onset = run.onset(series, always=bool(above(float(start.mean()), limits.share)))
     among = run.responses["group"].isin(groups.index[groups["std"] < ALIKE]).to_numpy()

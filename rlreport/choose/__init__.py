@@ -28,7 +28,7 @@ def choose(
     responses = tables.responses
     evidence: dict[int, set[int]] = {}
     for finding in verdict.findings:
-        for ref in finding.responses:
+        for ref in finding.shown:
             evidence.setdefault(ref.step, set()).add(ref.n)
     for extreme in extremes(responses):
         row = responses.iloc[extreme.row]

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from rlreport.cli.shared import SIZE, judging_options, read_options, reading_options
+from rlreport.cli.shared import SIZE, judging_options, mutes, read_options, reading_options
 from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 
@@ -104,6 +104,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     from rlreport.pool import Pool
 
     read, figures = read_options(given)
+    muted = mutes(given.pop("mute"))
     quiet, fail_on, form, thresholds = (
         given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
     )
@@ -128,6 +129,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
             figures=figures,
             report=ReportOptions(**given, mail=mail),
             thresholds=thresholds,
+            muted=muted,
             form=form,
             progress=terminal.progress,
             pool=pool,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rlreport.cli.say import say, say_json
-from rlreport.cli.shared import judging_options, read_options, reading_options
+from rlreport.cli.shared import judging_options, mutes, read_options, reading_options
 
 
 @click.command()
@@ -24,20 +24,26 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
       rlreport check logs/ --json --fail-on warning
     """
     from rlreport.bake.script_json import canonical_json
-    from rlreport.check import Thresholds, findings_json, load_thresholds, run_checks
+    from rlreport.check import Thresholds, findings_json, judge, load_thresholds
+    from rlreport.check.excerpts import with_excerpts
+    from rlreport.check.run import Run
+    from rlreport.check.wording import worded
     from rlreport.cli.terminal import Terminal, verdict_lines
     from rlreport.metrics import metrics_beside
-    from rlreport.read import prompt_texts, read_logs
+    from rlreport.read import fetch, prompt_texts, read_logs
     from rlreport.summarise import summarise
 
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet") or as_json)
-    path = given.pop("thresholds")
+    path, muted = given.pop("thresholds"), mutes(given.pop("mute"))
     limits = load_thresholds(path) if path else Thresholds()
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
-    verdict = run_checks(tables, limits)
+    found = judge(Run(tables, limits), muted=muted)
+    verdict = worded(
+        with_excerpts(found, tables.responses, lambda rows: fetch(scan, rows, read, figures))
+    )
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not terminal.quiet:

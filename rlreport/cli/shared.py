@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,6 +130,12 @@ def judging_options(command: Command) -> Command:
             help="TOML file with thresholds of the checks; see 'rlreport checks'.",
         ),
         click.option(
+            "--mute",
+            multiple=True,
+            metavar="ID=REASON",
+            help="Set a finding aside; it is shown as muted with its reason (repeatable).",
+        ),
+        click.option(
             "--fail-on",
             type=click.Choice(["warning", "critical"]),
             help="Exit with status 1 when there is such a finding or a worse one.",
@@ -138,6 +144,24 @@ def judging_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def mutes(pairs: Sequence[str]) -> dict[str, str]:
+    """Takes ``ID=REASON`` apart.
+
+    Raises:
+        UsageError: one has no reason, or names no check.
+    """
+    from rlreport.check.registry import refuse_unknown
+
+    found = {}
+    for pair in pairs:
+        name, _, reason = pair.partition("=")
+        if not reason.strip():
+            raise UsageError(f"--mute {pair}: write ID=REASON, for example negative_kl=top-k is on")
+        found[name.strip()] = reason.strip()
+    refuse_unknown(found)
+    return found
 
 
 def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from rlreport.check.finding import Verdict
+from rlreport.check.finding import Finding, Verdict
 from rlreport.cli.say import say
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.tables import BadLine, Tables
-from rlreport.text.numbers import byte_size, steps_in_words
+from rlreport.text.numbers import byte_size
 
 LISTED = 10
 """Unreadable lines named on the terminal; the data page has the others."""
@@ -31,7 +32,7 @@ class Terminal:
         for sentence in report.left_out:
             say(sentence)
         steps, responses = len(report.tables.steps), len(report.tables.responses)
-        for line in verdict_lines(report.verdict)[: 1 + len(report.verdict.findings)]:
+        for line in verdict_lines(replace(report.verdict, not_run=[])):
             say(line)
         say(
             f"{entry(report)}  {byte_size(report.size)}, {responses:,} responses, "
@@ -40,12 +41,29 @@ class Terminal:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """The verdict, then each finding with its severity and steps."""
+    """The verdict, each finding with what it explains below it, and what was not judged."""
     lines = [verdict.sentence]
     for finding in verdict.findings:
-        at = f" (steps {steps_in_words(finding.steps)})" if finding.steps else ""
-        lines.append(f"  {finding.severity:8} {finding.id}: {finding.title}{at}")
+        indent = "    " if finding.explained_by else "  "
+        since = f" (since step {finding.onset.step})" if finding.onset else ""
+        lines.append(f"{indent}{finding.severity:8} {finding.id}: {finding.title}{since}")
+        lines += [f"{indent}         {line}" for line in example_lines(finding)]
+    for muted in verdict.muted:
+        lines.append(f"  muted    {muted.finding.id}: {muted.reason} ({muted.finding.title})")
     lines += [f"  not run  {check.id}: needs {check.needs}" for check in verdict.not_run]
+    return lines
+
+
+def example_lines(finding: Finding) -> list[str]:
+    """The evidence of a finding as text; notes and what is folded need none."""
+    if finding.severity == "info" or finding.explained_by:
+        return []
+    lines = []
+    for example in finding.evidence:
+        if example.excerpt is not None:
+            before = example.before.excerpt if example.before else None
+            was = f"{before!r} → " if before is not None else ""
+            lines.append(f"step {example.step}, response {example.n}: {was}{example.excerpt!r}")
     return lines
 
 

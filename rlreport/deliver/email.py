@@ -22,6 +22,7 @@ from rlreport import __version__
 from rlreport.bake.environment import environment
 from rlreport.bake.report import STAMP_FORMAT, ReportBuilder
 from rlreport.bake.views import OverviewView
+from rlreport.check.wording import headline
 from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
 from rlreport.deliver.one_file import document
@@ -100,9 +101,7 @@ def message(builder: ReportBuilder) -> EmailMessage:
     made["From"] = addresses("--from", mail.sender or f"rlreport <rlreport@{DOMAIN}>")
     if mail.to:
         made["To"] = addresses("--to", *mail.to)
-    # The counts of checks at the verdict's end are in the body.
-    verdict = view.verdict.sentence.partition(" (")[0]
-    made["Subject"] = one_line(mail.subject or f"{context.run}: {verdict}")
+    made["Subject"] = one_line(mail.subject or f"{context.run}: {headline(context.verdict)}")
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
         made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
