@@ -91,7 +91,13 @@ def test_pictures_lie_beside_it_and_all_are_shown(written):
 
 def test_verdict_figures_steps_and_extremes_are_told(written):
     said = written.read_text("utf-8")
-    for part in ("<summary>Findings</summary>", "### Charts", "### Steps", "| Reward |", "<summary>Lowest reward"):
+    for part in (
+        "<summary>Findings</summary>",
+        "### Charts",
+        "### Steps",
+        "| Reward |",
+        "<summary>Lowest reward",
+    ):
         assert part in said
     assert re.search(r"\| \d[\d.]*\u00a0% \|", said)
     titles = re.findall(r"^!\[([^.]+)\..*\]\(run_files/", said, re.MULTILINE)

@@ -99,6 +99,49 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
     )
 
 
+def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
+    """The tables without names of further fields and of files, before anything speaks of them.
+
+    Returns:
+        The tables, and each log file's name -> what stands for it.
+    """
+    known = set(tables.fields) - set(map(str, tables.extras.columns))
+    fields = {name: name for name in known}
+    fields |= {str(name): f"field {i}" for i, name in enumerate(tables.extras.columns, 1)}
+    files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
+    metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
+    names = {**files, **metrics}
+
+    def other(name: str) -> str:
+        return names.setdefault(name, f"file {len(names) + 1}")
+
+    def unnamed(text: str) -> str:
+        text = _unquoted(text)
+        told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
+        return "[a note that tells a name]" if told else text
+
+    return (
+        replace(
+            tables,
+            extras=tables.extras.rename(columns=fields),
+            extras_by_step=tables.extras_by_step.rename(columns=fields),
+            reward_parts=[fields[name] for name in tables.reward_parts],
+            fields={fields[name]: rows for name, rows in tables.fields.items()},
+            files=[replace(file, name=files[file.name], why="") for file in tables.files],
+            metrics_files=[replace(f, name=metrics[f.name]) for f in tables.metrics_files],
+            bad_lines=[
+                replace(bad, file=other(bad.file), reason=unnamed(bad.reason))
+                for bad in tables.bad_lines
+            ],
+            notes=[
+                replace(note, file=note.file and other(note.file), text=unnamed(note.text))
+                for note in tables.notes
+            ],
+        ),
+        files,
+    )
+
+
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
     """The verdict with the texts of its facts and its excerpts replaced; words come later."""
 
