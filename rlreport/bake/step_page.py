@@ -19,6 +19,7 @@ from rlreport.bake.token_codec import pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
 from rlreport.draw.step import step_charts
+from rlreport.draw.words import finite_or_none
 from rlreport.rollout import Rollout
 from rlreport.text.numbers import NumberKind
 
@@ -268,7 +269,7 @@ def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, 
     in_table = np.searchsorted(context.steps["step"].to_numpy(), steps)
     return {
         "steps": steps,
-        "rewards": context.steps["reward_mean"].to_numpy()[in_table].round(6),
+        "rewards": [finite_or_none(v) for v in context.steps["reward_mean"].to_numpy()[in_table]],
         "hrefs": [addresses.step(step) for step in steps],
     }
 

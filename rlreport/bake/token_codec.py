@@ -143,9 +143,10 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
 
     Returns:
         int64 mantissas of at most ``digits`` digits without trailing zeros, and int8
-        exponents; NaN has exponent -128, infinities 127 with mantissa ±1.
+        exponents; NaN has exponent -128, infinities and what is larger than exponents hold
+        127 with mantissa ±1.
     """
-    finite = np.isfinite(values)
+    finite = np.abs(values) < _POWERS[-1]  # not NaN either
     known = values if finite.all() else np.where(finite, values, 0.0)
     magnitude = np.abs(known)
     magnitude[magnitude == 0] = 1.0
@@ -163,7 +164,7 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
     exponent[mantissa == 0] = 0
     if known is not values:
         exponent[np.isnan(values)] = MISSING_EXPONENT
-        infinite = np.isinf(values)
+        infinite = ~finite & ~np.isnan(values)
         exponent[infinite] = INFINITE_EXPONENT
         mantissa[infinite] = np.sign(values[infinite])
     return mantissa, exponent.astype(np.int8)

@@ -50,7 +50,7 @@ def _series(steps: pd.DataFrame, curve: Curve, band: float) -> Series:
     values = floats(steps, curve.column)
     if not curve.std or band <= 0:
         return Series(curve.key, curve.title, values, None, None, curve.colour, curve.dash)
-    with np.errstate(over="ignore"):  # what overflows has no band
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band
         half = band * floats(steps, curve.std)
         low, high = values - half, values + half
     return Series(curve.key, curve.title, values, low, high, curve.colour, curve.dash)

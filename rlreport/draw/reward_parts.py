@@ -65,7 +65,7 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
 
     Cov(part, reward) / Var(reward) over the step's responses that have a reward; a part that
     did not judge a response counts as 0 there, as in the sum. NaN where the reward does not
-    vary.
+    vary, or by more than a float holds.
 
     Args:
         tables: of the whole run.
@@ -77,11 +77,14 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
     rewarded = np.isfinite(tables.responses["reward"].to_numpy(dtype=np.float64))
     responses, parts = tables.responses[rewarded], tables.extras.loc[rewarded, list(names)]
     step, reward = responses["step"], responses["reward"]
-    apart = reward - reward.groupby(step).transform("mean")
-    variance = apart.pow(2).groupby(step).mean()
-    judged = parts.astype(np.float64).fillna(0.0)
-    together = judged.mul(apart, axis=0).groupby(step).mean()
-    shares: pd.DataFrame = together.div(variance.where(variance > LEAST_STD**2), axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = reward - reward.groupby(step).transform("mean")
+        variance = apart.pow(2).groupby(step).mean()
+        judged = parts.astype(np.float64).fillna(0.0)
+        together = judged.mul(apart, axis=0).groupby(step).mean()
+        # What overflows is known to nobody.
+        known = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
+        shares: pd.DataFrame = together.div(known, axis=0)
     return shares
 
 

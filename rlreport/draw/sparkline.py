@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rlreport.draw.extent import Floats, drawable
 
 WIDTH, HEIGHT, MARGIN = 100.0, 24.0, 2.0
 MOST_POINTS = 50
 
 
-def sparkline(values: NDArray[np.float64]) -> str:
+def sparkline(values: Floats) -> str:
     """Path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
 
     Longer series are thinned evenly to MOST_POINTS. "" when fewer than two are finite.
     """
     if len(values) > MOST_POINTS:
         values = values[np.linspace(0, len(values) - 1, MOST_POINTS).round().astype(int)]
+    values = drawable(values)
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""

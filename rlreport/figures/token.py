@@ -56,10 +56,11 @@ def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
     following = np.empty_like(values)
     following[:-1] = values[1:]
     following[row_ends(offsets)] = 0.0
-    following *= gamma
-    following += rewards
-    following -= values
-    return discounted_sums(following, offsets, gamma * lam)
+    with np.errstate(over="ignore", invalid="ignore"):
+        following *= gamma
+        following += rewards
+        following -= values
+        return discounted_sums(following, offsets, gamma * lam)
 
 
 def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:

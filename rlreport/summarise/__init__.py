@@ -17,6 +17,8 @@ from rlreport.tables import Tables
 __all__ = ["summarise", "usual_responses", "window_table"]
 
 
+# Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
+@np.errstate(over="ignore", invalid="ignore")
 def summarise(
     scan: Scan,
     prompts: Sequence[str] = (),

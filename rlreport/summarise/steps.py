@@ -22,6 +22,8 @@ _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
+# Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
+@np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     """Summarises responses by step.
 
