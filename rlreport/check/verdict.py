@@ -37,6 +37,8 @@ KEPT = 3
 """Steps of the mean whose best place is the checkpoint to keep."""
 
 
+# Figures may be as large as float64 holds: what overflows is infinite or NaN, and judged as such.
+@np.errstate(over="ignore", invalid="ignore")
 def run_checks(
     tables: Tables,
     thresholds: Thresholds | None = None,

@@ -61,10 +61,11 @@ class Grouped:
         return found
 
     def sum(self, values: Floats) -> Floats:
-        """Sum per group, NaN counted as 0."""
+        """Sum per group, NaN counted as 0; infinite where a float does not hold it."""
         if not len(self.starts):
             return np.zeros(0)
-        return np.add.reduceat(np.nan_to_num(values, nan=0.0), self.starts)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
 
     def finite(self, values: Floats) -> Ints:
         """Number of values that are not NaN, per group."""
