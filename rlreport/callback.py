@@ -13,11 +13,12 @@ from rlreport.writer import RolloutWriter
 class ReportCallback:
     """Builds the report of a run from what the trainer logged.
 
-    TRL's GRPO and RLOO trainers write their rollouts to ``<output_dir>/completions`` when
+    TRL's GRPO trainer writes its rollouts to ``<output_dir>/completions`` when
     ``log_completions=True``; set ``logging_steps=1`` too, as TRL keeps only the rollouts of the
-    last generation before each log. Where a trainer offers none, call ``write`` from a reward
-    function or a training loop: it goes to ``<output_dir>/rollouts``. Neither transformers nor
-    TRL is imported: trainers look callbacks' methods up by name.
+    last generation before each log. Its RLOO trainer writes none. Where a trainer offers none,
+    call ``write`` from a reward function or a training loop: it goes to
+    ``<output_dir>/rollouts``, and is read in place of the trainer's own. Neither transformers
+    nor TRL is imported: trainers look callbacks' methods up by name.
 
     Args:
         out: where the report goes; its suffix chooses the form, as for ``rlreport build``.
@@ -64,14 +65,17 @@ class ReportCallback:
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
         state.save_to_json(str(metrics))
-        logs = [folder / name for name in ("completions", "rollouts") if (folder / name).is_dir()]
+        # Both hold the same rollouts; those given to ``write`` know more of them.
+        places = [folder / name for name in ("rollouts", "completions")]
+        logs = [place for place in places if place.is_dir()][:1]
         from rlreport import build
 
         try:
             # They lie beside the rollouts' folder, where a build that gets that alone looks not.
             build(logs or [folder], self._out, **{"metrics": [metrics], **self._options})
         except RlreportError as error:
-            warnings.warn(f"no report was built: {error}", stacklevel=2)
+            hint = "" if logs else "; this trainer writes no rollouts: give them to write()"
+            warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
         """Answer the trainer's other events by doing nothing."""

@@ -15,11 +15,18 @@ import orjson
 import zstandard
 
 from rlreport.errors import OutputError, UsageError
+from rlreport.fields import FIELDS
 from rlreport.text.clean import safe_text
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 _SUFFIXES = {None: ".jsonl", "gz": ".jsonl.gz", "zst": ".jsonl.zst"}
 _GZIP_WINDOW = 31
+_TOKEN_FIELDS = frozenset(
+    field.name
+    for field in FIELDS
+    if field.kind in ("strings", "floats", "mask") or field.name == "token_ids"
+)
+_NUMBERS = frozenset(field.name for field in FIELDS if field.kind in ("int", "number"))
 _LEVELS = {"gz": 1, "zst": 1}
 
 
@@ -60,20 +67,22 @@ class RolloutWriter:
         """Append one response.
 
         Args:
-            step: training step.
+            step: training step; a whole number, or an array or tensor of one.
             prompt: text the policy was given.
             response: text it wrote.
             reward: sequence reward; a number, or an array or tensor of one.
             fields: any further field of ``docs/log-format.md`` (``response_tokens``,
-                ``logprobs``, ``ref_logprobs``, ``values``, ``token_rewards``, …) as list, array
-                or tensor of shape (T,), and any number, boolean or short string of your own.
+                ``logprobs``, ``ref_logprobs``, ``values``, ``token_rewards``,
+                ``response_mask``, ``turns``, …), those of tokens as list, array or tensor of
+                shape (T,), and any number, boolean or short string of your own.
 
         Raises:
-            UsageError: a field holds what JSON cannot.
+            UsageError: a field holds what JSON cannot, ``step`` is no whole number, a number is
+                several, or the arrays of the tokens differ in length; the message names it.
             OutputError: the line cannot be written, or the writer is closed.
         """
         row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
-        line = _encode(row)
+        line = _encode(_checked(row))
         with self._lock:
             if self._file is None:
                 raise OutputError(f"{self.path} is closed")
@@ -186,6 +195,58 @@ def _end_torn_line(file: int) -> None:
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         _append(file, b"\n")
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose numbers are single ones and whose tokens' fields have one length."""
+    checked: dict[str, Any] = {}
+    tokens: tuple[str, int] | None = None
+    for name, logged in row.items():
+        value = _plain(logged) if hasattr(logged, "detach") else logged
+        if name in _TOKEN_FIELDS and value is not None and not _is_number(value):
+            size = _length(name, value)
+            tokens = tokens or (name, size)
+            if size != tokens[1]:
+                raise UsageError(
+                    f"{name} has {size} entries, {tokens[0]} has {tokens[1]}: one a token each"
+                )
+            checked[name] = value
+        else:
+            checked[name] = _single(name, value)
+    step = checked["step"]
+    if isinstance(step, bool) or not isinstance(step, int | np.integer):
+        if not isinstance(step, float | np.floating) or not float(step).is_integer():
+            raise UsageError(f"step is a whole number, not {step!r:.60}")
+        checked["step"] = int(step)
+    return checked
+
+
+def _single(name: str, value: Any) -> Any:
+    """Return the number in an array or tensor of one; ``reward`` may be a list of one, too."""
+    many = hasattr(value, "shape") or (name in _NUMBERS and isinstance(value, list | tuple))
+    if not many:
+        return value
+    size = int(np.prod(value.shape)) if hasattr(value, "shape") else len(value)
+    if size == 1:
+        return value.reshape(-1)[0].item() if hasattr(value, "shape") else value[0]
+    if name in _NUMBERS:
+        raise UsageError(f"{name} is one number, not {size}")
+    return value
+
+
+def _length(name: str, value: Any) -> int:
+    shape = getattr(value, "shape", None)
+    if shape is not None and len(shape) != 1:
+        raise UsageError(f"{name} has the shape {tuple(shape)}, not (tokens,)")
+    try:
+        return len(value)
+    except TypeError:
+        raise UsageError(f"{name} is no list, array or tensor of one entry a token") from None
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is one number for all tokens, as GRPO's advantage may be."""
+    return isinstance(value, int | float) or getattr(value, "shape", None) == ()
 
 
 def _encode(row: dict[str, Any]) -> bytes:

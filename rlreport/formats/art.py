@@ -33,7 +33,7 @@ class ART:
         if not isinstance(messages, list) or not messages:
             raise RowError("no `messages`")
         wrote = [
-            isinstance(m, dict) and m.get("role") == "assistant" and m.get("trainable") is not False
+            isinstance(m, dict) and m.get("trainable") is not False and m.get("role") == "assistant"
             for m in messages
         ]
         row: Row = {}

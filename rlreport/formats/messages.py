@@ -174,7 +174,7 @@ def is_messages(value: object) -> bool:
 def without_nulls(value: Any, depth: int = 12) -> Any:
     """Drop null members of objects, which parquet adds where it merges their types."""
     if isinstance(value, dict) and depth:
-        return {k: without_nulls(v, depth - 1) for k, v in value.items() if v is not None}
+        return {k: without_nulls(v, depth - 1) for k in value if (v := value[k]) is not None}
     if isinstance(value, list) and depth:
         return [without_nulls(item, depth - 1) for item in value]
     return value

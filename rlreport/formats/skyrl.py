@@ -66,7 +66,7 @@ class SkyRL:
         cuts = _cuts(self.path, self.written) if self.path else {}
         cut = cuts.get(_digest(obj))
         scores = numbers(obj.get("score"))
-        extras = obj.get("env_extras")
+        truth = _ground_truth(obj.get("env_extras"))
         reason = obj.get("stop_reason")
         row.update(
             step=_step(obj, where),
@@ -82,7 +82,6 @@ class SkyRL:
             row.update(talk.fields())
         if isinstance(reason, str):
             row["finish_reason"] = reason
-        truth = _ground_truth(extras)
         if truth is not None:
             row["ground_truth"] = text(truth)
         yield row

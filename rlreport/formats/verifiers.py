@@ -222,7 +222,8 @@ def _trace(trace: Row, episode: Row) -> Row:
     messages = [node.get("message") for node in nodes]
     asked, turns = said(messages[:start])
     reply = answer(messages[start:], sampled[start:])
-    parts = {name: _weighted(reward) for name, reward in mapping(trace.get("rewards")).items()}
+    rewards = mapping(trace.get("rewards"))
+    parts = {name: _weighted(rewards[name]) for name in rewards}
     info = mapping(trace.get("info"))
     advantage = info.get("advantage")
     row: Row = {**columns(info, ("advantage",)), **columns(mapping(trace.get("metrics")), ())}

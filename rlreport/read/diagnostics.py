@@ -91,6 +91,7 @@ ODDITIES = {
     "not_text": "reference responses that are no text, left out",
     "tolerant": "lines that are no strict JSON (NaN, Infinity, lone surrogates), read all the same",
     "reasonless": "finish reasons that are not known, left out",
+    "unended": "compressed files without an end, as a killed writer leaves them; no row is lost",
     "bad_mask": "response masks of another length than the tokens, or not of 0 and 1, left out",
     "bad_turns": "rows whose turns are no list of objects with a role; the turns left out",
     "bad_spans": "rows whose turns' token spans overlap or leave the response; the spans left out",

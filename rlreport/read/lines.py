@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import zstandard
 
+from rlreport.read.sources import Source, is_url
 from rlreport.read.splits import Split
 
 BLOCK_BYTES = 1 << 20
@@ -17,6 +20,7 @@ BLOCK_BYTES = 1 << 20
 
 _TAIL_BYTES = 64 << 10
 _RETURN = ord("\r")
+_FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """What reading a broken file raises: disk errors and damaged compression."""
@@ -32,6 +36,7 @@ class Block:
         offset: where they begin in the file.
         too_long: the block stands for one line over the limit, which was not kept.
         damage: why the file could not be read further.
+        unended: the stream has no end, and no line is lost, as where its writer was killed.
     """
 
     data: bytes = b""
@@ -39,6 +44,7 @@ class Block:
     offset: int = 0
     too_long: bool = False
     damage: str | None = None
+    unended: bool = False
 
     @property
     def unterminated(self) -> bool:
@@ -73,6 +79,15 @@ def line_blocks(split: Split, max_line: int, block_bytes: int = BLOCK_BYTES) -> 
             yield Block(damage=reason_of(error))
 
 
+def _ends_flushed(source: Source) -> bool:
+    """Tell whether a gzip file ends where its writer flushed: with an empty stored block."""
+    if source.compression != "gz" or is_url(source.path) or source.size < len(_FLUSHED):
+        return False
+    with Path(source.path).open("rb") as packed:
+        packed.seek(-len(_FLUSHED), os.SEEK_END)
+        return packed.read() == _FLUSHED
+
+
 def reason_of(error: BaseException) -> str:
     """Return what a reading error says, without the file's path."""
     if isinstance(error, OSError) and error.strerror:
@@ -85,6 +100,7 @@ class _Reader:
 
     def __init__(self, stream: IO[bytes], split: Split, max_line: int, block_bytes: int) -> None:
         self.stream = stream
+        self.source = split.source
         self.max_line = max_line
         self.block_bytes = block_bytes
         self.stop = split.stop
@@ -105,7 +121,9 @@ class _Reader:
             if not chunk:
                 if self.tail and not self.skipping:
                     yield Block(self.tail, len(self.tail), self.position - len(self.tail))
-                if self.damage:
+                if self.damage and not self.tail and _ends_flushed(self.source):
+                    yield Block(unended=True)
+                elif self.damage:
                     yield Block(damage=self.damage)
                 return
             yield from self._cut(chunk)

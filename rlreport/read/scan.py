@@ -135,6 +135,9 @@ class _Scanner:
             self._lines += 1
             self._filled += 1
             self._add_unread(block.offset, _TOO_LONG.format(self._longest))
+        if block.unended:
+            position = LogPosition(self._split.file, _END, self._lines)
+            self._collector.diagnostics.add("unended", position)
         if block.damage is not None:
             self._lines += 1
             self._filled += 1

@@ -1,0 +1,377 @@
+"""Write the dumps beside this file with the frameworks' own code, on made-up inputs.
+
+    python make.py FOLDER_OF_CHECKOUTS OUT [FRAMEWORK …]
+
+A checkout is a bare or ordinary git repository, ``FOLDER/<owner>+<name>/repo``. A framework's
+function is taken out of its module and run where it stands alone, since most modules import a
+GPU's libraries; verifiers and ART are installed packages. Nothing of their code is kept here.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import dataclasses
+import json
+import logging
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CHECKOUTS = Path(sys.argv[1])
+OUT = Path(sys.argv[2])
+
+
+def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
+    """Run the named functions and classes of a module, in ``around`` as their globals."""
+    checkout = CHECKOUTS / repo.replace("/", "+") / "repo"
+    shown = subprocess.run(
+        ["git", "-C", str(checkout), "show", f"HEAD:{path}"], capture_output=True, check=True
+    )
+    tree = ast.parse(shown.stdout)
+    found = [node for node in ast.walk(tree) if getattr(node, "name", None) in names]
+    future = ast.parse("from __future__ import annotations").body
+    module = ast.Module([*future, *found], type_ignores=[])
+    space: dict[str, Any] = {"os": os, "json": json, "Path": Path, "logger": logging, **around}
+    exec(compile(module, path, "exec"), space)
+    return space
+
+
+def self_of(**members: Any) -> types.SimpleNamespace:
+    return types.SimpleNamespace(**members)
+
+
+def verl(out: Path) -> None:
+    dump = code("volcengine/verl", "verl/trainer/ppo/ray_trainer.py", "_dump_generations")
+    for step in (1, 2):
+        dump["_dump_generations"](
+            self_of(global_steps=step), inputs=["user\n2+2?\nassistant\n"] * 2, outputs=["4", "5"],
+            gts=["4", "4"], scores=[1.0 * step, 0.0],
+            reward_extra_infos_dict={"acc": [True, False], "info": [{"a": 1}, {"a": 2}],
+                                     "ref_reward": [0.25, 0.5]},
+            dump_path=str(out / "rollouts"),
+        )  # fmt: skip
+
+
+def skyrl(out: Path) -> None:
+    dump = code(
+        "NovaSky-AI/SkyRL", "skyrl/train/utils/trainer_utils.py",
+        "dump_per_dataset_eval_results", "sanitize_data_source",
+    )["dump_per_dataset_eval_results"]  # fmt: skip
+
+    def decode(text: str) -> str:
+        return text
+
+    def evaluate(folder: str, turns: list[tuple[str, str, float]], mean: float) -> None:
+        (out / "dumped_evals" / folder).mkdir(parents=True)
+        outputs = {
+            "prompt_token_ids": [turn[0] for turn in turns],
+            "response_ids": [turn[1] for turn in turns],
+            "rewards": [[0.0, turn[2]] for turn in turns], "stop_reasons": ["stop"] * len(turns),
+        }  # fmt: skip
+        extras = [{"data_source": "calc", "reward_spec": {"ground_truth": "8"}}] * len(turns)
+        dump(
+            out / "dumped_evals" / folder, self_of(decode=decode), outputs, ["calc"] * len(turns),
+            ["calc_env"] * len(turns), extras, {"eval/calc/avg_score": mean},
+        )  # fmt: skip
+
+    ask = "<user>2+2, then double?"
+    second = f"{ask}<assistant>4<tool>ok, 4"
+    # Three trajectories, two of them of two turns: rewards 1, 0 and 1 with their last turns.
+    turns = [
+        (ask, "<assistant>4", 0.0), (second, "<assistant>8", 1.0),
+        (ask, "<assistant>5", 0.0), (f"{ask}<assistant>5<tool>no", "<assistant>9", 0.0),
+        (ask, "<assistant>8", 1.0),
+    ]  # fmt: skip
+    evaluate("global_step_4_evals", turns, 2 / 3)
+    evaluate("eval_only", [(ask, "<assistant>7", 0.5)], 0.5)
+
+
+def swift(out: Path) -> None:
+    path = "swift/utils/io_utils.py"
+    repo = "modelscope/ms-swift"
+    stub = self_of(dtype=type("dtype", (), {}), device=type("device", (), {}))
+    check = code(repo, "swift/utils/utils.py", "check_json_format", torch=stub, **_ABSTRACT)
+    writer = code(
+        repo, path, "JsonlWriter", Queue=lambda: None, check_json_format=check["check_json_format"],
+        is_master=lambda: True, is_last_rank=lambda: True, Literal=Any,
+    )["JsonlWriter"]  # fmt: skip
+    mixin = "swift/megatron/trainers/rollout_mixin.py"
+    table = code(repo, mixin, "_build_log_table")["_build_log_table"]
+    own = code(repo, "swift/megatron/trainers/grpo_trainer.py", "_build_log_table", super=None)
+    (out / "megatron").mkdir(parents=True)
+    megatron = writer(str(out / "megatron" / "completions.jsonl"), write_on_rank="last")
+    for step in (1, 2):
+        logs = {
+            "prompt": ["2+2?", "2+2?"], "completion": ["4", "5"], "advantages": [0.5, -0.5],
+            "rewards": {"Accuracy": [1.0, 0.0], "Format": [0.25 * step, 0.25 * step]},
+        }  # fmt: skip
+        trainer = self_of(_step=step, _logs=logs)
+        base = self_of(_build_log_table=lambda trainer=trainer: table(trainer))
+        own["super"] = lambda base=base: base
+        megatron.append(own["_build_log_table"](trainer))
+    ray = code(
+        repo, "swift/ray/megatron/base_trainer.py", "_maybe_log_completions", "_decode_log_content",
+        JsonlWriter=writer, List=list, OnPolicySample=object,
+    )  # fmt: skip
+    (out / "ray").mkdir(parents=True)
+    driver = self_of(args=self_of(log_completions=True, output_dir=str(out / "ray")))
+    driver._format_log_prompt = lambda messages: messages[0]["content"]
+    driver._decode_log_content = lambda content: ray["_decode_log_content"](driver, content)
+    ask = {"role": "user", "content": "2+2?"}
+    for step in (0, 1):
+        samples = [
+            self_of(messages=[ask, {"role": "assistant", "content": text}]) for text in ("4", "5")
+        ]
+        ray["_maybe_log_completions"](driver, samples, rewards=[1.0, 0.5 * step], gen_step=step)
+
+
+def roll(out: Path) -> None:
+    class Timer:
+        def __init__(self, **_: Any) -> None:
+            self.last = 0.0
+
+        def __enter__(self) -> Timer:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    write = code("alibaba/ROLL", "roll/pipeline/rlvr/utils.py", "write_to_json_process",
+                 numpy=np, Timer=Timer)["write_to_json_process"]  # fmt: skip
+    clean = code("alibaba/ROLL", "roll/pipeline/agentic/utils.py", "remove_nan_items", np=np)
+    ask = [{"role": "system", "content": "Use tools."}, {"role": "user", "content": "2+2?"}]
+
+    def trajectory(step: int, attempt: int) -> dict[str, Any]:
+        """As agent_native_env_manager.py builds it in formulate_rollouts."""
+        reward = float(attempt == 0)
+        return {
+            "trajectory_id": f"math_{step}_{step}_0_{attempt}_0_7_20260102_030405_000001",
+            "env_info": {"env_id": attempt, "group_id": 0, "tag": "math", "seed": 7,
+                         "episode_id": step, "max_steps": 3, "mode": "train"},
+            "timing_info": {"traj_save_time": "2026-01-02T03:04:05", "traj_time_env_total": 2.5},
+            "length_info": {"num_actions": 2, "terminated": True, "truncated": False},
+            "reward_info": {"episode_reward": reward, "step_rewards": [0.0, reward]},
+            "failure_info": {"failure_mode": "", "stop_reason": ("FINISH", "MAX_STEPS")[attempt],
+                             "error_messages": ["timeout"] if attempt else [],
+                             "test_output": "", "has_failure": False},
+            "metrics": {"env/math/num_actions": 2}, "last_observation": [],
+        }  # fmt: skip
+
+    for step in (3, 4):
+        messages = [
+            [*ask, {"role": "assistant", "content": "calc(2+2)"},
+             {"role": "tool", "content": "4", "name": "calc"},
+             {"role": "assistant", "content": answer}]
+            for answer in ("4", "5")
+        ]  # fmt: skip
+        data = {
+            # A step's own sample carries nothing: only the last of a trajectory does.
+            "trajectory_data": [None, *(json.dumps(trajectory(step, a)) for a in (0, 1))],
+            "messages": [None, *(json.dumps([m]) for m in messages)],
+            "tools": [None, *["[]"] * 2], "exp_name": [None, *["agentic"] * 2],
+        }  # fmt: skip
+        kept = clean["remove_nan_items"]({k: np.array(v, dtype=object) for k, v in data.items()})
+        kept["global_step"] = [step] * 2
+        write(str(out), kept, [[name, "string"] for name in kept])
+
+
+def areal(out: Path) -> None:
+    @contextmanager
+    def opened(path: str, mode: str) -> Any:
+        with Path(path).open(mode) as file:
+            yield self_of(write=lambda text: _now(file.write(text)))
+
+    class Opened:
+        def __init__(self, path: str, mode: str) -> None:
+            self._file = opened(path, mode)
+
+        async def __aenter__(self) -> Any:
+            return self._file.__enter__()
+
+        async def __aexit__(self, *args: Any) -> None:
+            self._file.__exit__(*args)
+
+    async def makedirs(path: str, exist_ok: bool) -> None:
+        Path(path).mkdir(parents=True, exist_ok=exist_ok)
+
+    files = self_of(open=Opened, os=self_of(makedirs=makedirs))
+    path = "areal/infra/workflow_executor.py"
+    dump = code("inclusionAI/AReaL", path, "_dump_trajectory", aiofiles=files)["_dump_trajectory"]
+    executor = self_of(
+        _get_dump_dir=lambda is_eval: str(out / "rollout"),
+        _get_tokenizer=lambda: self_of(
+            decode=lambda ids, skip_special_tokens: "".join(map(chr, ids))
+        ),
+    )
+    for task, versions in ((7, [[2, 2, 3, 3]]), (8, [[3, 3, 3, 3]])):
+        ids = np.array([[81, 63, 52, 46], [81, 63, 53, 46]])
+        asyncio.run(dump(
+            executor,
+            {"input_ids": ids, "rewards": np.array([1.0, task / 16]),
+             "loss_mask": np.array([[0, 0, 1, 1]] * 2), "attention_mask": np.ones((2, 4), int),
+             "versions": np.array(versions)},
+            task, False,
+        ))  # fmt: skip
+
+
+def open_instruct(out: Path) -> None:
+    path = "open_instruct/rl_utils.py"
+    save = code(
+        "allenai/open-instruct", path, "_save_rollouts", "RolloutRecord",
+        "_get_request_info_for_sample", asdict=dataclasses.asdict, dataclass=dataclasses.dataclass,
+        logger=logging, Any=Any,
+    )["_save_rollouts"]  # fmt: skip
+    info = self_of(
+        num_calls=[1, 0], timeouts=[0, 0], tool_errors=["no such file", ""], tool_outputs=["4", ""],
+        tool_runtimes=[0.5, 0.0], tool_calleds=[True, False], tool_call_stats=[[], []],
+        rollout_states=[{}, {}],
+    )  # fmt: skip
+    batch = self_of(
+        queries=[[17, 10]] * 2, scores=[10.0, 0.0], datasets=["gsm8k"] * 2, ground_truths=[[19]] * 2
+    )
+    result = self_of(
+        responses=[[19, 2], [20, 21]], finish_reasons=["stop", "length"], request_info=info,
+        logprobs=[[-0.5, -0.25], [-1.0, -2.0]],
+    )  # fmt: skip
+    save(str(out), "run1", 3, batch, result, np.array([1.0, -1.0]), 2, 0)
+
+
+def rllm(out: Path) -> None:
+    repo = "rllm-org/rllm"
+    log = code(repo, "rllm/utils/episode_logger.py", "EpisodeLogger",
+               hashlib=__import__("hashlib"))["EpisodeLogger"](str(out))  # fmt: skip
+    user = {"role": "user", "content": "2+2?"}
+
+    def step(chat: list[Any], reward: float, done: bool) -> Any:
+        return self_of(
+            observation="2+2?", thought="", action="4", reward=reward, done=done,
+            model_response=chat[-1]["content"], chat_completions=chat, info={},
+        )  # fmt: skip
+
+    for attempt, reward in ((0, 1.0), (1, 0.0)):
+        first = [user, {"role": "assistant", "content": "calc(2+2)"}]
+        last = [
+            *first,
+            {"role": "tool", "content": "4"},
+            {"role": "assistant", "content": "It is 4."},
+        ]
+        solver = self_of(
+            name="solver", uid=f"s{attempt}", reward=reward, info={"timing": {"total_time": 1.5}},
+            steps=[step(first, 0.0, False), step(last, reward, True)],
+        )  # fmt: skip
+        judged = [{"role": "user", "content": "Right?"}, {"role": "assistant", "content": "yes"}]
+        judge = self_of(name="judge", uid=f"j{attempt}", reward=0.5, info={},
+                        steps=[step(judged, 0.5, True)])  # fmt: skip
+        log.log_episode(
+            self_of(
+                id=f"t1:{attempt}", session_id=None, task={"question": "2+2?", "answer": "4"},
+                is_correct=reward > 0, termination_reason=self_of(value="env_done"),
+                metrics={"solver_acc": reward}, metadata={}, info={}, trajectories=[solver, judge],
+            ),
+            step=5,
+        )  # fmt: skip
+    store = code(
+        repo, "rllm/eval/episode_store.py", "EvalEpisodeStore", "_sanitize", "_json_default"
+    )
+    run = store["EvalEpisodeStore"](out / "eval_results" / "gsm8k_m_20260102")
+    run.write_meta({"dataset": "gsm8k", "model": "m"})
+    types_of = code(repo, "rllm/types.py", "Step", "Trajectory", "Episode", **_PYDANTIC)
+    for name in ("Step", "Trajectory", "Episode"):
+        types_of[name].model_rebuild(_types_namespace=types_of)
+    for i, right in enumerate((True, False)):
+        made = types_of["Step"](
+            prompt_ids=[17, 10], response_ids=[19, 2 + i], logprobs=[-0.5, -0.25], weight_version=4,
+            chat_completions=[user, {"role": "assistant", "content": "4" if right else "5"}],
+            model_response="4" if right else "5",
+        )  # fmt: skip
+        run.write(i, types_of["Episode"](
+            id=f"t1:{i}", task={"question": "2+2?", "ground_truth": "4"}, is_correct=right,
+            trajectories=[types_of["Trajectory"](name="solver", steps=[made])],
+        ))  # fmt: skip
+
+
+def nemo_rl(out: Path) -> None:
+    from typing import Self
+
+    import torch  # type: ignore[import-not-found]
+
+    repo, typing = "NVIDIA-NeMo/RL", __import__("typing")
+    names = ("Any", "Generic", "Iterator", "Mapping", "Optional", "Sequence", "TypeVar", "Union",
+             "Type", "Literal", "TypedDict", "NotRequired")  # fmt: skip
+    packed = type("PackedTensor", (), {})
+    batches = code(
+        repo, "nemo_rl/distributed/batched_data_dict.py", "BatchedDataDict", "SlicedDataDict",
+        torch=torch, Self=Self,
+        UserDict=__import__("collections").UserDict, DictT=typing.TypeVar("DictT"),
+        PackedTensor=packed, **{name: getattr(typing, name, Any) for name in names},
+    )  # fmt: skip
+    write = code(
+        repo, "nemo_rl/utils/logger.py", "log_batched_dict_as_jsonl", torch=torch, np=np,
+        BatchedDataDict=batches["BatchedDataDict"],
+    )["log_batched_dict_as_jsonl"]  # fmt: skip
+    logger = self_of(base_log_dir=str(out))
+
+    def padded(*rows: list[float]) -> list[list[float]]:
+        return [[*row, *[0.0] * (9 - len(row))] for row in rows]
+
+    # Two responses to one prompt: one of a single turn, one that calls a tool in between.
+    tokens = {
+        "input_lengths": torch.tensor([5, 8]),
+        "token_ids": [[1, 2, 3, 4, 5, 0, 0, 0, 0], [1, 2, 3, 6, 7, 8, 9, 4, 0]],
+        "token_loss_mask": padded([0, 0, 0, 1, 1], [0, 0, 0, 1, 0, 0, 1, 1]),
+        "sample_loss_mask": torch.tensor([1.0, 1.0]),
+        "advantages": padded([0.5] * 5, [-0.5] * 8),
+        "generation_logprobs": padded([0, 0, 0, -0.5, -0.25], [0, 0, 0, -1, 0, 0, -0.75, -0.125]),
+        "prev_logprobs": padded([0, -3, -3, -0.75, -0.25], [0, -3, -3, -1, -3, -3, -0.5, -0.25]),
+    }  # fmt: skip
+    content = [["2+2?", "4."], ["2+2?", "calc(2+2)", "4", "It is 5."]]
+    agent = [{"type": "responses_api_agents", "name": "math_agent"}] * 2
+    for step, rewards in ((1, [1.0, 0.0]), (2, [1.0, 0.5])):
+        log = {"agent_ref": agent, "content": content, "rewards": rewards, **tokens}
+        write(logger, log, f"train_data_step{step}.jsonl")
+    # As algorithms/grpo_sync.py leaves it where no texts were kept.
+    write(logger, {"rewards": [0.25, 0.75], **tokens}, "train_data_step3.jsonl")
+    said = (("user", "2+2?"), ("assistant", "calc(2+2)"), ("environment", "4"), ("assistant", "4."))
+    talk = [{"role": role, "content": text} for role, text in said]
+    write(logger, {"content": [talk], "rewards": [1.0]}, "val_data_step2.jsonl")
+
+
+async def _now(value: Any) -> Any:
+    return value
+
+
+_ABSTRACT = {
+    name: getattr(__import__("collections.abc").abc, name) for name in ("Sequence", "Mapping")
+}
+_ABSTRACT["Any"] = Any
+
+
+def _pydantic() -> dict[str, Any]:
+    try:
+        import pydantic  # type: ignore[import-not-found]
+    except ImportError:
+        return {}
+    space = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
+    space.update(Any=Any, uuid=__import__("uuid"), deepcopy=__import__("copy").deepcopy)
+    return {**space, "_DEFAULT_TRAJ_NAME": "default_traj_name"}
+
+
+_PYDANTIC = _pydantic()
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "verl": verl, "skyrl": skyrl, "swift": swift, "roll_agentic": roll, "areal": areal,
+    "open_instruct": open_instruct, "rllm": rllm,
+    "nemo_rl": nemo_rl,
+}  # fmt: skip
+
+if __name__ == "__main__":
+    for name in sys.argv[3:] or WRITERS:
+        WRITERS[name](OUT / name)

@@ -1,0 +1,168 @@
+"""Write the dumps of verifiers, prime-rl and ART: as ``make.py``, and with the same arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from make import OUT, code, self_of  # type: ignore[import-not-found]
+
+
+def verifiers(out: Path) -> None:
+    from verifiers.v1.utils.trace_store import write_episode  # type: ignore[import-not-found]
+
+    (out / "eval").mkdir(parents=True)
+    made = _episodes()
+    for episode in made:
+        write_episode(out / "eval", episode)
+    write = code(
+        "PrimeIntellect-ai/prime-rl", "src/prime_rl/monitors/file.py", "log_episodes",
+        orjson=__import__("orjson"), asyncio=asyncio,
+    )["log_episodes"]  # fmt: skip
+    monitor = self_of(output_dir=out / "prime")
+    asyncio.run(write(monitor, made, 3, "train", "all"))
+    # As EpisodeCollection.vf_episodes makes them: the trained traces alone, advantage stamped.
+    solver = made[0].traces[0]
+    stamped = solver.model_copy(update={"info": {**solver.info, "advantage": 0.75}})
+    effective = made[0].model_copy(update={"traces": [stamped]})
+    asyncio.run(write(monitor, [effective], 3, "train", "effective"))
+
+
+def _episodes() -> list[Any]:
+    from verifiers.v1.configs.agent import WireAgentConfig  # type: ignore[import-not-found]
+    from verifiers.v1.episode import (  # type: ignore[import-not-found]
+        EnvInfo,
+        GroupInfo,
+        PolicySpan,
+        TrainRunInfo,
+        TrainWorkInfo,
+        WireEpisode,
+    )  # fmt: skip
+    from verifiers.v1.graph import MessageNode  # type: ignore[import-not-found]
+    from verifiers.v1.task import WireTaskData  # type: ignore[import-not-found]
+    from verifiers.v1.trace import (  # type: ignore[import-not-found]
+        AgentInfo,
+        AgentSpan,
+        Error,
+        ModelCall,
+        Reward,
+        TimeSpan,
+        Timing,
+        TraceTask,
+        VersionInfo,
+        WireTrace,
+    )  # fmt: skip
+    from verifiers.v1.types import (  # type: ignore[import-not-found]
+        AssistantMessage,
+        ToolCall,
+        ToolMessage,
+        UserMessage,
+    )  # fmt: skip
+
+    task = TraceTask(type="Calc", data=WireTaskData(idx=0, prompt="2+2?", answer="4"))
+    version = VersionInfo(version="0.4.1")
+
+    def agent(name: str, trainable: bool) -> Any:
+        return AgentInfo(config=WireAgentConfig(model="m"), name=name, trainable=trainable)
+
+    def node(i: int, message: Any, ids: list[int], mask: list[bool], **streams: Any) -> Any:
+        parent = i - 1 if i else None
+        sampled = any(mask)
+        return MessageNode(parent=parent, message=message, sampled=sampled, token_ids=ids,
+                           mask=mask, timestamp=100.0 + i, **streams)  # fmt: skip
+
+    def solver(name: str, answer: str, reward: float, cut: bool) -> Any:
+        call = ToolCall(id="c1", name="calc", arguments='{"x": "2+2"}')
+        ask = AssistantMessage(content="", reasoning_content="Use it.", tool_calls=[call])
+        nodes = [
+            node(0, UserMessage(content="2+2?"), [1, 2], [False, False]),
+            node(1, ask, [3, 4, 5], [False, True, True], logprobs=[-0.5, -1.0],
+                 trainer_logprobs=[-0.5, -1.5], reference_logprobs=[-1.0, -2.0],
+                 entropies=[0.5, 1.0], advantages=[0.75, 0.75]),
+            node(2, ToolMessage(tool_call_id="c1", content="4", name="calc"), [6, 7], [False] * 2),
+            node(3, AssistantMessage(content=answer), [8, 9], [False, True], logprobs=[-0.25],
+                 trainer_logprobs=[-0.25], reference_logprobs=[-0.5], entropies=[0.0],
+                 advantages=[0.75]),
+        ]  # fmt: skip
+        reasons = ["tool_calls", "length" if cut else "stop"]
+        calls = [
+            ModelCall(node=n, model="m", finish_reason=why, time=TimeSpan(start=s, end=s + 1.5))
+            for n, why, s in zip((1, 3), reasons, (101.0, 104.0), strict=True)
+        ]
+        timing = Timing(start=100.0, agent=AgentSpan(start=100.5, end=106.0),
+                        scoring=TimeSpan(start=106.0, end=107.0))  # fmt: skip
+        return WireTrace(
+            id=name, verifiers=version, task=task, agent=agent("solver", True), nodes=nodes,
+            calls=calls, rewards={"right": Reward(score=2 * reward, weight=0.5), "none": None},
+            metrics={"num_turns": 2.0}, is_completed=True, ok=True,
+            stop_condition="agent_completed", timing=timing,
+        )  # fmt: skip
+
+    def judge(name: str) -> Any:
+        nodes = [
+            node(0, UserMessage(content="Is it right?"), [1, 2], [False, False]),
+            node(1, AssistantMessage(content="no"), [3], [True], logprobs=[-0.125]),
+        ]
+        return WireTrace(
+            id=name, verifiers=version, task=task, agent=agent("judge", False), nodes=nodes,
+            rewards={"right": Reward(score=9.0)}, is_completed=True, ok=True,
+            stop_condition="agent_completed", timing=Timing(start=100.0),
+        )  # fmt: skip
+
+    def episode(name: str, traces: list[Any], **standing: Any) -> Any:
+        work = TrainWorkInfo(step=3, policy=PolicySpan(start=1, end=2))
+        return WireEpisode(
+            id=name, env=EnvInfo(id="calc"), task=task, group=GroupInfo(id="g0"),
+            run=TrainRunInfo(id="r", work=work), traces=traces, **standing,
+        )  # fmt: skip
+
+    failed = [Error(type="SandboxError", message="no box")]
+    return [
+        episode("e0", [solver("s0", "It is 4.", 1.0, cut=False), judge("j0")], ok=True),
+        episode("e1", [solver("s1", "It is", 0.0, cut=True), judge("j1")], ok=True),
+        episode("e2", [], ok=False, errors=failed),
+    ]
+
+
+def art(out: Path) -> None:
+    from art.trajectories import Trajectory, TrajectoryGroup  # type: ignore[import-not-found]
+    from art.utils.trajectory_logging import (  # type: ignore[import-not-found]
+        write_trajectory_groups_parquet,
+    )
+    from openai.types.chat.chat_completion import Choice  # type: ignore[import-not-found]
+
+    call = {"id": "c1", "type": "function", "function": {"name": "calc", "arguments": '{"x": 4}'}}
+
+    def choice(content: str, why: str, calls: list[Any] | None = None) -> Any:
+        message = {"role": "assistant", "content": content, "tool_calls": calls}
+        return Choice(finish_reason=why, index=0, message=message)
+
+    groups = [
+        TrajectoryGroup(
+            trajectories=[
+                Trajectory(
+                    messages_and_choices=[
+                        {"role": "user", "content": "2+2?"}, choice("", "tool_calls", [call]),
+                        {"role": "tool", "content": "4", "tool_call_id": "c1"},
+                        choice(answer, "stop"),
+                    ],
+                    reward=reward, metrics={"duration": 1.25}, metadata={"id": 3},
+                )
+                for answer, reward in (("It is 4.", 1.0), ("It is 5.", 0.25 * group))
+            ],
+            exceptions=[],
+        )
+        for group in range(2)
+    ]  # fmt: skip
+    folder = out / "trajectories" / "train"
+    folder.mkdir(parents=True)
+    write_trajectory_groups_parquet(groups, folder / "0004.parquet")
+
+
+WRITERS = {"verifiers": verifiers, "art": art}
+
+if __name__ == "__main__":
+    for name in sys.argv[3:] or WRITERS:
+        WRITERS[name](OUT / name)
