@@ -56,9 +56,9 @@ class TokenNames:
                 row["response_tokens"] = self.strings(ids)
             if row.get("response") is None:
                 mask = row.get("response_mask")
-                sampled = isinstance(mask, list) and len(mask) == len(ids)
-                own = [i for i, wrote in zip(ids, mask, strict=True) if wrote] if sampled else ids
-                row["response"] = self.text(own)
+                if isinstance(mask, list) and len(mask) == len(ids):
+                    ids = [token for token, wrote in zip(ids, mask, strict=True) if wrote]
+                row["response"] = self.text(ids)
         if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
             row["prompt"] = self.text(row["prompt_token_ids"])
         if "ground_truth_ids" in row:
