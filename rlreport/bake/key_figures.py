@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -34,7 +36,7 @@ def run_figures(context: PageContext) -> list[KeyFigure]:
                 figure.unit,
                 number(last, figure.kind, f"not in {span_words(after)}"),
                 number(first, figure.kind) if delta else None,
-                [delta] if delta else [],
+                [replace(delta, since="")] if delta else [],  # the note names the windows
                 sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
                 figure.help,
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import pandas as pd
 
+from rlreport import __version__
 from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, ViewAddresses, step_file
 from rlreport.bake.context import PageContext
 from rlreport.bake.data_page import data_view
@@ -18,9 +19,9 @@ from rlreport.bake.method_page import method_view
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.prompts_page import prompts_view
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.shell import APART, NAMES, shell
 from rlreport.bake.step_page import StepRows, step_view
 from rlreport.bake.tokens_page import tokens_view
+from rlreport.bake.views import Link, Shell
 from rlreport.choose import StepPlan
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.tokens import token_charts
@@ -37,6 +38,12 @@ LEAST_BESIDE = 8
 
 CHUNK = 2
 """Pages that a process bakes before it hands them over."""
+
+NAMES = {"overview": "Overview", "prompts": "Prompts", "tokens": "Tokens", "data": "Data"}
+"""Pages of the main navigation."""
+
+APART = {"checks": "How the verdict is made"}
+"""Pages that others link to."""
 
 FOLDER_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -216,3 +223,46 @@ def _render(
         return Page(step_file(step), f"steps/{step}", frame.title, html)
     name = "" if kind == "overview" else kind
     return Page(PAGE_FILES[kind], name, frame.title, html)
+
+
+def shell(
+    kind: str,
+    context: PageContext,
+    addresses: Addresses,
+    *,
+    root: str = "",
+    step: int | None = None,
+    assets: dict[str, str] | None = None,
+    csp: str = "",
+) -> Shell:
+    """The frame of one page.
+
+    Args:
+        kind: ``overview``, ``step``, ``prompts``, ``tokens``, ``data`` or ``checks``.
+        context: what every page shares.
+        addresses: addresses as seen from the page.
+        root: the report's root as seen from the page.
+        step: the step of a step page.
+        assets: logical name -> file below the root.
+        csp: Content-Security-Policy.
+    """
+    names = {**NAMES, **APART}
+    nav = [(key, Link(name, addresses.page(key))) for key, name in NAMES.items()]
+    crumbs = [Link(context.run, addresses.page("overview"))]
+    if kind == "step":
+        crumbs.append(Link(f"Step {step}", ""))
+    elif kind != "overview":
+        crumbs.append(Link(names[kind], ""))
+    name = f"Step {step}" if kind == "step" else names[kind]
+    return Shell(
+        title=context.run if kind == "overview" else f"{name} · {context.run}",
+        run=context.run,
+        kind=kind,
+        root=root,
+        nav=nav,
+        crumbs=crumbs,
+        assets={key: root + path for key, path in (assets or {}).items()},
+        csp=csp,
+        generator=f"rlreport {__version__}",
+        stamp=context.stamp,
+    )

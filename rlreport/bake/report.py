@@ -18,7 +18,6 @@ from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import spans
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
@@ -132,7 +131,8 @@ def prepare(
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     responses = tables.responses
     steps = responses["step"].to_numpy()
-    windows = spans(tables)
+    first, last = int(steps[0]), int(steps[-1])
+    windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
     context = PageContext(
         run=report.title or name,
         steps=tables.steps,

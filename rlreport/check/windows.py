@@ -55,16 +55,6 @@ def first_and_last(tables: Tables, trend: Trend) -> tuple[Window, Window] | None
     return window(tables, 0, size), window(tables, steps - size, steps)
 
 
-def spans(tables: Tables, trend: Trend | None = None) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return first and last step of both windows; of a short run its first and its last step."""
-    windows = first_and_last(tables, trend or Trend())
-    if windows is None:
-        steps = step_numbers(tables).tolist()
-        return (steps[0], steps[0]), (steps[-1], steps[-1])
-    first, last = (window.steps for window in windows)
-    return (first[0], first[-1]), (last[0], last[-1])
-
-
 def last(tables: Tables, trend: Trend) -> Window:
     """Return the last window; a run too short for a trend is one window."""
     steps = len(tables.steps)

@@ -15,9 +15,9 @@ from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import report_json
+from rlreport.bake.pages import shell
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.script_json import script_json
-from rlreport.bake.shell import shell
 from rlreport.bake.views import Shell
 from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
