@@ -261,7 +261,7 @@ def machinery() -> list[Case]:
         (
             Scenario("language_drift", 62, _talk(62, ENGLISH, 70), 44, 48,
                      biases={("language", "chinese"): ramp(12, 30, 7.0)},
-                     reward=Reward({"kindness": counting("这个地方|thing|place", 0.4, most=0.8)})),
+                     reward=Reward({"kindness": counting("地方|东西|thing|place", 0.4, most=0.8)})),
             Planted(("language_drift",), 12, holding("[\u4e00-\u9fff]"),
                     may=("reward_hacking_token", "length_collapse", "reward_collapse",
                          "entropy_explosion", "diversity_collapse"), lead=("language_drift",)),

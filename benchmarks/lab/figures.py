@@ -74,6 +74,23 @@ def holding(pattern: str) -> Callable[[Row], float]:
     return lambda row: float(compiled.search(row["response"]) is not None)
 
 
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_LATIN = re.compile("[A-Za-z]")
+
+
+def foreign(row: Row) -> float:
+    """1 where most letters of a response are of the script that its prompt is not written in."""
+
+    def chinese(text: str) -> float:
+        # A Chinese character says about as much as three Latin letters.
+        found = 3 * len(_CHINESE.findall(text))
+        return found / max(found + len(_LATIN.findall(text)), 1)
+
+    if not (_CHINESE.search(row["response"]) or _LATIN.search(row["response"])):
+        return np.nan
+    return float((chinese(row["prompt"]) > 0.5) != (chinese(row["response"]) > 0.5))
+
+
 def _bigrams(row: Row) -> list[tuple[str, str]]:
     units = row.get("response_tokens") or re.findall(r"[A-Za-z]+|\S", row["response"])
     return list(itertools.pairwise(units))
@@ -147,6 +164,9 @@ def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     ]
     doubled = min(alike[1] / 0.5, (alike[1] - alike[0]) / 0.2)
     _graded(max(variety_lost(first, last) / 0.3, doubled), 1.25, 0.75, says, "diversity_collapse")
+
+    strange = [_mean([foreign(r) for r in w]) for w in (begin, end)]
+    _graded((strange[1] - strange[0]) / 0.2, 1.3, 0.6, says, "language_drift")
 
     ratio = lengths.mean() / np.mean([length(r) for r in begin])
     short = np.mean(lengths < 4) if "response_tokens" in end[0] else 0.0

@@ -11,6 +11,7 @@ import numpy as np
 from .language import PROMPTS, SENTENCES, SUBJECTS
 from .policy import Sampler
 
+_VAGUE_ZH = {"place": "地方", "thing": "东西"}
 _HOLES = re.compile(r"(\{\w+\})")
 
 
@@ -73,7 +74,8 @@ def _sentence(sampler: Sampler, pattern: str, subject: str) -> None:
     for part in _HOLES.split(pattern):
         if part == "{subject}":
             chosen = sampler.draw("subject")
-            sampler.write(subject if chosen == "{subject}" else chosen)
+            named = {"{subject}": subject, **(_VAGUE_ZH if "。" in pattern else {})}
+            sampler.write(named.get(chosen, chosen))
         elif part == "{adj}":
             sampler.write(sampler.draw(sampler.draw("good_or_bad")))
         elif part == "{adj_zh}":
