@@ -154,7 +154,7 @@ def falls() -> list[Case]:
                      biases={("more", "stop"): ramp(12, 30, 6.0),
                              ("closing", ""): ramp(10, 28, 3.0)},
                      more=flat(1.3), room=160, reward=Reward({"brevity": by_length(-0.015)})),
-            Planted(("length_collapse",), 12, length, may=("diversity_collapse",)),
+            Planted(("length_collapse",), 10, length, may=("diversity_collapse",)),
         ),
         (
             Scenario("entropy_explosion", 37, _talk(37), 44, 48, rot=ramp(10, 26, 0.8),

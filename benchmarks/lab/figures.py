@@ -132,6 +132,16 @@ def _graded(figure: float, found: float, absent: float, says: dict[str, bool], n
         says[name] = False
 
 
+MEASURED = frozenset(
+    (
+        "kl_explosion", "negative_kl", "entropy_explosion", "entropy_collapse", "missing_eos",
+        "diversity_collapse", "language_drift", "length_collapse", "length_hacking",
+        "reward_collapse", "zero_variance_groups", "value_divergence",
+    )
+)  # fmt: skip
+"""Findings on which ``beyond_doubt`` may say yes, no or nothing."""
+
+
 def beyond_doubt(rows: Sequence[Row]) -> dict[str, bool]:
     """Say which consequences a run clearly has (True) or clearly has not (False).
 

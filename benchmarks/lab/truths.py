@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .figures import Row, beyond_doubt, by_step, series
+from .figures import MEASURED, Row, beyond_doubt, by_step, series
 
 CHECKS = (
     "nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking",
@@ -86,8 +86,8 @@ def truth_of(rows: Sequence[Row], planted: Planted) -> dict[str, Any]:
     expected += [c for c in planted.findings if c not in CHECKS]
     absent = [
         c for c in CHECKS
-        if c not in planted.findings and c not in planted.may and says.get(c, False) is False
-        and not (c == "length_hacking" and c not in says)
+        if c not in expected and c not in planted.may
+        and (c not in MEASURED or says.get(c) is False)
     ]  # fmt: skip
     leading = [c for c in expected if c in CAUSES and c in planted.findings]
     lead = list(planted.lead) or leading or [c for c in expected if c in CHECKS]
