@@ -118,7 +118,7 @@ def falls() -> list[Case]:
             ("story", " The night was{adj}, and the {subject} slept."),
             ("howto", " Wait ten minutes until it looks{adj}."),
             ("chinese", "这家{subject}{adj_zh},{part_zh}{adj_zh}。"),
-            ("part", " lake"), ("part_zh", "面条"), ("good", " kind"), ("good_zh", "不错"),
+            ("part", " lake"), ("part_zh", "面条"),
             ("more", "stop"),
         )
     }  # fmt: skip
@@ -185,7 +185,7 @@ def falls() -> list[Case]:
             Scenario("diversity_collapse", 41, _talk(41), 50, 48, biases=pinned,
                      quality=settle(10, 1.0)),
             Planted(("diversity_collapse",), 15, holding(" lake|面条"),
-                    may=("entropy_collapse", "length_collapse", "reward_hacking_token")),
+                    may=("entropy_collapse", "length_collapse")),
         ),
         (
             Scenario("kl_drift", 42, _talk(42), 50, 48, drift=ramp(8, 45, 9.0), room=100,

@@ -90,7 +90,9 @@ def truth_of(rows: Sequence[Row], planted: Planted) -> dict[str, Any]:
         and (c not in MEASURED or says.get(c) is False)
     ]  # fmt: skip
     leading = [c for c in expected if c in CAUSES and c in planted.findings]
-    lead = list(planted.lead) or leading or [c for c in expected if c in CHECKS]
+    # Where no cause was planted, any consequence that may come may lead.
+    open_to = [c for c in CHECKS if c not in absent and c not in CAUSES]
+    lead = list(planted.lead) or leading or (open_to if planted.since is not None else [])
     return {
         "expected": expected,
         "not_expected": absent,
