@@ -264,7 +264,8 @@ def machinery() -> list[Case]:
                      reward=Reward({"kindness": counting("地方|东西|thing|place", 0.4, most=0.8)})),
             Planted(("language_drift",), 12, holding("[\u4e00-\u9fff]"),
                     may=("reward_hacking_token", "length_collapse", "reward_collapse",
-                         "entropy_explosion", "diversity_collapse"), lead=("language_drift",)),
+                         "entropy_explosion", "diversity_collapse"),
+                    lead=("language_drift", "reward_hacking_token")),
         ),
         (
             Scenario("part_dominates", 63, _talk(63), 36, 48,
