@@ -41,7 +41,7 @@ def test_an_error_of_ours_in_a_process_reaches_the_user(
     def fail(*_: object) -> None:
         raise RlreportError("said so")
 
-    monkeypatch.setattr("rlreport.read.logs.scan", fail)
+    monkeypatch.setattr("rlreport.read.logs.Scanner.scan", fail)
     with pytest.raises(RlreportError, match="said so"):
         read(write(tmp_path / "a.jsonl", [tokens("a")]))
 

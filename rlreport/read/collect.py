@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Ints
 from rlreport.figures.response import response_figures
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import FigureOptions
 from rlreport.read.batch import Batch, RowScalars
 from rlreport.read.bigrams import BigramSketch, row_bigrams
 from rlreport.read.diagnostics import Diagnostics
@@ -47,13 +47,14 @@ _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 class Collector:
     """Measures batches and adds up what is found."""
 
-    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self.vocabulary = Vocabulary(options.pad_tokens)
+    def __init__(self, vocabulary: Vocabulary, figures: FigureOptions) -> None:
+        self._vocabulary = vocabulary
         self._figures = figures
         self._columns: list[Columns] = []
         self._extras = ExtraColumns()
         self._totals: dict[int, TokenTotals] = {}
         self._summed = np.zeros(0, dtype=bool)
+        self._met = np.zeros(0, dtype=bool)
         self._bigrams = BigramSketch()
         self._sampler = Sampler()
         self._references = Sampler()
@@ -63,6 +64,11 @@ class Collector:
     def rows(self) -> int:
         """Rows so far."""
         return self._out.rows
+
+    @property
+    def strings(self) -> int:
+        """Distinct tokens and words so far; what others met in the vocabulary does not count."""
+        return int(np.count_nonzero(self._met))
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -85,16 +91,17 @@ class Collector:
         columns = _scalars(batch)
         steps = columns["step"].astype(np.int64)
         finish = _Finish(columns.pop("finish").astype(np.float64))
-        rows = words(batch.texts, self.vocabulary, None)
+        rows = words(batch.texts, self._vocabulary, None)
         if batch.token_rows:
-            tokens = token_rows(batch, self.vocabulary)
+            tokens = token_rows(batch, self._vocabulary)
             figures = tokens.figures(self._figures)
             self._measure(tokens, figures, columns, len(steps))
             self._add_totals(batch, tokens, figures, steps)
-            finish.look_at_tokens(tokens, self.vocabulary)
+            finish.look_at_tokens(tokens, self._vocabulary)
             rows = with_tokens(rows, tokens)
         finish.look_at_texts(batch)
         columns["finished"], columns["finish_source"] = finish.finished, finish.source
+        self._met = _marked(self._met, rows.ids, len(self._vocabulary))
         self._count_bigrams(rows, columns, steps)
         self._sample(rows, batch, columns, steps)
         self._columns.append(columns)
@@ -138,10 +145,8 @@ class Collector:
         self, batch: Batch, tokens: TokenRows, figures: TokenFigures, steps: Ints
     ) -> None:
         """Add the totals of each split's rows to those that its rows had so far."""
-        hashes = self.vocabulary.hashes
-        if len(self._summed) < len(hashes):
-            self._summed = np.pad(self._summed, (0, len(hashes) - len(self._summed)))
-        self._summed[tokens.ids[tokens.ids >= 0]] = True
+        hashes = self._vocabulary.hashes
+        self._summed = _marked(self._summed, tokens.ids[tokens.ids >= 0], len(hashes))
         starts = [first for _, first in batch.leaves] + [len(batch.rows)]
         cuts = np.searchsorted(tokens.rows, starts)
         for (leaf, _), start, stop in zip(batch.leaves, cuts[:-1], cuts[1:], strict=True):
@@ -158,7 +163,7 @@ class Collector:
 
     def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints) -> None:
         columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
-            rows.ids, rows.offsets, self.vocabulary.hashes
+            rows.ids, rows.offsets, self._vocabulary.hashes
         )
         self._bigrams.add(steps[owners], distinct, steps)
 
@@ -175,7 +180,8 @@ class Collector:
             of_these = self._references.candidates(steps[comparable], priorities[comparable])
             kept = comparable[of_these]
             texts = [batch.references[i] for i in kept.tolist()]
-            units = words(texts, self.vocabulary, LONGEST)
+            units = words(texts, self._vocabulary, LONGEST)
+            self._met = _marked(self._met, units.ids, len(self._vocabulary))
             self._references.add(self._unit_sample(units, kept, steps, priorities))
 
     def _unit_sample(
@@ -203,7 +209,7 @@ class Collector:
 
     def _name_units(self) -> None:
         """Replace the vocabulary's numbers, which mean nothing outside this process, by hashes."""
-        out, vocabulary = self._out, self.vocabulary
+        out, vocabulary = self._out, self._vocabulary
         hashes = vocabulary.hashes
         used = np.zeros(len(hashes), dtype=bool)
         used[: len(self._summed)] = self._summed
@@ -270,6 +276,14 @@ def _scalars(batch: Batch) -> Columns:
         else:
             columns[name] = np.array(values, dtype=np.uint64 if name in _UNSIGNED else np.int64)
     return columns
+
+
+def _marked(marks: NDArray[np.bool_], ids: NDArray[np.int32], size: int) -> NDArray[np.bool_]:
+    """Return marks of so many numbers, with these set too."""
+    if len(marks) < size:
+        marks = np.pad(marks, (0, size - len(marks)))
+    marks[ids] = True
+    return marks
 
 
 def kept(strings: list[str]) -> list[str]:

@@ -27,7 +27,7 @@ from rlreport.read.result import (
     row_order,
     token_frame,
 )
-from rlreport.read.scan import scan
+from rlreport.read.scan import Scanner
 from rlreport.read.sources import Listing, find_sources, is_url
 from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, root
 from rlreport.read.token_totals import TokenTotals, merge_totals
@@ -98,18 +98,17 @@ def scan_tasks(
     found: Nodes[Partial] = {}
     beside = len(tasks) > 1 and sum(weights) >= LEAST_BYTES
     with progress.phase("reading", sum(weights), "B") as phase, Pool(options.workers) as pool:
-        scanned = pool.map(_scan, jobs, (options, figures), beside=beside, ordered=False)
+        scanner = Scanner(options, figures)
+        scanned = pool.map(_scan, jobs, scanner, beside=beside, ordered=False)
         for number, partial in scanned:
             plant(found, (0, number), partial, merge_pair)
             phase.advance(weights[number])
     return root(found, merge_pair) or Partial()
 
 
-def _scan(
-    job: tuple[int, Sequence[Split]], shared: tuple[ReadOptions, FigureOptions]
-) -> tuple[int, Partial]:
+def _scan(job: tuple[int, Sequence[Split]], scanner: Scanner) -> tuple[int, Partial]:
     number, splits = job
-    return number, scan(splits, *shared)
+    return number, scanner.scan(splits)
 
 
 def _scan_of(

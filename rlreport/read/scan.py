@@ -15,33 +15,55 @@ from rlreport.read.parse import LineParser
 from rlreport.read.partial import Partial, Segment, merge
 from rlreport.read.splits import Split
 from rlreport.read.tolerant import load_object, parse_record
+from rlreport.read.vocabulary import Vocabulary
 
 _END = 2**62
 _TOO_LONG = "longer than {:,} bytes (--max-line)"
-_BATCH_BYTES = 12 << 20
+_BATCH_BYTES = 16 << 20
 _BATCH_ROWS = 16384
 _MOST_STRINGS = 1 << 19
 
 
-def scan(splits: Sequence[Split], options: ReadOptions, figures: FigureOptions) -> Partial:
-    """Scan splits; the result is the same whichever of them are scanned together.
-
-    Small splits share batches, since a thousand files of one row would else cost a thousand
-    batches; the others have batches of their own.
-    """
-    scanner = _Scanner(options, figures)
-    for split in splits:
-        scanner.add(split)
-    return scanner.partial()
-
-
-class _Scanner:
-    """Scans splits one after the other into one partial."""
+class Scanner:
+    """Scans splits, and keeps the numbers of strings from one call to the next."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._longest = options.max_line
-        self._settings = (options, figures)
-        self._collector = Collector(*self._settings)
+        self._options = options
+        self._figures = figures
+        self._vocabulary = Vocabulary(options.pad_tokens)
+
+    def __reduce__(self) -> tuple[type[Scanner], tuple[ReadOptions, FigureOptions]]:
+        """Travel to another process without what was met so far."""
+        return Scanner, (self._options, self._figures)
+
+    def scan(self, splits: Sequence[Split]) -> Partial:
+        """Scan splits; the result is the same whichever of them are scanned together.
+
+        Small splits share batches, since a thousand files of one row would else cost a
+        thousand batches; the others have batches of their own.
+        """
+        work = _Work(self._options, self._figures, self._vocabulary)
+        for split in splits:
+            work.add(split)
+        self._vocabulary = work.vocabulary
+        return work.partial()
+
+
+def scan(splits: Sequence[Split], options: ReadOptions, figures: FigureOptions) -> Partial:
+    """Scan splits once, see ``Scanner.scan``."""
+    return Scanner(options, figures).scan(splits)
+
+
+class _Work:
+    """Scans splits one after the other into one partial."""
+
+    def __init__(
+        self, options: ReadOptions, figures: FigureOptions, vocabulary: Vocabulary
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._options = options
+        self._figures = figures
+        self._collector = self._fresh()
         self._batcher = Batcher(options)
         self._parser = LineParser()
         self._done: list[Partial] = []
@@ -58,7 +80,7 @@ class _Scanner:
         self._lines = self._filled = self._rows = self._unread = 0
         self._batcher.batch.leaves.append((split.leaf, len(self._batcher.batch.rows)))
         if split.format.container == "lines":
-            for block in line_blocks(split, self._longest):
+            for block in line_blocks(split, self._options.max_line):
                 self._read_block(block)
                 self._read(len(block.data))
         else:
@@ -72,7 +94,7 @@ class _Scanner:
             self._finish()
         elif self._full():
             self._flush()
-            if len(self._collector.vocabulary) > _MOST_STRINGS:
+            if self._collector.strings > _MOST_STRINGS:
                 self._finish()
 
     def partial(self) -> Partial:
@@ -87,10 +109,15 @@ class _Scanner:
             return
         self._flush()
         self._batcher.batch.leaves.append((self._split.leaf, 0))
-        if len(self._collector.vocabulary) > _MOST_STRINGS:
+        if self._collector.strings > _MOST_STRINGS:
             # Words never end: start afresh with what the tables need of them.
             self._parts = [merge([*self._parts, self._collector.partial()])]
-            self._collector = Collector(*self._settings)
+            self._collector = self._fresh()
+
+    def _fresh(self) -> Collector:
+        if len(self.vocabulary) > _MOST_STRINGS:
+            self.vocabulary = Vocabulary(self._options.pad_tokens)
+        return Collector(self.vocabulary, self._figures)
 
     def _full(self) -> bool:
         return self._pending >= _BATCH_BYTES or len(self._batcher.batch.rows) >= _BATCH_ROWS
@@ -105,7 +132,7 @@ class _Scanner:
         parts = [*self._parts, self._collector.partial()]
         if any(part.segments for part in parts):
             self._done.append(parts[0] if len(parts) == 1 else merge(parts))
-        self._parts, self._collector = [], Collector(*self._settings)
+        self._parts, self._collector = [], self._fresh()
 
     def _read_block(self, block: Block) -> None:
         native = self._split.format.reader is None
@@ -119,8 +146,8 @@ class _Scanner:
                 continue
             self._filled += 1
             try:
-                if len(line) > self._longest:
-                    raise RowError(_TOO_LONG.format(self._longest))
+                if len(line) > self._options.max_line:
+                    raise RowError(_TOO_LONG.format(self._options.max_line))
                 if not offset and line.startswith(BOM):
                     line = line[len(BOM) :]
                     offset = len(BOM) if native else 0
@@ -134,7 +161,7 @@ class _Scanner:
         if block.too_long:
             self._lines += 1
             self._filled += 1
-            self._add_unread(block.offset, _TOO_LONG.format(self._longest))
+            self._add_unread(block.offset, _TOO_LONG.format(self._options.max_line))
         if block.unended:
             position = LogPosition(self._split.file, _END, self._lines)
             self._collector.diagnostics.add("unended", position)

@@ -85,21 +85,24 @@ def totals_of(
     error = None if figures.value_error is None else np.abs(figures.value_error)
     if value is not None and returns is not None and error is not None:
         totals.tenths, totals.tenth_sums = _tenths(offsets, error, value, returns)
-    lengths = np.diff(offsets)
     named = ids >= 0
     if not named.any():
         return totals
-    of_token = np.repeat(steps, lengths)
+    lengths = np.add.reduceat(np.append(named, False), offsets[:-1], dtype=np.int64)
+    lengths[offsets[1:] == offsets[:-1]] = 0
     ratio = figures.log_ratio
     magnitude = None if ratio is None else np.abs(ratio)
     sources = [figures.kl, ratio, magnitude, figures.prob, figures.ref_prob, error]
     if not named.all():
-        of_token, ids = of_token[named], ids[named]
+        ids = ids[named]
         sources = [None if values is None else values[named] for values in sources]
-    totals.steps = np.unique(of_token)
+    totals.steps = np.unique(steps[lengths > 0])
     totals.shift = shift_of(totals.steps)
     bins = np.unique(totals.steps >> totals.shift)
-    keys = np.searchsorted(bins, of_token >> totals.shift) * len(hashes) + ids
+    keys = ids.astype(np.int64)
+    if len(bins) > 1:
+        of_row = np.searchsorted(bins, steps >> totals.shift) * len(hashes)
+        keys += np.repeat(of_row, lengths)
     used, places = _numbered(keys, len(bins) * len(hashes))
     # Numbers of strings mean nothing elsewhere: entries stand in the order of their hashes.
     entry_bins, tokens = bins[used // len(hashes)], hashes[used % len(hashes)]
@@ -125,25 +128,33 @@ def merge_totals(left: TokenTotals, right: TokenTotals) -> TokenTotals:
         steps=np.union1d(left.steps, right.steps),
     )
     merged.shift = shift_of(merged.steps)
-    sizes = (len(left.bins), len(right.bins))
-    parts = (left.bins >> (merged.shift - left.shift), right.bins >> (merged.shift - right.shift))
-    bins, tokens = np.concatenate(parts), np.concatenate([left.tokens, right.tokens])
-    order, starts = grouped(_keys(bins, tokens, np.unique(bins)))
+    bins = np.concatenate([part.bins >> (merged.shift - part.shift) for part in (left, right)])
+    tokens = np.concatenate([left.tokens, right.tokens])
+    order, starts = grouped(_keys(bins, tokens, np.unique(merged.steps >> merged.shift)))
     merged.bins, merged.tokens = bins[order[starts]], tokens[order[starts]]
     keep = _kept(merged)
-    for own, of_left, of_right in (
-        (merged.counts, left.counts, right.counts),
-        (merged.sums, left.sums, right.sums),
-    ):
-        for i, pair in enumerate(zip(of_left, of_right, strict=True)):
-            if any(part is not None for part in pair):
-                row = np.concatenate(
-                    [np.zeros(n) if a is None else a for a, n in zip(pair, sizes, strict=True)],
-                    dtype=np.int64 if own is merged.counts else np.float64,
-                    casting="unsafe",
-                )
-                added = np.add.reduceat(row[order], starts)
-                own[i] = added if keep is None else added[keep]
+    entry = np.zeros(len(order), dtype=np.int64)
+    entry[starts[1:]] = 1
+    place = np.empty_like(entry)
+    place[order] = np.cumsum(entry)
+    cut = len(left.bins)
+
+    def added(one: Ints | Floats | None, other: Ints | Floats | None) -> Floats | None:
+        if one is None and other is None:
+            return None
+        # One after the other, so that the left's entries of a bin come first.
+        values = np.zeros(len(place))
+        if one is not None:
+            values[:cut] = one
+        if other is not None:
+            values[cut:] = other
+        sums: Floats = np.bincount(place, values, len(starts)).astype(np.float64, copy=False)
+        return sums if keep is None else sums[keep]
+
+    for i, pair in enumerate(zip(left.counts, right.counts, strict=True)):
+        total = added(*pair)
+        merged.counts[i] = None if total is None else total.astype(np.int64)
+    merged.sums = [added(*pair) for pair in zip(left.sums, right.sums, strict=True)]
     if keep is not None:
         merged.bins, merged.tokens, merged.dropped = merged.bins[keep], merged.tokens[keep], True
     return merged
