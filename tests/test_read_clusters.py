@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import math
 import os
+import socket
 import sys
+import time
 from pathlib import Path
 
 import fsspec
@@ -16,6 +18,9 @@ import zstandard
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import fetch, fetch_texts
+from rlreport.read.lines import line_blocks
+from rlreport.read.sources import find_sources
+from rlreport.read.splits import Split
 from tests.reading import kinds, read, row, tokens, write
 
 GOOD = row(0)
@@ -282,6 +287,33 @@ def test_symlinks_neither_loop_nor_count_twice(tmp_path: Path) -> None:
     scan = read(tmp_path)
     assert len(scan.responses) == 1 + ("a.jsonl" in {file.name for file in scan.files})
     assert [bad.file for bad in scan.bad_lines] == ["dangling.jsonl"]
+
+
+def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [GOOD])
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s.jsonl"))
+    (tmp_path / "linked.jsonl").symlink_to(tmp_path / "pipe.jsonl")
+    (tmp_path / "null.jsonl").symlink_to("/dev/zero")
+    scan = read(tmp_path)
+    assert {bad.file: bad.reason for bad in scan.bad_lines} == {
+        "linked.jsonl": "a pipe, not a file: skipped",
+        "null.jsonl": "a device, not a file: skipped",
+        "pipe.jsonl": "a pipe, not a file: skipped",
+        "s.jsonl": "a socket, not a file: skipped",
+    }
+    assert len(scan.responses) == 1
+
+
+def test_a_long_line_costs_no_more_a_byte_than_a_short_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [row(0, response="x" * (16 << 20))])
+    (source,) = find_sources([path]).sources
+    start = time.process_time()
+    (block,) = line_blocks(Split(0, source, 0, source.size), 1 << 40, block_bytes=4096)
+    # Joining each of 4,096 pieces to all before it would copy 34 GB.
+    assert time.process_time() - start < 2
+    assert block.stop == source.size
 
 
 def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

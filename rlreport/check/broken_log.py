@@ -123,28 +123,45 @@ def _missing_steps(tables: Tables, limits: BrokenLog) -> list[Fault]:
 def _early_ranks(tables: Tables) -> list[Fault]:
     """Find rank files that stop at least two steps before another that holds the same steps."""
     order = step_numbers(tables)
-    files = tables.responses["file"].to_numpy()
-    of_row = tables.responses["step"].to_numpy()
-    of_file = {file: np.unique(of_row[files == file]) for file in np.unique(files).tolist()}
-    if not 1 < len(of_file) <= len(tables.files):
+    held = tables.responses[["file", "step"]].drop_duplicates().sort_values(["file", "step"])
+    files, starts = np.unique(held["file"].to_numpy(), return_index=True)
+    if not 1 < len(files) <= len(tables.files):
         return []
+    # Ranks of one run hold the same steps: what is compared are sets of steps, not files.
+    sets: dict[tuple[int, ...], list[int]] = {}
+    for file, own_steps in zip(
+        files.tolist(), np.split(held["step"].to_numpy(), starts[1:]), strict=True
+    ):
+        # A file of fewer steps neither stops early nor holds most of one that does.
+        if len(own_steps) >= SHOWN:
+            sets.setdefault(tuple(own_steps.tolist()), []).append(file)
     early = []
-    for file, steps in of_file.items():
-        ranks = [
-            other
-            for name, other in of_file.items()
-            if name != file and np.isin(steps, other).mean() >= SHARED_STEPS
-        ]
-        own = int(steps[-1])
-        end = max((int(other[-1]) for other in ranks), default=own)
-        if len(steps) >= SHOWN and np.count_nonzero((order > own) & (order <= end)) >= 2:
-            early.append((tables.files[file].name, own))
+    for steps, end in zip(sets, _ends_of_ranks(list(sets)), strict=True):
+        own = steps[-1]
+        if np.count_nonzero((order > own) & (order <= end)) >= 2:
+            early += [(tables.files[file].name, file, own) for file in sets[steps]]
     if not early:
         return []
-    first = min(early, key=lambda found: found[1])
-    more: dict[str, Fact] = {"early_file": first[0], "early_step": first[1]}
-    steps_of = tuple(sorted({step for _, step in early}))
+    name, _, step = min(early, key=lambda found: (found[2], found[1]))
+    more: dict[str, Fact] = {"early_file": name, "early_step": step}
+    steps_of = tuple(sorted({step for *_, step in early}))
     return [Fault("warning", "early", len(early), steps_of, more)]
+
+
+def _ends_of_ranks(sets: list[tuple[int, ...]]) -> list[int]:
+    """Return, for each set of steps, the last step of those that hold most of it."""
+    holders: dict[int, list[int]] = {}
+    for number, steps in enumerate(sets):
+        for step in steps:
+            holders.setdefault(step, []).append(number)
+    by_step = {step: np.array(numbers) for step, numbers in holders.items()}
+    lasts = np.array([steps[-1] for steps in sets])
+    ends = []
+    for steps in sets:
+        shared = np.bincount(np.concatenate([by_step[step] for step in steps]), minlength=1)
+        ranks = np.flatnonzero(shared >= SHARED_STEPS * len(steps))
+        ends.append(int(lasts[ranks].max()))
+    return ends
 
 
 def _unequal_arrays(tables: Tables) -> list[Fault]:

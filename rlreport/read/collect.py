@@ -14,6 +14,7 @@ from rlreport.read.diagnostics import Diagnostics
 from rlreport.read.hashing import Hashes, row_priorities
 from rlreport.read.ngram_sample import (
     LONGEST,
+    LONGEST_TEXT,
     Sampler,
     UnitRows,
     UnitSample,
@@ -92,6 +93,9 @@ class Collector:
         steps = columns["step"].astype(np.int64)
         finish = _Finish(columns.pop("finish").astype(np.float64))
         rows = words(batch.texts, self._vocabulary, None)
+        for row, text in zip(batch.rows, batch.texts, strict=True):
+            if text is not None and len(text) > LONGEST_TEXT:
+                batch.diagnostics.add("long_text", row.position)
         if batch.token_rows:
             tokens = token_rows(batch, self._vocabulary)
             figures = tokens.figures(self._figures)

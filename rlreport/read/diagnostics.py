@@ -98,6 +98,7 @@ ODDITIES = {
     "untrained": "rows of agents that are not trained, or of rollouts that failed before the "
     "policy spoke, kept out of the figures",
     "other_split_rows": "rows of another split than their file's, not read (--split reads them)",
+    "long_text": "responses of over 4,194,304 characters, whose words count up to there",
     "many_extras": "further scalar fields, left out beyond the first 64",
     "many_tokens": "token strings left out of the token table beyond the first 262,144",
 }

@@ -96,7 +96,10 @@ def reason_of(error: BaseException) -> str:
 
 
 class _Reader:
-    """Cuts a stream into lines; holds the tail that awaits its line end."""
+    """Cuts a stream into lines; holds the tail that awaits its line end, ``held`` bytes, in pieces.
+
+    Joining pieces only when the line end is there keeps a line of any length linear.
+    """
 
     def __init__(self, stream: IO[bytes], split: Split, max_line: int, block_bytes: int) -> None:
         self.stream = stream
@@ -109,7 +112,8 @@ class _Reader:
         # One byte early: a split that begins right after a line end begins with a line.
         self.position = max(0, split.start - 1)
         self.skipping = split.start > 0
-        self.tail = b""
+        self.tail: list[bytes] = []
+        self.held = 0
         self.rereads = not split.source.compression and block_bytes > 4 * _TAIL_BYTES
         self.damage: str | None = None
         if self.position:
@@ -119,9 +123,10 @@ class _Reader:
         while not self._past_stop():
             chunk = self._read()
             if not chunk:
-                if self.tail and not self.skipping:
-                    yield Block(self.tail, len(self.tail), self.position - len(self.tail))
-                if self.damage and not self.tail and _ends_flushed(self.source):
+                if self.held and not self.skipping:
+                    tail = b"".join(self.tail)
+                    yield Block(tail, len(tail), self.position - len(tail))
+                if self.damage and not self.held and _ends_flushed(self.source):
                     yield Block(unended=True)
                 elif self.damage:
                     yield Block(damage=self.damage)
@@ -131,16 +136,15 @@ class _Reader:
     def _past_stop(self) -> bool:
         if self.stop is None or self.skipping:
             # Whoever skips to the first line end gives up once no line can start inside.
-            return self.stop is not None and self.position - len(self.tail) > self.stop
-        return self.position - len(self.tail) >= self.stop
+            return self.stop is not None and self.position - self.held > self.stop
+        return self.position - self.held >= self.stop
 
     def _read(self) -> bytes:
         want = self.block_bytes
         if self.stop is not None:
             # Beyond the stop only the end of one line is wanted.
-            want = (
-                min(want, self.stop - self.position) if self.position < self.stop else _TAIL_BYTES
-            )
+            beyond = max(_TAIL_BYTES, min(self.held, want))
+            want = min(want, self.stop - self.position) if self.position < self.stop else beyond
         if self.size is not None:
             want = min(want, self.size - self.position)
         chunk = self._fill(want) if want > 0 and not self.damage else b""
@@ -169,22 +173,31 @@ class _Reader:
                 return
             chunk = chunk[first + 1 :]
             self.skipping = False
-        data = self.tail + chunk if self.tail else chunk
+        if self.held and b"\n" not in chunk:
+            self.tail.append(chunk)
+            self.held += len(chunk)
+        else:
+            yield from self._block(b"".join([*self.tail, chunk]) if self.held else chunk)
+        if self.held > self.max_line:
+            yield Block(offset=self.position - self.held, too_long=True)
+            self._hold([])
+            self.skipping = True
+
+    def _block(self, data: bytes) -> Iterator[Block]:
         start = self.position - len(data)
         end = data.rfind(b"\n") + 1
-        self.tail = data[end:]
+        self._hold([data[end:]])
         if self.stop is not None and start + end > self.stop:
             # The line that runs over the stop is the last one.
             end = data.find(b"\n", max(0, self.stop - start - 1)) + 1 if start < self.stop else 0
-            self.tail = b""
+            self._hold([])
         if end:
             yield Block(data, end, start)
-        if end and self.rereads and 0 < len(self.tail) <= _TAIL_BYTES:
+        if end and self.rereads and 0 < self.held <= _TAIL_BYTES:
             # Reading the tail once more costs less than copying the next block to join it.
-            self.position -= len(self.tail)
+            self.position -= self.held
             self.stream.seek(self.position)
-            self.tail = b""
-        if len(self.tail) > self.max_line:
-            yield Block(offset=self.position - len(self.tail), too_long=True)
-            self.tail = b""
-            self.skipping = True
+            self._hold([])
+
+    def _hold(self, pieces: list[bytes]) -> None:
+        self.tail, self.held = pieces, sum(map(len, pieces))

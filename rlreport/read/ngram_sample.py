@@ -20,6 +20,9 @@ _MOST_HELD = 1 << 22
 LONGEST = 2048
 """Units kept of one response."""
 
+LONGEST_TEXT = 1 << 22
+"""Characters of a text whose words are counted."""
+
 
 def sample_size(steps: int) -> int:
     """Return how many responses a step are kept in a run of so many steps."""
@@ -42,8 +45,11 @@ class UnitRows:
 
 
 def words(texts: Sequence[str | None], vocabulary: Vocabulary, longest: int | None) -> UnitRows:
-    """Number the words of texts, at most ``longest`` of each; None has none."""
-    lists = [units(text)[:longest] if text else [] for text in texts]
+    """Number the words of texts, at most ``longest`` of each; None has none.
+
+    Of a text only the first LONGEST_TEXT characters count: its words are held at once.
+    """
+    lists = [units(text[:LONGEST_TEXT])[:longest] if text else [] for text in texts]
     lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
     ids = vocabulary.numbers([unit for row in lists for unit in row])
     return UnitRows(ids, offsets_of(lengths), np.zeros(len(lists), dtype=bool))

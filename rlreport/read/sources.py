@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -151,13 +152,21 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> I
     except OSError as error:
         listing.unreadable.append((str(path), error.strerror or "cannot be read"))
         return
+    if not stat.S_ISREG(status.st_mode):
+        # Opening a pipe or a device would wait for ever.
+        listing.unreadable.append((str(path), f"{_kind(status.st_mode)}, not a file: skipped"))
+        return
     if not os.access(path, os.R_OK):
         listing.unreadable.append((str(path), "Permission denied"))
         return
-    # Opening a pipe or a device would wait for ever.
-    if path.is_file():
-        identity = (status.st_dev, status.st_ino)
-        yield _Found(str(path), str(root), status.st_size, identity, given)
+    identity = (status.st_dev, status.st_ino)
+    yield _Found(str(path), str(root), status.st_size, identity, given)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
 
 
 def _root(path: Path) -> Path:
