@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rlreport.bake.key_figures import TILES
 from rlreport.bake.overview_page import STEPS_SHOWN
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.docs import columns_page, log_format_page
+from rlreport.formats import formats
+from tests.format_table import PAGE, Row, capabilities, evidence, page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 RENEW = "python -m rlreport.docs"
@@ -32,3 +36,20 @@ def test_no_two_columns_of_a_list_look_alike():
     for columns in ([STEP[name] for name in STEPS_SHOWN], RESPONSE_COLUMNS):
         titles = [column.title for column in columns if column.label]
         assert len(titles) == len(set(titles))
+
+
+def test_the_tables_of_formats_are_current() -> None:
+    assert PAGE.read_text() == page(), "python -m tests.format_table"
+
+
+@pytest.mark.parametrize("identity", list(formats()))
+def test_each_format_gives_what_its_row_says(identity: str, found: dict[str, list[Row]]) -> None:
+    rows = found[identity]
+    assert rows, f"no dump of {identity} in tests/data/frameworks or tests/format_logs.py"
+    row = " | ".join([f"`{identity}`", *capabilities(rows).values()])
+    assert f"| {row} |" in PAGE.read_text()
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[Row]]:
+    return evidence()

@@ -402,3 +402,89 @@ def test_json_writers_nan_reaches_every_number(tmp_path: Path) -> None:
     path.write_text(json.dumps({"training_step": 1, "trajectories": [{"reward": math.nan}]}))
     ((_, obj),) = iterate(path, "json")
     assert math.isnan(rows("rllm", obj)[0]["reward"])
+
+
+def plain(**changes: Any) -> tuple[Row, RowReader]:
+    base: Row = {"step": 1, "prompt": "q", "response": "a", "reward": 1.0}
+    reader = RowReader(format_by_id("plain"))
+    return next(iter(reader({**base, **changes}, Where("log.jsonl", 1)))), reader
+
+
+TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
+
+
+@pytest.mark.parametrize("mask", [[1, 0], [1, 0, 1, 1], [1, 0, 2], "110", [0.5, 1, 1]])
+def test_a_mask_that_is_none_is_left_out_and_counted(mask: object) -> None:
+    row, reader = plain(**TOKENS, response_mask=mask)
+    assert "response_mask" not in row
+    assert (row["logprobs"], reader.take_odd()) == ([-0.5] * 3, {"bad_mask": 1})
+    assert reader.take_odd() == {}
+
+
+def turn(**changes: Any) -> Row:
+    return {"role": "assistant", "text": "t", **changes}
+
+
+@pytest.mark.parametrize(
+    "spans", [[[0, 2], [1, 3]], [[0, 4]], [[2, 1]], [[1.0, 2]], ["01"], [[-1, 2]]]
+)
+def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
+    row, reader = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
+    assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
+    assert not any("tokens" in t for t in row["turns"])
+    assert reader.take_odd() == {"bad_spans": 1}
+
+
+@pytest.mark.parametrize("turns", [["hello"], [{"text": "no role"}], "hello", 3])
+def test_turns_that_are_none_are_left_out_and_counted(turns: object) -> None:
+    row, reader = plain(turns=turns)
+    assert (row["response"], "turns" in row) == ("a", False)
+    assert reader.take_odd() == {"bad_turns": 1}
+
+
+def test_odd_turns_are_shown_as_they_are() -> None:
+    image = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000_000}}
+    ]
+    calls = [{"function": {"name": "calc", "arguments": "{no json"}}]
+    messages = [
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "content": image},
+        *[{"role": "assistant", "content": str(i)} for i in range(10_000)],
+    ]
+    row, reader = plain(response=messages)
+    assert row["turns"][0] == {
+        "role": "assistant", "text": "", "sampled": True,
+        "calls": [{"name": "calc", "arguments": "{no json"}],
+    }  # fmt: skip
+    assert (row["turns"][1]["text"], len(row["turns"])) == ("[image_url]", 10_002)
+    assert reader.take_odd() == {}
+    assert row["response"].startswith("calc({no json)\n0\n1")
+
+
+def test_fields_that_nobody_reads_are_named_wherever_they_lie() -> None:
+    _, reader = plain(logprob=[-0.5], info={"a": 1}, note="x" * 300, empty=[], absent=None, n=1)
+    assert reader.take_not_taken() == {
+        "logprob": (1, "list"), "info": (1, "object"), "note": (1, "text"),
+    }  # fmt: skip
+    reader = RowReader(format_by_id("rllm"))
+    step = {"observation": "q", "model_response": "a", "reward": 0.5, "mystery": 1}
+    obj = {"training_step": 1, "trajectories": [{"reward": 1.0, "steps": [step, step]}]}
+    list(reader({**obj, "artifacts": {"x": 1}}, Where("episode.json")))
+    assert reader.take_not_taken() == {
+        "artifacts": (1, "object"), "trajectories.steps.mystery": (2, "number"),
+    }  # fmt: skip
+    columns = {"step": ["1"], "prompt": ["p"], "completion": ["c"], "R": [1.0], "trace": [{"a": 1}]}
+    reader = RowReader(format_by_id("swift"))
+    list(reader(columns, Where("completions.jsonl")))
+    assert reader.take_not_taken() == {"trace": (1, "object")}
+
+
+def test_nulls_that_parquet_adds_to_tool_arguments_are_dropped() -> None:
+    call = {"function": {"name": "calc", "arguments": {"x": 1, "path": None}}}
+    row = trl(
+        completion=[{"role": "assistant", "content": "", "tool_calls": [call], "name": None}],
+        right=1.0,
+    )
+    assert row["turns"][0]["calls"] == [{"name": "calc", "arguments": {"x": 1}}]
+    assert row["response"] == 'calc({"x": 1})'

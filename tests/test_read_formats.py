@@ -138,3 +138,26 @@ def test_ids_without_strings_are_shown_as_numbers(tmp_path: Path) -> None:
     (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
     assert rollout.raw_tokens == ["#19", "#20"]
     assert scan.responses["finished"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> None:
+    for name in ("a", "b"):
+        rows = [row(i, logprob=[-0.5], meta={"a": 1}) for i in range(3)]
+        write(tmp_path / f"{name}.jsonl", rows)
+    scan = read(tmp_path, workers=workers)
+    (said,) = [note.text for note in scan.notes if note.kind == "not_taken"]
+    assert said == "fields not taken: logprob (list, 6), meta (object, 6)"
+    assert read(tmp_path, strict=True).bad_count == 0
+
+
+def test_rows_of_another_split_than_their_file_s_are_counted(tmp_path: Path) -> None:
+    def episode(kind: str) -> dict[str, object]:
+        node = {"message": {"role": "assistant", "content": kind}, "sampled": True}
+        trace = {"nodes": [node], "rewards": {"r": {"score": 1.0}}}
+        return {"run": {"work": {"type": kind, "step": 1}}, "traces": [trace], "task": {}}
+
+    path = write(tmp_path / "traces.jsonl", [episode("train"), episode("eval"), episode("train")])
+    scan = read(path)
+    assert responses(scan) == ["train", "train"]
+    assert "other_split_rows" in kinds(scan)

@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.callback import ReportCallback
 from rlreport.errors import OutputError, UnusableInputError, UsageError
-from rlreport.formats import formats
 from rlreport.writer import RolloutWriter
+from tests.reading import read
 
 ROW: dict[str, Any] = {"step": 1, "prompt": "q", "response": "a\nb", "reward": 0.5}
 
@@ -383,6 +383,50 @@ def test_every_recipe_is_python() -> None:
         compile(block, "frameworks.md", "exec")
 
 
-def test_the_table_of_frameworks_lists_every_format() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "frameworks.md").read_text()
-    assert all(f"| `{identity}` |" in page for identity in formats())
+class Wrapped(Tensor):
+    """A tensor with a shape, as torch's have one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+
+@pytest.mark.parametrize("reward", [[0.5], np.array([0.5]), np.array([[0.5]]), Wrapped([0.5])])
+def test_one_number_in_a_list_or_tensor_is_that_number(tmp_path: Path, reward: Any) -> None:
+    with RolloutWriter(tmp_path) as writer:
+        writer.write(**{**ROW, "reward": reward, "step": np.int64(3)}, kl=np.array([0.25]))
+    (row,) = logged(tmp_path / "rank_0.jsonl")
+    assert (row["reward"], row["step"], row["kl"]) == (0.5, 3, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", 2.5), ("step", True), ("step", "3"), ("step", [1, 2]), ("reward", [0.5, 1.0]),
+        ("reward", np.array([0.5, 1.0])), ("reward", []), ("ref_reward", [1.0, 2.0]),
+        ("ref_logprobs", [-0.5]), ("values", np.zeros((1, 3))), ("response_mask", [1, 0]),
+        ("sampler_logprobs", np.zeros(4)),
+    ],
+)  # fmt: skip
+def test_what_a_log_cannot_mean_is_refused_when_it_is_written(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    row = {**ROW, "response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3, field: value}
+    with RolloutWriter(tmp_path) as writer, pytest.raises(UsageError, match=rf"^{field} "):
+        writer.write(**row)
+    assert logged(tmp_path / "rank_0.jsonl") == []
+
+
+def test_a_compressed_log_of_a_killed_rank_has_lost_no_row(tmp_path: Path) -> None:
+    writer = RolloutWriter(tmp_path, compression="gz")
+    for step in range(3):
+        writer.write(**{**ROW, "step": step})
+    scan = read(tmp_path)
+    assert (len(scan.responses), scan.bad_count) == (3, 0)
+    assert {note.kind for note in scan.notes} == {"unended"}
+    packed = writer.path.read_bytes()
+    writer.path.write_bytes(packed[:-6])
+    torn = read(tmp_path)
+    assert torn.bad_count > 0
+    assert len(torn.responses) == 2
+    writer.close()

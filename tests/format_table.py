@@ -1,0 +1,188 @@
+"""What each log format gives, measured on its dumps, as the tables of ``docs/frameworks.md``.
+
+``python -m tests.format_table`` writes them into the page. The dumps are those that the
+frameworks' own code wrote (``tests/data/frameworks``), and those of ``tests/format_logs.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlreport.formats import RowReader, Where, beside, detect, formats
+from rlreport.formats.containers import container_of, iterate
+from rlreport.writer import RolloutWriter
+from tests.format_logs import WRITERS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "frameworks.md"
+DUMPS = ROOT / "tests" / "data" / "frameworks"
+BEGIN, END = "<!-- formats: python -m tests.format_table -->", "<!-- end of formats -->"
+NOTHING = "–"
+
+Row = dict[str, Any]
+
+PLAIN = {
+    "step": 3, "prompt": [{"role": "user", "content": "2+2?"}], "reward": 1.0,
+    "response": [{"role": "assistant", "content": "4"}],
+}  # fmt: skip
+"""A row of the format ``plain``, which is whatever anyone writes."""
+
+TURN = {"role": "assistant", "text": "4", "sampled": True, "tokens": [0, 1], "seconds": 0.5}
+NATIVE: Row = {
+    "step": 3, "prompt": "2+2?", "response": "4", "reward": 1.0, "response_tokens": ["4", "."],
+    "response_mask": [1, 0], "logprobs": [-0.5, -0.5], "sampler_logprobs": [-0.5, -0.5],
+    "old_logprobs": [-0.5, -0.5], "advantages": [1.0, 0.0], "reward_parts": {"right": 1.0},
+    "group_id": "g", "split": "train", "turns": [TURN], "errors": ["timeout"], "agent": "solver",
+    "policy_version": 2, "seconds": 0.5, "finish_reason": "stop",
+}  # fmt: skip
+"""A row of ``RolloutWriter``, with what a training loop may know."""
+
+
+def rows_in(root: Path) -> Iterator[tuple[str, Row]]:
+    """Yield format and row of every row under ``root``."""
+    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    for path in paths:
+        name, container = path.relative_to(root).as_posix(), container_of(path.name)
+        if container is None:
+            continue
+        if container == "lines":
+            objects = [json.loads(line) for line in path.read_text().splitlines()]
+        else:
+            objects = [obj for _, obj in iterate(path, container)]
+        found = detect(name, objects)
+        form = found and beside(found.format, str(path), frozenset(paths))
+        if not form or isinstance(form, str):
+            continue
+        reader = RowReader(form)
+        for i, obj in enumerate(objects):
+            yield from ((form.id, row) for row in reader(obj, Where(name, i + 1, i)))
+
+
+def evidence() -> dict[str, list[Row]]:
+    """Return the rows of each format's dumps, by the format's id."""
+    rows: dict[str, list[Row]] = {identity: [] for identity in formats()}
+    for folder in sorted(path for path in DUMPS.iterdir() if path.is_dir()):
+        for identity, row in rows_in(folder):
+            rows[identity].append(row)
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, (_, write) in WRITERS.items():
+            folder = Path(scratch) / name
+            folder.mkdir()
+            write(folder)
+            for found, row in rows_in(folder):
+                rows[found].append(row)
+        own = Path(scratch) / "plain"
+        own.mkdir()
+        (own / "rows.jsonl").write_text(json.dumps(PLAIN) + "\n")
+        rows["plain"] += [row for _, row in rows_in(own)]
+        with RolloutWriter(Path(scratch) / "native") as writer:
+            writer.write(**NATIVE)
+        rows["rlboard"] += [row for _, row in rows_in(Path(scratch) / "native")]
+    return rows
+
+
+def _has(*names: str) -> Callable[[Row], bool]:
+    return lambda row: any(row.get(name) not in (None, [], "") for name in names)
+
+
+def _text(name: str, ids: str) -> Callable[[list[Row]], str]:
+    def cell(rows: list[Row]) -> str:
+        texts = [row[name] for row in rows if row.get(name)]
+        kinds = {"ids" if ids in row and str(row[name]).startswith("#") else "text"
+                 for row in rows if row.get(name)}  # fmt: skip
+        return " or ".join(sorted(kinds, reverse=True)) if texts else NOTHING
+
+    return cell
+
+
+def _any(*names: str, said: str = "yes") -> Callable[[list[Row]], str]:
+    return lambda rows: said if any(map(_has(*names), rows)) else NOTHING
+
+
+def _step(rows: list[Row]) -> str:
+    return "yes" if any(row["step"] for row in rows) else "0"
+
+
+def _reward(rows: list[Row]) -> str:
+    if not any(math.isfinite(row["reward"]) for row in rows):
+        return NOTHING
+    return "total, parts" if any(map(_has("reward_parts"), rows)) else "total"
+
+
+_LOGPROBS = {
+    "logprobs": "policy", "sampler_logprobs": "sampler", "ref_logprobs": "reference",
+    "old_logprobs": "old",
+}  # fmt: skip
+_ALSO = {
+    "finish_reason": "finish reason", "ground_truth": "label", "advantages": "advantages",
+    "advantage": "advantages", "agent": "agent", "policy_version": "policy version",
+    "seconds": "seconds",
+}  # fmt: skip
+
+
+def _names(names: dict[str, str]) -> Callable[[list[Row]], str]:
+    def cell(rows: list[Row]) -> str:
+        found = [said for name, said in names.items() if any(map(_has(name), rows))]
+        return ", ".join(dict.fromkeys(found)) or NOTHING
+
+    return cell
+
+
+def _turns(rows: list[Row]) -> str:
+    turns = [turn for row in rows for turn in row.get("turns", [])]
+    if not turns:
+        return NOTHING
+    parts = {"calls": "calls", "thinking": "thinking", "seconds": "seconds", "reward": "rewards"}
+    found = [said for key, said in parts.items() if any(key in turn for turn in turns)]
+    return "yes" + (f": {', '.join(found)}" if found else "")
+
+
+CELLS: dict[str, Callable[[list[Row]], str]] = {
+    "recognised": lambda rows: "yes" if rows else NOTHING,
+    "step": _step,
+    "prompt": _text("prompt", "prompt_token_ids"),
+    "response": _text("response", "token_ids"),
+    "reward": _reward,
+    "group": lambda rows: "logged" if any(map(_has("group_id"), rows)) else "equal prompts",
+    "split": _any("split"),
+    "logprobs": _names(_LOGPROBS),
+    "turns": _turns,
+    "mask": _any("response_mask"),
+    "errors": _any("errors"),
+    "also": _names(_ALSO),
+}
+"""Column to what stands in it, from the rows of a format's dumps."""
+
+
+def capabilities(rows: list[Row]) -> dict[str, str]:
+    """Return the cells of a format by column."""
+    return {column: cell(rows) for column, cell in CELLS.items()}
+
+
+def tables() -> str:
+    """Return both tables: what the formats are, and what each gives."""
+    found = evidence()
+    lines = ["| id | what it is | files |", "|---|---|---|"]
+    for form in formats().values():
+        files = ", ".join(f"`{name}`" for name in form.files)
+        lines.append(f"| `{form.id}` | {form.description} | {files} |")
+    lines += ["", f"| id | {' | '.join(CELLS)} |", "|---" * (len(CELLS) + 1) + "|"]
+    for identity, rows in found.items():
+        lines.append(f"| `{identity}` | {' | '.join(capabilities(rows).values())} |")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """Return the page with its tables made anew."""
+    text = PAGE.read_text()
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.split(END)[1]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
