@@ -11,7 +11,7 @@ import pytest
 
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, fetch, fetch_texts
+from rlreport.read import Scan, fetch, fetch_texts, read_logs
 from tests.reading import kinds, read, row, write
 
 
@@ -145,7 +145,7 @@ def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> 
     for name in ("a", "b"):
         rows = [row(i, logprob=[-0.5], meta={"a": 1}) for i in range(3)]
         write(tmp_path / f"{name}.jsonl", rows)
-    scan = read(tmp_path, workers=workers)
+    scan = read_logs([tmp_path], ReadOptions(workers=workers))
     (said,) = [note.text for note in scan.notes if note.kind == "not_taken"]
     assert said == "fields not taken: logprob (list, 6), meta (object, 6)"
     assert read(tmp_path, strict=True).bad_count == 0
