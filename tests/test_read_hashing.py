@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.read.bigrams import BigramSketch
 from rlreport.read.collect import kept
-from rlreport.read.hashing import Hashes, order_of
+from rlreport.read.ngrams import BigramSketch
 from rlreport.read.parse import _UsualLines
 from rlreport.text.clean import safe_text
+from rlreport.text.vocabulary import Hashes, order_of
 from tests.reading import tokens
 
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.integers(2**63, 2**63 + 40), max_size=60)

@@ -9,15 +9,15 @@ from rlreport.figures.ragged import Ints
 from rlreport.figures.response import response_figures
 from rlreport.options import FigureOptions
 from rlreport.read.batch import Batch, RowScalars
-from rlreport.read.bigrams import BigramSketch, row_bigrams
 from rlreport.read.diagnostics import Diagnostics
-from rlreport.read.hashing import Hashes, row_priorities
-from rlreport.read.ngram_sample import (
+from rlreport.read.ngrams import (
     LONGEST,
     LONGEST_TEXT,
+    BigramSketch,
     Sampler,
     UnitRows,
     UnitSample,
+    row_bigrams,
     some,
     with_tokens,
     words,
@@ -26,10 +26,10 @@ from rlreport.read.partial import Columns, ExtraColumns, Partial, Segment, joine
 from rlreport.read.splits import plant
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.read.token_totals import TokenTotals, merge_totals, totals_of
-from rlreport.read.vocabulary import Vocabulary
 from rlreport.rollout import TokenFigures
 from rlreport.text.clean import safe_text
 from rlreport.text.special import EOS_TOKENS
+from rlreport.text.vocabulary import Hashes, Vocabulary, row_priorities
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 """What tells that a response was finished; 0 where nothing does."""

@@ -14,7 +14,7 @@ from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
 from rlreport.read.detection import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.diagnostics import ODDITIES, LogPosition
-from rlreport.read.ngram_sample import UnitSample
+from rlreport.read.ngrams import UnitSample
 from rlreport.read.partial import Partial, merge_pair
 from rlreport.read.result import (
     Scan,

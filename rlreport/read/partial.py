@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.read.batch import Batch
-from rlreport.read.bigrams import BigramSketch
 from rlreport.read.diagnostics import Diagnostics
-from rlreport.read.hashing import Hashes
-from rlreport.read.ngram_sample import UnitSample, chosen, gathered, sample_size
+from rlreport.read.ngrams import BigramSketch, UnitSample, chosen, gathered, sample_size
 from rlreport.read.splits import Nodes, plant
 from rlreport.read.token_totals import TokenTotals, merge_totals
+from rlreport.text.vocabulary import Hashes
 
 MOST_EXTRAS = 64
 _ABSENT = {"group_hash": 0, "finish_source": 0, "bigrams": 0}

@@ -20,11 +20,11 @@ from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_rows import token_rows
 from rlreport.read.tolerant import load_object, parse_record
-from rlreport.read.vocabulary import Vocabulary
 from rlreport.rollout import Rollout, TokenFigures
 from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import Style, readable_tokens
+from rlreport.text.vocabulary import Vocabulary
 
 PROMPT_CHARACTERS = 400
 _MOST_OPEN = 16

@@ -10,10 +10,8 @@ import pandas as pd
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.options import ReadOptions
-from rlreport.read.bigrams import BigramSketch
 from rlreport.read.collect import FROM_TEXT, FROM_TOKEN
-from rlreport.read.hashing import pair_hashes
-from rlreport.read.ngram_sample import UnitSample, gathered, sample_size
+from rlreport.read.ngrams import BigramSketch, UnitSample, gathered, sample_size
 from rlreport.read.partial import Columns, Extra, Partial, Segment
 from rlreport.read.read_back import RowLocations, fetch_texts
 from rlreport.read.sources import Source
@@ -21,6 +19,7 @@ from rlreport.read.splits import LogFormat
 from rlreport.read.token_totals import COUNTS, SUMS, TokenTotals
 from rlreport.tables import BadLine, LogFile, NgramSample, Note
 from rlreport.text.tokens import detect_style
+from rlreport.text.vocabulary import pair_hashes
 
 PROMPTS_READ = 2_000
 """Prompts whose text is read back for the prompt table; the others keep their figures."""

@@ -15,7 +15,7 @@ from rlreport.read.parse import LineParser
 from rlreport.read.partial import Partial, Segment, merge
 from rlreport.read.splits import Split
 from rlreport.read.tolerant import load_object, parse_record
-from rlreport.read.vocabulary import Vocabulary
+from rlreport.text.vocabulary import Vocabulary
 
 _END = 2**62
 _TOO_LONG = "longer than {:,} bytes (--max-line)"

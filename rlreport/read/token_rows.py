@@ -12,8 +12,8 @@ from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
 from rlreport.figures.token import token_figures
 from rlreport.options import FigureOptions
 from rlreport.read.batch import Batch, RawTokens
-from rlreport.read.vocabulary import Ids, Vocabulary
 from rlreport.rollout import TokenFigures
+from rlreport.text.vocabulary import Ids, Vocabulary
 
 LOGP_OF_PADDING = 1e-3
 """A log-probability above this (rounding aside, none can be) marks a padding position."""

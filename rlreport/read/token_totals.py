@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, finite_sums
-from rlreport.read.hashing import Hashes, grouped, order_of
 from rlreport.rollout import TokenFigures
+from rlreport.text.vocabulary import Hashes, grouped, order_of
 
 SUMS = ("kl", "log_ratio", "abs_log_ratio", "prob", "ref_prob", "abs_value_error")
 COUNTS = ("count", "log_ratios", "probs", "ref_probs", "value_errors")
