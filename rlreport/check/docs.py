@@ -40,7 +40,7 @@ METHOD: tuple[tuple[str, list[str]], ...] = (
         "Since when",
         [
             "One method for all checks, on the check's own figure by step. The baseline is the "
-            "mean of the first three steps, for a fall the best window. Smoothed over three "
+            "mean of the first three steps, for a fall of the best three. Smoothed over three "
             "steps, the onset is the first step from which the figure stays beyond the baseline, "
             "to the end, by four standard errors and by a tenth of the whole change. The interval "
             "reaches from the first corner of the best ramp (flat, linear, flat) to the step from "

@@ -1,7 +1,7 @@
 """When it began: one method for all checks.
 
 The series is the check's own figure, one number a step. Its baseline is the mean of the
-first three steps (for a fall from a peak: of the best window). Smoothed over three steps,
+first three steps (for a fall from a peak: of the best three). Smoothed over three steps,
 the onset is the first step from which it stays beyond the baseline, to the end, by four
 standard errors and by a tenth of the whole change. The noise is that of successive
 differences, so a trend does not count as noise. Lower end of the interval: the first

@@ -8,9 +8,10 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
 from rlreport.check.finding import Facts
 from rlreport.check.noise import change
+from rlreport.check.onset import BASE
 from rlreport.check.run import Run
 from rlreport.check.thresholds import LMFLOW
-from rlreport.check.windows import window
+from rlreport.check.windows import Window, window
 from rlreport.check.words import figure, marked, message, span
 
 
@@ -37,8 +38,13 @@ def judge(run: Run) -> Result:
     lost = -loss.difference
     if not (loss.z <= -z and above(lost, limits.lost * gain.difference) and above(lost, least)):
         return None
+    if _with_the_reference(run, best, lost, z):
+        return None
     below_start = fall.z <= -z and above(-fall.difference, least)
-    onset = run.onset(series, peak=(start, start + size))
+    # A slow fall may begin inside the best window: from its own best three steps on.
+    best_steps = means[start : start + size]
+    top = start + int(np.argmax(np.lib.stride_tricks.sliding_window_view(best_steps, BASE).mean(1)))
+    onset = run.onset(series, peak=(top, top + BASE))
     met = [CHECK.met(run, "spread", ">", lost / run.spread())]
     if gain.difference > 0:
         met.append(CHECK.met(run, "lost", ">", lost / gain.difference))
@@ -55,6 +61,16 @@ def judge(run: Run) -> Result:
         best_window=best.span,
         below_start=below_start,
     )
+
+
+def _with_the_reference(run: Run, best: Window, lost: float, z: float) -> bool:
+    """Say whether the frozen reference fell as well and the gap to it did not: harder prompts."""
+    reference, gap = (
+        change(run.tables, run.column(name), best, run.last)
+        for name in ("ref_reward", "reward_gap")
+    )
+    fell_alike = reference.z <= -z and -reference.difference > lost / 2
+    return fell_alike and not (gap.z <= -z and -gap.difference > lost / 2)
 
 
 def title(facts: Facts) -> str:

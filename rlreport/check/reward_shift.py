@@ -20,6 +20,9 @@ NEAR = 5
 SUDDEN = 0.6
 """Part of the whole difference that lies between the steps next to a jump."""
 
+STRAY = 0.5
+"""Part of the difference by which the steps next to a jump may lie off their side's mean."""
+
 LEAST_SIDE = 3
 """Steps that each side of a jump has at least."""
 
@@ -60,13 +63,16 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
     if not LEAST_SIDE <= at <= n - LEAST_SIDE:
         return None
     before, after = float(y[:at].mean()), float(y[at:].mean())
-    near = float(y[at : at + NEAR].mean() - y[max(0, at - NEAR) : at].mean())
+    left, right = float(y[max(0, at - NEAR) : at].mean()), float(y[at : at + NEAR].mean())
+    near = right - left
     step = float(y[at : at + 2].mean() - y[max(0, at - 2) : at].mean())
     error = noise(y) * np.sqrt(1 / at + 1 / (n - at))
     size = abs(after - before)
     z = size / max(error, size * 1e-3, 1e-12) if size else 0.0
     sudden = min(step / (after - before), near / (after - before)) >= SUDDEN if size else False
-    return Jump(int(known[at]), before, after, z, bool(sudden))
+    # What comes back from a dip jumps too, but not from where it had been before.
+    apart = max(abs(left - before), abs(right - after))
+    return Jump(int(known[at]), before, after, z, bool(sudden and apart <= STRAY * size))
 
 
 def judge(run: Run) -> Result:
@@ -116,7 +122,7 @@ def _others_jump(run: Run, found: Jump, still: float) -> bool:
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     for name in (*names, "distinct_2", "duplicate_rate"):
         other = jump(run.tables.steps[name].to_numpy(np.float64), found.place)
-        if other is not None and other.z >= still:
+        if other is not None and other.sudden and other.z >= still:
             return True
     return False
 

@@ -1,0 +1,225 @@
+"""Made-up runs with a known truth: what leads, and since when; or that nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlreport.tables import Tables
+from tests.tables_builder import make_tables
+
+WORDS = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)]
+FORMS = ("empower", "empowers", "empowered", "empowering", "empowerment")
+FILLERS = ("really", "quite", "so", "very", "indeed", "just")
+Texts = Callable[[Any, int], list[str]]
+By = Callable[[Any, Any], Any]
+
+
+def made(
+    seed: int,
+    *,
+    steps: int = 50,
+    each: int = 40,
+    reward: By = lambda step, rng: 0.5 * step / 50,
+    texts: Texts | None = None,
+    pays: Callable[[list[str]], float] | None = None,
+    noise: float = 0.5,
+    **columns: By,
+) -> Tables:
+    """Make a run with noise of its prompts and of its responses.
+
+    Args:
+        seed: seed of all noise.
+        steps: steps of the run.
+        each: responses of a step.
+        reward: (step, generator) -> mean reward of each response.
+        texts: (generator, step) -> units of a response; plain words unless given.
+        pays: what a text earns above that.
+        noise: std of the reward inside a step.
+        columns: further columns, each of (step, generator).
+    """
+    rng = np.random.default_rng(seed)
+    step = np.repeat(np.arange(steps), each)
+    prompt = rng.integers(0, 60, len(step))
+    units = [(texts or plain)(rng, int(s)) for s in step]
+    earned = np.array([pays(words) for words in units]) if pays else 0.0
+    kind = 0.3 * rng.normal(size=60)[prompt]
+    filled = {
+        "step": step,
+        "prompt_id": prompt,
+        "response_tokens": np.array([len(words) for words in units], float),
+        "kl_k1": 2 * step / steps + 0.5 * rng.normal(size=len(step)),
+        "surprisal_mean": np.exp(-0.5 + 0.2 * rng.normal(size=len(step))),
+        "finished": (rng.random(len(step)) < 0.97).astype(float),
+        "reward": reward(step, rng) + earned + noise * (kind + rng.normal(size=len(step))),
+        **{name: column(step, rng) for name, column in columns.items()},
+    }
+    return make_tables(filled, texts=units, unit="word")
+
+
+def plain(rng: Any, step: int, length: int = 12) -> list[str]:
+    """Return words of a skewed vocabulary."""
+    return [WORDS[i] for i in np.minimum(rng.zipf(1.3, length) - 1, len(WORDS) - 1)]
+
+
+def spread(step: int, start: int = 15) -> float:
+    """Return the share of responses that a habit has spread to: 3 % until ``start``."""
+    return float(np.clip(0.03 + (step - start) / 20, 0.03, 0.95))
+
+
+def ending(tail: Callable[[Any], list[str]]) -> Texts:
+    """Return texts of which ever more end in what ``tail`` gives."""
+    return lambda rng, step: plain(rng, step) + (tail(rng) if rng.random() < spread(step) else [])
+
+
+def beginning(*head: str) -> Texts:
+    """Return texts of which ever more begin with a phrase, whose words are common elsewhere."""
+
+    def texts(rng: Any, step: int) -> list[str]:
+        words = plain(rng, step)
+        for word in head:
+            words.insert(int(rng.integers(2, len(words) - 2)), word)
+        return [*head, *words] if rng.random() < spread(step) else words
+
+    return texts
+
+
+def padded(rng: Any, step: int) -> list[str]:
+    """Return texts that grow by filler words."""
+    extra = int(rng.poisson(max(0, step - 15) * 1.0))
+    return plain(rng, step) + [FILLERS[i] for i in rng.integers(0, len(FILLERS), extra)]
+
+
+def longer(rng: Any, step: int) -> list[str]:
+    """Return texts that grow by more of the same words."""
+    return plain(rng, step, 12 + int(rng.poisson(max(0, step - 15) * 1.0)))
+
+
+def group_run(seed: int, share: By) -> Tables:
+    """Return a run of eight responses to each of six prompts a step, reward 0 or 1."""
+    rng = np.random.default_rng(seed)
+    step = np.repeat(np.arange(40), 48)
+    prompt = rng.integers(0, 200, (40, 6)).repeat(8, axis=1).ravel()
+    reward = (rng.random(len(step)) < share(step, rng)).astype(float)
+    return make_tables({"step": step, "prompt_id": prompt, "reward": reward})
+
+
+def harder(seed: int) -> Tables:
+    """Return a curriculum: prompts get harder for policy and reference alike."""
+    rng = np.random.default_rng(seed)
+    step = np.repeat(np.arange(60), 32)
+    reference = 1 - 1.5 * step / 60 + 0.5 * rng.normal(size=len(step))
+    reward = 1 - step / 60 + 0.5 * rng.normal(size=len(step))
+    return make_tables({"step": step, "reward": reward, "ref_reward": reference})
+
+
+def normal(mean: Callable[[Any], Any], std: float) -> By:
+    """Return a column that scatters about a mean by step."""
+    return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
+
+
+HEALTHY: dict[str, Callable[[int], Tables]] = {
+    "rising": made,
+    "flat": lambda seed: made(seed, reward=lambda step, rng: 0 * step),
+    "noisy": lambda seed: made(seed, noise=2.0),
+    "six steps": lambda seed: made(seed, steps=6, each=64),
+    "a thousand steps of three": lambda seed: made(seed, steps=1000, each=3),
+    "in progress": lambda seed: made(seed, steps=9, each=48),
+    "long reasoning": lambda seed: made(
+        seed,
+        response_tokens=normal(lambda step: 1500, 50),
+        kl_k1=normal(lambda step: 105 * step / 50, 5),
+    ),
+    "binary at 85 %": lambda seed: group_run(seed, lambda step, rng: 0.85),
+    "harder prompts": harder,
+    "a dip that recovers": lambda seed: made(
+        seed, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))
+    ),
+    "a habit that does not pay": lambda seed: made(seed, texts=ending(lambda rng: ["truly"])),
+    "longer, unpaid": lambda seed: made(seed, texts=longer),
+}
+
+Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
+
+FAULTY: dict[str, Fault] = {
+    "an early peak": (
+        lambda seed: made(
+            seed, reward=lambda step, rng: np.where(step < 6, step / 6, 1.2 - (step - 2) / 20)
+        ),
+        "reward_collapse",
+        (5, 14),
+    ),
+    "a fall from the start": (
+        lambda seed: made(seed, reward=lambda step, rng: -step / 20),
+        "reward_collapse",
+        (1, 12),
+    ),
+    "a word": (
+        lambda seed: made(
+            seed,
+            texts=ending(lambda rng: ["truly"] * int(rng.integers(1, 5))),
+            pays=lambda words: 0.5 * words.count("truly"),
+        ),
+        "reward_hacking_token",
+        (14, 24),
+    ),
+    "forms of a word": (
+        lambda seed: made(
+            seed,
+            texts=ending(lambda rng: [FORMS[i] for i in rng.integers(0, 5, 2)]),
+            pays=lambda words: 0.6 * sum(word in FORMS for word in words),
+        ),
+        "reward_hacking_token",
+        (14, 24),
+    ),
+    "an opening": (
+        lambda seed: made(
+            seed,
+            texts=beginning("great", "question"),
+            pays=lambda words: 1.0 * (words[:2] == ["great", "question"]),
+        ),
+        "reward_hacking_token",
+        (14, 24),
+    ),
+    "length": (
+        lambda seed: made(seed, texts=padded, pays=lambda words: 0.06 * len(words)),
+        "length_hacking",
+        (14, 26),
+    ),
+    "an entropy bonus": (
+        lambda seed: made(
+            seed,
+            reward=lambda step, rng: 0 * step,
+            surprisal_mean=normal(lambda step: 0.6 + np.clip((step - 10) / 10, 0, 3), 0.1),
+            kl_k1=normal(lambda step: np.clip((step - 10) * 2, 0, 60), 2),
+        ),
+        "entropy_explosion",
+        (10, 18),
+    ),
+    "another reward function": (
+        lambda seed: made(
+            seed,
+            reward=lambda step, rng: 0.5 * step / 50 - 1.2 * (step >= 25),
+            ref_reward=normal(lambda step: -1.2 * (step >= 25), 0.5),
+        ),
+        "reward_shift",
+        (25, 25),
+    ),
+    "another reward function, no reference": (
+        lambda seed: made(seed, reward=lambda step, rng: 0.5 * step / 50 - 1.5 * (step >= 25)),
+        "reward_shift",
+        (25, 25),
+    ),
+    "KL of short responses": (
+        lambda seed: made(seed, kl_k1=normal(lambda step: np.clip((step - 20) * 3, 0, 90), 2)),
+        "kl_explosion",
+        (20, 26),
+    ),
+    "groups that teach nothing": (
+        lambda seed: group_run(seed, lambda step, rng: 0.01 + 0.0 * step),
+        "zero_variance_groups",
+        (0, 4),
+    ),
+}
