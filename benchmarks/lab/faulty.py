@@ -184,7 +184,7 @@ def falls() -> list[Case]:
         (
             Scenario("diversity_collapse", 41, _talk(41), 50, 48, biases=pinned,
                      quality=settle(10, 1.0)),
-            Planted(("diversity_collapse",), 15, holding(" lake|面条"),
+            Planted(("diversity_collapse",), 15, within=12,
                     may=("entropy_collapse", "length_collapse")),
         ),
         (
