@@ -67,7 +67,9 @@ class Watched(dict[str, Any]):
             if key not in self.read and not exploded and value not in (None, "", [], {}):
                 yield f"{prefix}{key}", value
         for key, child in self.children:
-            yield from child.not_taken(f"{prefix}{key}." if key else prefix)
+            # Columns are told of entry by entry.
+            if not key or not exploded:
+                yield from child.not_taken(f"{prefix}{key}." if key else prefix)
 
 
 def whole(obj: dict[str, Any]) -> dict[str, Any]:
