@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
 
-.PHONY: report test browser format clean
+.PHONY: report test test-all browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,11 +24,19 @@ browser:
 
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
+
 test: $(VENV)/installed-test browser
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile --cov --cov-report=term:skip-covered
+	$(PYTEST)
+
+# What CI runs besides: packaging and long searches, and all lines measured. Python 3.12 and
+# later measure with sys.monitoring, which costs little.
+test-all: $(VENV)/installed-test browser
+	COVERAGE_CORE=$$($(BIN)/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
+	RLREPORT_FUZZ=3000 $(PYTEST) -m 'not slow' --cov --cov-report=term:skip-covered
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tests benchmarks

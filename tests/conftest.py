@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
+import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser
+from tests.running import build
 
 __all__ = ["browser", "shared_data"]
 
@@ -50,10 +53,29 @@ REAL_RUNS = {
 }
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """What ``make(place)`` made, once a session: processes of xdist wait for the first of them."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    place, making = base / name, base / f"{name}.making"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir()
+            make(making)
+            making.rename(place)
+    return place
+
+
 @pytest.fixture(scope="session")
 def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of real runs as plain ``.jsonl``: ``ppo_healthy``, ``grpo_math``, …"""
-    folder = tmp_path_factory.mktemp("real_runs")
+    return once(tmp_path_factory, "real_runs", _unpack)
+
+
+def _unpack(folder: Path) -> None:
     for name, source in REAL_RUNS.items():
         run = folder / name
         run.mkdir()
@@ -62,4 +84,18 @@ def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (run / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
             else:
                 shutil.copyfile(log, run / log.name)
-    return folder
+
+
+@pytest.fixture(scope="session")
+def real_report(
+    shared_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Gives the report folder of a real run, built by the command line, to be looked at only."""
+
+    def report(run: str) -> Path:
+        def make(folder: Path) -> None:
+            build(shared_data / run, folder / "report")
+
+        return once(tmp_path_factory, f"report_of_{run}", make) / "report"
+
+    return report

@@ -6,11 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from rlreport.cli import main
+
 
 def rlreport(*arguments: object, **extra: object) -> subprocess.CompletedProcess[str]:
-    """``python -m rlreport ARGUMENTS``; output as text, no exception on failure."""
+    """``rlreport ARGUMENTS``; output as text, no exception on failure.
+
+    In this process, but in one of its own where a folder or an environment is given.
+    """
+    words = list(map(str, arguments))
+    if not extra:
+        done = CliRunner().invoke(main, words, prog_name="rlreport")
+        if done.exc_info and done.exc_info[0] not in (None, SystemExit):
+            raise done.exc_info[1]
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
     return subprocess.run(
-        [sys.executable, "-m", "rlreport", *map(str, arguments)],
+        [sys.executable, "-m", "rlreport", *words],
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -79,9 +79,8 @@ def assert_same(packed: str, in_page) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("run", ["ppo_reward_hacking", "ppo_healthy", "grpo_math"])
-def test_the_pages_of_real_runs_derive_what_python_computes(shared_data, tmp_path, in_page, run):
-    rlreport.build(shared_data / run, tmp_path / "report")
-    pages = sorted((tmp_path / "report" / "steps").glob("*.html"))
+def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page, run):
+    pages = sorted((real_report(run) / "steps").glob("*.html"))
     for page in (pages[0], pages[-1]):
         packed = node(page.read_text("utf-8"), "tokens-data")
         shown = assert_same(packed, in_page)

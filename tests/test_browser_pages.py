@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from tests.browser import listed, numbers, serious, visiting
-from tests.running import rlreport
 
 pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
-    out = tmp_path_factory.mktemp("report") / "site"
-    done = rlreport("build", shared_data / "ppo_reward_hacking", "-o", out, "--title", "hacked")
-    assert done.returncode == 0, done.stderr
-    return out
+def report(real_report: Callable[[str], Path]) -> Path:
+    return real_report("ppo_reward_hacking")
 
 
 def live(name: str) -> str:
@@ -148,7 +145,7 @@ def test_keys_and_the_scrubber_move_between_steps(browser: Browser, report: Path
         assert page.url.endswith("steps/30.html")
         page.keyboard.press("Enter")
         page.wait_for_url("**/steps/32.html")
-        assert page.title() == "Step 32 · hacked"
+        assert page.title() == "Step 32 · ppo_reward_hacking"
 
 
 def test_the_question_mark_lists_the_keys(browser: Browser, report: Path) -> None:

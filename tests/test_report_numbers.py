@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from tests.pages_reading import page_tokens
-from tests.running import build
 from tests.schemas import validate
 
 GAMMA, LAM = 1.0, 0.95
@@ -55,15 +54,13 @@ def token_figures(row: dict) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module", params=["ppo_healthy", "ppo_reward_hacking", "grpo_math"])
-def token_run(request, shared_data, tmp_path_factory):
-    out = tmp_path_factory.mktemp("built") / "report"
-    build(shared_data / request.param, out)
-    return load(shared_data / request.param), out
+def token_run(request, shared_data, real_report):
+    return load(shared_data / request.param), real_report(request.param)
 
 
-def test_text_only_steps_equal_pandas(shared_data, tmp_path):
-    build(shared_data / "eval_poem_task", tmp_path / "report")
-    steps = pd.read_csv(tmp_path / "report" / "data" / "steps.csv").set_index("step")
+def test_text_only_steps_equal_pandas(shared_data, real_report):
+    report = real_report("eval_poem_task")
+    steps = pd.read_csv(report / "data" / "steps.csv").set_index("step")
     log = pd.DataFrame(load(shared_data / "eval_poem_task"))
     log["gap"] = log["reward"] - log["ref_reward"]
     by_step = log.groupby("step")
@@ -85,7 +82,7 @@ def test_text_only_steps_equal_pandas(shared_data, tmp_path):
     for missing in ("kl_k1_mean", "surprisal_mean", "value_mean", "response_tokens_mean"):
         assert steps[missing].isna().all()
     assert steps.index[steps["incomplete"]].tolist() == [2300]
-    page = (tmp_path / "report" / "steps" / "2300.html").read_text("utf-8")
+    page = (report / "steps" / "2300.html").read_text("utf-8")
     assert "56 of the usual 128 responses" in page
 
 
