@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,11 @@ def rlreport(*arguments: object, **extra: object) -> subprocess.CompletedProcess
     """
     words = list(map(str, arguments))
     if not extra:
-        done = CliRunner().invoke(main, words, prog_name="rlreport")
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            done = CliRunner().invoke(main, words, prog_name="rlreport")
+        finally:
+            signal.signal(signal.SIGTERM, before)
         if done.exc_info and done.exc_info[0] not in (None, SystemExit):
             raise done.exc_info[1]
         return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
