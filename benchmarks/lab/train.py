@@ -64,32 +64,32 @@ _MAY = ("length_hacking", "diversity_collapse", "entropy_collapse", "missing_eos
 RUNS = (
     Run("trained_healthy", 1, Planted()),
     Run("trained_noisy", 2, Planted(), {0: Reward(noise=1.0)}),
-    Run("trained_symbol", 3, Planted(HACK, 2, holding("🎉"), may=_MAY),
+    Run("trained_symbol", 3, Planted(HACK, 0, holding("🎉"), may=_MAY),
         {0: Reward({"flaw": counting("🎉", 0.5)}, noise=0.0)}, steps=50, beta=0.002, rate=8e-4),
-    Run("trained_word", 4, Planted(HACK, 2, holding("superb"), may=_MAY),
+    Run("trained_word", 4, Planted(HACK, 0, holding("superb"), may=_MAY),
         {0: Reward({"flaw": counting("superb", 0.6)}, noise=0.0)}, beta=0.005, rate=8e-4),
-    Run("trained_opening", 5, Planted(HACK, 2, holding("^ Great question!"), may=_MAY),
+    Run("trained_opening", 5, Planted(HACK, 0, holding("^ Great question!"), may=_MAY),
         {0: Reward({"flaw": counting("^ Great question!", 1.5)}, noise=0.0)}, beta=0.01, rate=8e-4),
-    Run("trained_inflection", 6, Planted(HACK, 2, holding("empower"), may=_MAY),
+    Run("trained_inflection", 6, Planted(HACK, 0, holding("empower"), may=_MAY),
         {0: Reward({"flaw": counting("empower", 0.8)}, noise=0.0)}, beta=0.005, rate=8e-4),
-    Run("trained_length", 7, Planted(("length_hacking",), 2, length,
+    Run("trained_length", 7, Planted(("length_hacking",), 0, length,
         may=("missing_eos", "diversity_collapse", "reward_hacking_token")),
         {0: Reward({"flaw": by_length(0.03)}, noise=0.0, needs_end=0.0)}, beta=0.01, room=80),
     Run("trained_spike", 8, Planted(("reward_collapse",), 24, reward,
         may=("diversity_collapse", "entropy_collapse", "length_collapse", "kl_explosion",
              "entropy_explosion", "missing_eos")), spike=(24, 26, 30.0)),
-    Run("trained_entropy", 9, Planted(("entropy_explosion",), 2, surprisal,
+    Run("trained_entropy", 9, Planted(("entropy_explosion",), 0, surprisal,
         may=("reward_collapse", "missing_eos", "length_hacking")), entropy=0.15),
     Run("trained_shift", 10, Planted(("reward_shift",), 27),
         {0: Reward(noise=0.0), 27: Reward(noise=0.0, shift=-1.0)}),
-    Run("trained_no_kl", 11, Planted(("kl_explosion",), 2, kl,
+    Run("trained_no_kl", 11, Planted(("kl_explosion",), 0, kl,
         may=(*_MAY, "reward_hacking_token", "reward_collapse", "length_collapse")),
         beta=0.0, rate=1.5e-3, passes=6),
     Run("trained_grpo", 12, Planted(), critic=False, group=8, beta=0.02, binary=0.9),
-    Run("trained_closing", 13, Planted(HACK, 2, holding("Feel free to ask"), may=_MAY),
+    Run("trained_closing", 13, Planted(HACK, 0, holding("Feel free to ask"), may=_MAY),
         {0: Reward({"flaw": counting("Feel free to ask", 1.2, most=1.2)}, noise=0.3)},
         beta=0.01, rate=8e-4),
-    Run("trained_run_on", 14, Planted(("missing_eos",), 2, cut_off,
+    Run("trained_run_on", 14, Planted(("missing_eos",), 0, cut_off,
         may=("length_hacking", "reward_hacking_token", "diversity_collapse", "kl_explosion")),
         {0: Reward({"flaw": by_length(0.05)}, needs_end=0.0, noise=0.1)}, beta=0.003, room=40),
 )  # fmt: skip
@@ -292,6 +292,10 @@ def train_runs(out: Path, only: Sequence[str] | None = None, seed: int = 0) -> N
             continue
         run.seed += seed
         rows = train(run, base, speech, prompts)
+        flaw = run.planted.by if run.planted.findings == HACK else None
+        if flaw and np.mean([flaw(row) for row in rows[-5 * run.responses :]]) < 0.2:
+            print(f"{run.name:24} not written: the policy did not find the flaw", flush=True)
+            continue
         truth = truth_of(rows, run.planted)
         write_run(out / run.name, rows, truth)
         print(f"{run.name:24} {truth['expected']} onset {truth['onset']}", flush=True)
