@@ -111,7 +111,8 @@ def test_names_from_logs_are_only_text() -> None:
     parts = {name: random.normal(size=len(responses)) for name in HOSTILE if name != "step"}
     metrics = pd.DataFrame({"step": range(6)} | {n: np.arange(6.0) for n in HOSTILE if n != "step"})
     findings = [
-        Finding("x", "critical", title, steps=(2, 3), charts=("reward",)) for title in HOSTILE
+        Finding("x", "critical", "note", title=title, steps=(2, 3), charts=("reward",))
+        for title in HOSTILE
     ]
     charts = overview_charts(tables_of(responses, extras=parts, metrics=metrics), findings)
     check(charts)

@@ -7,7 +7,7 @@ from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
 from rlreport.check.finding import Example, Finding, Met, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.check.thresholds import describe
-from rlreport.check.words import figure, message
+from rlreport.check.words import figure, message, whole
 
 MOST_STEP_LINKS = 12
 
@@ -72,7 +72,10 @@ def limit_words(check: str, met: Met) -> str:
 
 def _example(example: Example, addresses: Addresses) -> ExampleView:
     before = _example(example.before, addresses) if example.before else None
-    words = f"{figure(example.value)} {example.unit}".rstrip() if example.value is not None else ""
+    words = ""
+    if example.value is not None:
+        shown = whole(example.value) if example.value.is_integer() else figure(example.value)
+        words = f"{shown} {example.unit}".rstrip()
     address = addresses.response(example.step, example.n, example.token)
     named = link(f"step {example.step}, response {example.n}", address)
     return ExampleView(named, example.excerpt, words, before)

@@ -114,17 +114,19 @@ class RewardStalled:
 class RewardHackingToken:
     """Thresholds of ``reward_hacking_token``."""
 
-    share: float = _set(0.2, "of responses", "hold the n-gram in the last window", FIGHTIN_WORDS)
+    share: float = _set(
+        0.2, "of responses", "share of responses that hold it, last window", FIGHTIN_WORDS
+    )
     ratio: float = _set(
-        3.0, "times", "share against the first window or the reference", FIGHTIN_WORDS
+        3.0, "times", "that share, against the first window or the reference", FIGHTIN_WORDS
     )
     z: float = _set(
         5.0, "std errors", "log-odds with an informative Dirichlet prior", FIGHTIN_WORDS
     )
     lift_z: float = _set(
-        3.0, "std errors", "reward of responses that hold it, inside a step", CONTRACT
+        3.0, "std errors", "what holding it earns inside a step, over its error", CONTRACT
     )
-    lift: float = _set(0.25, "std of reward", "least such difference, inside a step", CONTRACT)
+    lift: float = _set(0.25, "std of reward", "what holding it earns inside a step", CONTRACT)
     gain: float = _set(
         0.2, "of the gain", "of the reward that having spread earns, at least", CONTRACT
     )
