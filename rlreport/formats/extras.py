@@ -16,7 +16,9 @@ BAD_SPANS = "bad_spans"
 
 def mended(row: Row) -> list[str]:
     """Check ``response_mask`` and ``turns`` of a row, in place, and return what was left out."""
-    odd = []
+    odd: list[str] = []
+    if row.get("response_mask") is None and row.get("turns") is None:
+        return odd
     tokens = _tokens(row)
     if row.get("response_mask") is not None and not _is_mask(row["response_mask"], tokens):
         del row["response_mask"]

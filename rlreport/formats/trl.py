@@ -19,6 +19,7 @@ from rlreport.formats.values import columns, dicts, integer, mapping, number, st
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
+_History = tuple[dict[int, list[Row]], tuple[str, ...]]
 _CLOSE = 1e-3
 """TRL logs the means of float32 rewards."""
 
@@ -70,15 +71,14 @@ class TRL:
         if found is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
-        written = {file for file in listed if file.parent == run / "rollouts"}
-        if any(file.name.startswith("rank_") for file in written):
+        if (run / "rollouts").is_dir() and any(
+            file.parent == run / "rollouts" and file.name.startswith("rank_") for file in listed
+        ):
             return "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
-        history = _history(run)
+        history, names = _history(run)
         entries = history.get(int(found[1]), [])
-        keys = {key for own in history.values() for entry in own for key in entry}
-        names = {m[1] for key in keys if (m := _REWARD.fullmatch(key))}
         evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
-        form = replace(self, functions=tuple(sorted(names)) or None, evaluated=evaluated)
+        form = replace(self, functions=names or None, evaluated=evaluated)
         return replace(form, remark=_remark(form, path, entries))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -135,14 +135,14 @@ def _is_reward(name: str) -> bool:
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
-def _history(run: Path) -> dict[int, list[Row]]:
-    """Return the trainer's log by step, from the longest history that the run left."""
+def _history(run: Path) -> _History:
+    """Return the log by step and the reward functions, from the run's longest history."""
     states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
     return _history_in(tuple((path, stamp(path)) for path in states if path.is_file()))
 
 
 @lru_cache(maxsize=8)
-def _history_in(states: tuple[tuple[Path, Stamp], ...]) -> dict[int, list[Row]]:
+def _history_in(states: tuple[tuple[Path, Stamp], ...]) -> _History:
     entries: list[Row] = []
     for path, _ in states:
         try:
@@ -157,7 +157,8 @@ def _history_in(states: tuple[tuple[Path, Stamp], ...]) -> dict[int, list[Row]]:
         step = integer(entry.get("step"))
         if step is not None:
             by_step.setdefault(step, []).append(entry)
-    return by_step
+    keys = {key for entry in entries for key in entry}
+    return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
 
 
 def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
