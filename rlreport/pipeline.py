@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
-from rlreport.bake.pages import LEAST_BESIDE
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -16,13 +14,14 @@ from rlreport.bake.redact import (
     without_names,
 )
 from rlreport.bake.report import prepare
+from rlreport.bake.step_pages import LEAST_BESIDE
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
-from rlreport.choose import Plan, choose
+from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
@@ -92,7 +91,7 @@ def build_report(
         tables, aliases = without_names(tables)
         name = "run"
     if len(tables.steps) >= LEAST_BESIDE:
-        pool.warm("rlreport.bake.pages", "get_ready")
+        pool.warm("rlreport.bake.step_pages", "get_ready")
     run = Run(tables, limits)
     verdict = judge(run, muted=muted)
     spreading = run.spreading.told()
@@ -110,17 +109,14 @@ def build_report(
         tables = redacted_tables(tables, redact)
     verdict = worded(verdict)
 
-    @cache
-    def plan_for(budget: float) -> Plan:
-        return choose(tables, verdict, report, chosen_form.cost, budget)
-
     prepared = prepare(
         name,
         locations,
         tables,
         verdict,
         spreading,
-        plan_for(float("inf")),
+        choose(tables, verdict, report),
+        chosen_form.finish,
         read=read,
         figures=figures,
         report=report,
@@ -131,7 +127,7 @@ def build_report(
         thresholds=limits,
     )
     limit = report.max_size or chosen_form.default_size
-    builder, size = deliver(out, chosen_form, limit, prepared, plan_for)
+    builder, size = deliver(out, chosen_form, limit, prepared)
     if summary:
         append_summary(builder, summary)
     return Report(

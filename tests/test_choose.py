@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlreport.choose.budget import CostModel, plan
+from rlreport.choose.detail import LEAST, Candidate, Plan, thinned
 from rlreport.choose.extremes import extremes
 from rlreport.choose.worth import by_worth
 from rlreport.columns import RESPONSE_COLUMNS
-
-COST = CostModel(fixed=1000, step=100, row=10, char=1, token=1, digit=0.5)
 
 
 def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
@@ -59,53 +56,79 @@ def test_extremes_name_the_response_and_its_token():
     assert "Furthest below the reference" not in found
 
 
-def chosen_rows(table: pd.DataFrame) -> dict[int, np.ndarray]:
-    return {int(step): group.index.to_numpy() for step, group in table.groupby("step")}
+def candidate(each: int = 12, pointed: int = 0, arrays: int = 4, seed: int = 0) -> Candidate:
+    random = np.random.default_rng(seed)
+    return Candidate(
+        step=0,
+        rows=random.permutation(each),
+        pointed=pointed,
+        responses=each,
+        chars=random.integers(10, 4000, each).astype(float),
+        tokens=random.integers(5, 900, each).astype(float),
+        arrays=arrays,
+    )
 
 
-@settings(max_examples=60)
-@given(budget=st.floats(500, 300_000), steps=st.integers(1, 30), seed=st.integers(0, 3))
-def test_a_plan_fits_whenever_the_least_does(budget, steps, seed):
-    table = responses(steps, 12, seed)
-    made = plan(chosen_rows(table), table, evidence={0: 1}, cost=COST, budget=budget, arrays=4)
-    least = plan(chosen_rows(table), table, evidence={0: 1}, cost=COST, budget=0, arrays=4)
-    assert made.expected <= budget or made.expected == least.expected
+@settings(max_examples=200)
+@given(
+    budget=st.floats(0, 2_000_000),
+    each=st.integers(1, 128),
+    pointed=st.integers(0, 5),
+    arrays=st.sampled_from([0, 1, 4, 8]),
+    seed=st.integers(0, 3),
+)
+def test_a_page_costs_no_more_than_it_may_unless_it_is_the_least(
+    budget, each, pointed, arrays, seed
+):
+    step = candidate(each, min(pointed, each), arrays, seed)
+    made = step.packed(budget)
+    least = step.packed(0)
+    assert len(least.rows) == min(each, LEAST)
+    assert least.with_tokens == 0
+    assert step.cost_of(made) <= budget or (len(made.rows), made.with_tokens) == (
+        len(least.rows),
+        0,
+    )
+    assert made.with_tokens <= len(made.rows)
+    assert made.rows.tolist() == step.rows[: len(made.rows)].tolist()
 
 
-def test_digits_go_first_then_tokens_then_responses_then_steps():
-    table = responses(20, 12)
-    full = plan(chosen_rows(table), table, evidence={7: 1}, cost=COST, budget=1e9, arrays=4)
-    assert {s.digits for s in full.steps} == {6}
-    assert full.left_out(240, 240) == []
-    seen = []
-    for share in (0.9, 0.5, 0.2, 0.06):
-        made = plan(
-            chosen_rows(table),
-            table,
-            evidence={7: 1},
-            cost=COST,
-            budget=full.expected * share,
-            arrays=4,
-        )
-        seen.append(
-            (
-                min(s.digits for s in made.steps),
-                sum(s.with_tokens for s in made.steps),
-                made.responses,
-                len(made.steps),
-            )
-        )
-    assert seen == sorted(seen, reverse=True)
-    assert seen[0][1:] == (240, 240, 20)
-    assert seen[-1][3] < 20
-    assert {0, 19, 7} <= {s.step for s in made.steps}
-    assert len(made.left_out(240, 240)) == 4
+def test_more_room_never_shows_less():
+    step = candidate(60, pointed=3)
+    shown = [step.packed(budget) for budget in np.linspace(0, step.whole(), 60)]
+    for part in (lambda p: len(p.rows), lambda p: p.with_tokens, lambda p: p.digits):
+        seen = [part(plan) for plan in shown]
+        assert seen == sorted(seen)
+    assert (len(shown[-1].rows), shown[-1].with_tokens, shown[-1].digits) == (60, 60, 6)
 
 
-def test_rows_stay_in_order_of_worth():
-    table = responses(2, 12)
-    order = {0: np.array([5, 3, 1, 0, 2, 4]), 1: np.array([12, 20, 13, 14, 15, 16])}
-    made = plan(order, table, evidence={}, cost=COST, budget=2200, arrays=0)
-    for step in made.steps:
-        assert step.rows.tolist() == order[step.step][: len(step.rows)].tolist()
-    assert made.responses == pytest.approx(12, abs=8)
+def test_digits_go_first_and_what_is_pointed_at_keeps_its_tokens_longest():
+    step = candidate(40, pointed=3)
+    whole = step.whole()
+    fewer = step.packed(0.9 * whole)
+    assert (len(fewer.rows), fewer.with_tokens) == (40, 40)
+    assert fewer.digits < 6
+    texts = step.cost(6, 0, 3)
+    assert step.packed(texts + 1).with_tokens == 0
+    assert len(step.packed(texts + 1).rows) == 6
+    assert step.packed(step.cost(6, 3, 3) + 1).with_tokens == 3
+
+
+def test_what_is_left_out_is_said():
+    steps = [candidate(seed=seed) for seed in range(20)]
+    whole = Plan([step.packed(1e9) for step in steps], 20)
+    assert whole.left_out(240, 240) == []
+    cut = Plan([step.packed(60_000) for step in thinned(steps, 8)], 20)
+    assert len(cut.left_out(240, 240)) == 4
+
+
+@given(count=st.integers(1, 200), room=st.integers(0, 250), pointed=st.sets(st.integers(0, 199)))
+def test_thinned_steps_keep_both_ends_and_what_is_pointed_at(count, room, pointed):
+    steps = [candidate(2, pointed=int(place in pointed)) for place in range(count)]
+    kept = [next(i for i, s in enumerate(steps) if s is one) for one in thinned(steps, room)]
+    assert kept == sorted(set(kept))
+    assert len(kept) == min(count, max(2, room))
+    assert {0, count - 1} <= set(kept)
+    wanted = {place for place in pointed if place < count}
+    if len(wanted | {0, count - 1}) <= room:
+        assert wanted <= set(kept)

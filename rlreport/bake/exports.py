@@ -26,10 +26,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def exports(
-    tables: Tables, context: PageContext, plan: Plan, charts: Sequence[Chart]
+    tables: Tables, context: PageContext, charts: Sequence[Chart]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields (path below the root, bytes) of every exported file."""
-    yield "data/report.json", canonical_json(report_json(tables, context, plan), indent=True)
+    """Yields (path below the root, bytes) of every exported file but ``report.json``."""
     yield "data/findings.json", canonical_json(findings_json(context.verdict), indent=True)
     yield "data/steps.csv", csv(tables.steps)
     yield "data/prompts.csv", csv(tables.prompts)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from rlreport.bake.assets import assets
 from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, string_columns
-from rlreport.bake.exports import exports
+from rlreport.bake.exports import exports, report_json
 from rlreport.bake.overview_page import token_responses
-from rlreport.bake.pages import Page, run_pages, step_pages
+from rlreport.bake.pages import run_pages
 from rlreport.bake.run_texts import RunTexts, run_texts
-from rlreport.check.finding import Finding, Verdict
+from rlreport.bake.script_json import canonical_json
+from rlreport.bake.step_pages import Finish, StepPages
+from rlreport.check.finding import Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.thresholds import Thresholds
-from rlreport.choose import Plan
+from rlreport.choose import Candidate, Plan
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
@@ -41,74 +42,99 @@ class ReportBuilder:
         locations: where the rows lie, to read the chosen ones back.
         tables: all tables, prompts with their text.
         context: what every page shares.
-        plan: what is shown.
-        drawing: charts of the overview, drawn when first asked for.
+        candidates: steps that have a page.
+        finish: what becomes of a page in the form that is written.
         texts: responses read back for the pages of the run.
         spreading: texts that spread through the responses.
         progress: told of every page.
         pool: processes that bake the steps' pages.
+        steps: the steps' pages, None until they are baked.
+        memo: what was made once, see ``once``.
     """
 
     locations: RowLocations
     tables: Tables
     context: PageContext
-    plan: Plan
-    drawing: RunCharts
+    candidates: list[Candidate]
+    finish: Finish
     texts: RunTexts
     spreading: SpreadingNgrams
     progress: Progress
     pool: Pool
+    steps: StepPages | None = None
+    memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
     def charts(self) -> Sequence[Chart]:
         """Charts of the overview."""
-        return self.drawing.charts
+        context, verdict = self.context, self.context.verdict
+        # Shading is for the finding that leads; all of them would be confetti.
+        leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
+        return self.once(
+            "charts",
+            lambda: overview_charts(
+                self.tables, leading, band=context.report.band, run=context.run
+            ),
+        )
 
-    def showing(self, plan: Plan) -> ReportBuilder:
-        """The same report with another choice of what is shown."""
+    @property
+    def plan(self) -> Plan:
+        """What is shown: as much as may be, until the steps' pages are baked."""
+        if self.steps is not None:
+            return self.steps.plan
+        most = [candidate.packed(float("inf")) for candidate in self.candidates]
+        return Plan(most, len(self.tables.steps))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns, made once a report."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: T = self.memo[key]
+        return made
+
+    def whole(self) -> ReportBuilder:
+        """The report with as much as may be, for a form that has no page a step."""
+        return self._saying(self.plan)
+
+    def linking(self, candidates: list[Candidate]) -> ReportBuilder:
+        """The report with pages of these steps, which are still to be baked."""
+        least = Plan([candidate.packed(0.0) for candidate in candidates], len(self.tables.steps))
+        return replace(self, candidates=candidates)._saying(least)
+
+    def holding(self, steps: StepPages) -> ReportBuilder:
+        """The report with the pages of its steps."""
+        return replace(self, steps=steps)._saying(steps.plan)
+
+    def _saying(self, plan: Plan) -> ReportBuilder:
         responses = self.tables.responses
         context = replace(
             self.context,
             shown_steps=[step.step for step in plan.steps],
             left_out=plan.left_out(len(responses), token_responses(responses)),
         )
-        return replace(self, context=context, plan=plan)
+        return replace(self, context=context)
+
+    def pages(self) -> Iterator[Any]:
+        """Yields every page as the form takes it: those of the run, then the steps in order."""
+        for page in run_pages(self):
+            yield self.finish(page)[0]
+        yield from self.steps or ()
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of every file of the folder form, pages first."""
-        yield from self.pages(as_file)
-        yield from assets().files().values()
-        yield from self.exports()
+        """Yields (path below the root, bytes) of every file of the folder form, pages first.
 
-    def pages(self, finish: Callable[[Page], T]) -> Iterator[T]:
-        """Yields ``finish(page)`` of every page: those of the run, then the steps in order.
-
-        ``finish`` runs in the process that baked the page, so it must be picklable.
+        For forms whose ``finish`` gives that.
         """
-        steps = step_pages(self, finish)
-        yield from map(finish, run_pages(self))
-        yield from steps
+        yield from self.pages()
+        yield from assets().files().values()
+        yield "data/report.json", canonical_json(self.report_json(), indent=True)
+        yield from self.once(
+            "exports", lambda: list(exports(self.tables, self.context, self.charts))
+        )
 
-    def exports(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of ``data/*``."""
-        return exports(self.tables, self.context, self.plan, self.charts)
-
-
-class RunCharts:
-    """Charts of the overview, drawn once, while helpers are already baking the steps' pages."""
-
-    def __init__(self, tables: Tables, findings: Sequence[Finding], band: float, run: str) -> None:
-        self._draw = partial(overview_charts, tables, findings, band=band, run=run)
-
-    @cached_property
-    def charts(self) -> Sequence[Chart]:
-        """The charts, in order."""
-        return self._draw()
-
-
-def as_file(page: Page) -> tuple[str, bytes]:
-    """A page as (path below the root, bytes)."""
-    return page.path, page.html.encode("utf-8", "replace")
+    def report_json(self) -> dict[str, Any]:
+        """What ``data/report.json`` holds."""
+        return report_json(self.tables, self.context, self.plan)
 
 
 def prepare(
@@ -117,7 +143,8 @@ def prepare(
     tables: Tables,
     verdict: Verdict,
     spreading: SpreadingNgrams,
-    plan: Plan,
+    candidates: list[Candidate],
+    finish: Finish,
     *,
     read: ReadOptions,
     figures: FigureOptions,
@@ -138,7 +165,7 @@ def prepare(
         steps=tables.steps,
         windows=windows,
         window_figures=window_table(responses, tables.steps, windows),
-        shown_steps=[step.step for step in plan.steps],
+        shown_steps=[candidate.step for candidate in candidates],
         verdict=verdict,
         columns=number_columns(responses, tables.extras),
         string_columns=string_columns(tables.extras),
@@ -152,7 +179,6 @@ def prepare(
         figures=figures,
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        left_out=plan.left_out(len(responses), token_responses(responses)),
         stamp=stamp(report),
         file_aliases=file_aliases,
         thresholds=thresholds or Thresholds(),
@@ -161,19 +187,17 @@ def prepare(
         else {name: path for name, (path, _) in assets().files().items()},
     )
     texts = run_texts(locations, tables, context)
-    # Shading is for the finding that leads; all of them would be confetti.
-    leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
     return ReportBuilder(
         locations,
         tables,
         context,
-        plan,
-        RunCharts(tables, leading, report.band, context.run),
+        candidates,
+        finish,
         texts,
         spreading,
         progress,
         pool,
-    )
+    ).whole()
 
 
 def stamp(report: ReportOptions) -> str:

@@ -18,6 +18,7 @@ from rlreport.bake.key_figures import step_figures
 from rlreport.bake.token_codec import pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
+from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
 from rlreport.draw.words import finite_or_none
 from rlreport.rollout import Rollout
@@ -28,6 +29,10 @@ STATIC_ROWS = 200
 
 PICKER_STEPS = 200
 """Steps that a page offers to go to; of a longer run an even selection."""
+
+
+LEAST_CHARTED = 8
+"""Responses of a step from which it has charts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,16 @@ class StepRows:
     digits: int
 
 
-def step_view(rows: StepRows, context: PageContext, addresses: Addresses) -> StepView:
+def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
+    """Charts of a step, none of a step of few responses: its list says more."""
+    if len(responses) < LEAST_CHARTED:
+        return []
+    return step_charts(responses, context.first_rows, step=step)
+
+
+def step_view(
+    rows: StepRows, context: PageContext, addresses: Addresses, charts: Sequence[Chart]
+) -> StepView:
     """Builds the view of a step's page."""
     steps = context.steps["step"].to_numpy()
     position = int(np.searchsorted(steps, rows.step))
@@ -66,7 +80,7 @@ def step_view(rows: StepRows, context: PageContext, addresses: Addresses) -> Ste
         first=_step_link(context.shown_steps[0], addresses),
         last=_step_link(context.shown_steps[-1], addresses),
         figures=step_figures(context.steps, position),
-        charts=step_charts(rows.responses, context.first_rows, step=rows.step),
+        charts=list(charts),
         findings=[finding_view(finding, addresses) for finding in findings],
         responses=shown.table(),
         data=shown.data(findings),

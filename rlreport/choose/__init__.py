@@ -5,25 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.finding import Verdict
-from rlreport.choose.budget import CostModel, Plan, StepPlan, plan
+from rlreport.choose.detail import Candidate, Plan, StepPlan, thinned
 from rlreport.choose.extremes import Extreme, extremes
 from rlreport.choose.worth import by_worth
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
 
-__all__ = ["CostModel", "Extreme", "Plan", "StepPlan", "choose", "extremes"]
+__all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "thinned"]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 """Logged arrays that token views carry."""
 
 
-def choose(
-    tables: Tables, verdict: Verdict, options: ReportOptions, cost: CostModel, budget: float
-) -> Plan:
-    """Plans what is shown within ``budget`` expected bytes.
+def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
+    """Orders the responses of each step: what its page shows first, and what when there is room.
 
     In each step: what findings point at and the run's extremes, then the step's extremes of
-    every metric, then a seeded sample; see ``by_worth`` and ``plan``.
+    every metric, then a seeded sample; see ``by_worth``.
     """
     responses = tables.responses
     evidence: dict[int, set[int]] = {}
@@ -34,26 +32,30 @@ def choose(
         row = responses.iloc[extreme.row]
         evidence.setdefault(int(row["step"]), set()).add(int(row["n"]))
     steps = responses["step"].to_numpy()
+    lengths = (
+        responses["prompt_chars"]
+        + responses["response_chars"]
+        + responses["ref_response_chars"].fillna(0)
+    )
+    chars = lengths.to_numpy(np.float64)
+    tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
+    logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
+    has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
+    # log-ratios, advantages and returns are carried beside what is logged
+    arrays = logged + 3 if has_tokens and logged else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    chosen = {}
+    chosen = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
-        rows = by_worth(
+        rows = start + by_worth(
             responses.iloc[start:stop],
             step,
             options.max_responses,
             evidence=evidence.get(step, ()),
             seed=options.seed,
         )
-        chosen[step] = start + rows
-    logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
-    has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
-    return plan(
-        chosen,
-        responses,
-        evidence={step: len(ns) for step, ns in evidence.items()},
-        cost=cost,
-        budget=budget,
-        # log-ratios, advantages and returns are carried beside what is logged
-        arrays=logged + 3 if has_tokens and logged else int(has_tokens),
-    )
+        pointed = len(evidence.get(step, ()))
+        chosen.append(
+            Candidate(step, rows, pointed, int(stop - start), chars[rows], tokens[rows], arrays)
+        )
+    return chosen

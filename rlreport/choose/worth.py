@@ -46,6 +46,8 @@ def by_worth(
         int64 positions into ``responses``, at most ``shown``.
     """
     count = len(responses)
+    if count == 1:
+        return np.zeros(1, np.int64)
     worth = _extremeness(responses)
     positions = np.arange(count)
     pointed = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))

@@ -117,7 +117,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
         pool = stack.enter_context(Pool(read.workers))
         if _bytes(logs) in WORTH_HASTE:
             # Another process imports what it needs for pages while this one does.
-            pool.warm("rlreport.bake.pages", "get_ready")
+            pool.warm("rlreport.bake.step_pages", "get_ready")
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 

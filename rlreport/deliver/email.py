@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import css_inline
+from markupsafe import Markup
 
 from rlreport import __version__
 from rlreport.bake.environment import environment
+from rlreport.bake.pages import Page
 from rlreport.bake.report import STAMP_FORMAT, ReportBuilder
 from rlreport.bake.views import OverviewView
 from rlreport.check.wording import headline
-from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
+from rlreport.deliver.one_file import FORM as ONE_FILE
 from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
 from rlreport.errors import UsageError
@@ -70,12 +72,17 @@ class Email(Form):
     suffix = ".eml"
     mark = b"X-Mailer: rlreport "
     one_file = True
-    cost = CostModel(fixed=1_500_000, step=15_700, row=165, char=1.01, token=7.4, digit=0.58)
+    pages = True
 
     def check(self, options: ReportOptions) -> None:
         """Raises UsageError when an address is none."""
         addresses("--to", *options.mail.to)
         addresses("--from", *([options.mail.sender] if options.mail.sender else []))
+
+    def finish(self, page: Page) -> tuple[Markup, int]:
+        """A page as a node of the attached file, which is base64 in lines of 76 characters."""
+        node, weight = ONE_FILE.finish(page)
+        return node, weight * 78 // 57 + 4
 
     def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""

@@ -1,112 +1,104 @@
-"""Holds a delivery within its size: bakes, weighs, and plans anew until it fits and fills it."""
+"""Delivers a report within its size."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
+from typing import IO
 
 from rlreport.bake.report import ReportBuilder
-from rlreport.choose import Plan
+from rlreport.bake.step_pages import StepPages, bake_steps, weight_of
+from rlreport.choose import Candidate, thinned
+from rlreport.choose.detail import LEAST
 from rlreport.deliver.form import Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
 from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
 
-ATTEMPTS = 6
-AIM = 0.96
-"""Share of the limit that a plan aims at; what it weighs is known only when it is baked."""
-FULL = 0.85
-"""Share of the limit from which a report counts as filling it."""
+RESERVE = 4_000
+"""Bytes kept for what is said about what is left out, and for numbers that grow a digit."""
+
+FOR_STEPS = 0.75
+"""Share of the limit that steps' pages may take when there are too many of them."""
+
+MANY = 150_000
+"""Bytes a step from which all have a page, whatever the least of them weighs."""
+
+FEWEST = 24
+"""Steps that have a page as long as their least pages fit."""
 
 
-def deliver(
-    out: Path, form: Form, limit: int, builder: ReportBuilder, plan_for: Callable[[float], Plan]
-) -> tuple[ReportBuilder, int]:
+def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[ReportBuilder, int]:
     """Writes the report that shows most within ``limit`` bytes.
+
+    All but the pages of steps is written first and weighed; the rest of the limit is theirs.
 
     Args:
         out: its place; replaced whole, or left as it was.
         form: the form.
         limit: bytes it may have.
         builder: the report.
-        plan_for: what is shown within an expected size in bytes.
 
     Returns:
-        What was baked, and its size in bytes.
+        What was written, and its size in bytes.
 
     Raises:
         OutputError: even the least report does not fit, or the place cannot be written.
     """
-    with staged(out, form) as place:
-        scale = _Scale(form.cost.fixed, limit)
-        whole = plan_for(float("inf")).expected
-        fitting: Plan | None = None
-        weight = 0
-        plan = plan_for(float(limit))
-        for _ in range(ATTEMPTS):
-            weight = _write(form, builder.showing(plan), place)
-            scale.learn(plan.expected, weight)
-            if weight <= limit:
-                fitting = plan
-                if plan.expected >= whole or weight >= FULL * limit:
-                    break
-            plan = plan_for(scale.budget())
-            if scale.knows(plan.expected):
-                break
-        if fitting is None:
-            fitting = plan_for(0.0)
-        shown = builder.showing(fitting)
-        if scale.last != fitting.expected:
+    with (
+        staged(out, form) as place,
+        tempfile.TemporaryFile(dir=place.parent.parent) as file,
+    ):
+        if not form.pages:
+            weight = _write(form, builder, place)
+            if weight > limit:
+                raise _too_small(limit, weight)
+            return builder, weight
+        steps = thinned(builder.candidates, _affordable(builder, limit))
+        while True:
+            linked = builder.linking(steps)
+            room = limit - RESERVE - _write(form, linked, place)
+            shown = linked.holding(_baked(linked, room, file))
             weight = _write(form, shown, place)
-        if weight > limit:
-            raise OutputError(
-                f"--max-size {byte_size(limit)}: the least report of these logs takes "
-                f"{weight:,} bytes; allow that, or choose another form"
-            )
-        return shown, weight
+            if weight > limit and len(steps) <= 2:
+                shown = linked.holding(_baked(linked, 0, file))
+                weight = _write(form, shown, place)
+                if weight > limit:
+                    raise _too_small(limit, weight)
+            if weight <= limit:
+                return shown, weight
+            steps = thinned(steps, len(steps) // 2)
 
 
-class _Scale:
-    """What plans are expected to weigh against what they weighed."""
+def _affordable(builder: ReportBuilder, limit: int) -> int:
+    """How many steps can have a page, going by what one with a few responses weighs."""
+    steps: list[Candidate] = builder.candidates
+    room = FOR_STEPS * limit
+    if len(steps) * MANY <= room:
+        return len(steps)
+    middle = steps[len(steps) // 2]
+    some = weight_of(builder, middle, 6, tokens=False)
+    least = weight_of(builder, middle, LEAST, tokens=False)
+    return max(int(room / some), min(FEWEST, int(room / least)))
 
-    def __init__(self, fixed: float, limit: int) -> None:
-        self.limit = limit
-        self.seen: dict[float, int] = {}
-        self.last = 0.0
-        self.fixed = fixed
 
-    def learn(self, expected: float, weight: int) -> None:
-        self.seen[expected] = weight
-        self.last = expected
+def _baked(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPages:
+    file.seek(0)
+    file.truncate()
+    return bake_steps(builder, room, file)
 
-    def knows(self, expected: float) -> bool:
-        return expected in self.seen
 
-    def budget(self) -> float:
-        """The expected size whose weight should meet the aim: on the line through two plans.
-
-        The line runs through the heaviest plan that fits and the lightest that does not; with
-        one side only, through the nearest plan and the fixed cost.
-        """
-        aim = AIM * self.limit
-        plans: list[tuple[float, float]] = [(w, e) for e, w in self.seen.items()]
-        below = [plan for plan in plans if plan[0] <= self.limit]
-        above = [plan for plan in plans if plan[0] > self.limit]
-        if below and above:
-            near, far = max(below), min(above)
-        else:
-            far = max(below) if below else min(above)
-            # The fixed cost is a guess too: it is never more than most of what was weighed.
-            fixed = min(self.fixed, 0.8 * far[0], 0.8 * far[1])
-            near = (fixed, fixed)
-        slope = (far[1] - near[1]) / max(1.0, far[0] - near[0])
-        return max(0.0, near[1] + slope * (aim - near[0]))
+def _too_small(limit: int, weight: int) -> OutputError:
+    return OutputError(
+        f"--max-size {byte_size(limit)}: the least report of these logs takes {weight:,} bytes; "
+        "allow that, or choose another form"
+    )
 
 
 def _write(form: Form, builder: ReportBuilder, place: Path) -> int:
-    """Writes a report in the place of what an earlier attempt left there."""
+    """Writes a report in the place of what an earlier attempt left there; returns its bytes."""
     if form.folder:
         shutil.rmtree(place)
         place.mkdir()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
-from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
+
+IN_MANIFEST = 8
+"""Bytes that the manifest takes for a file besides its name."""
 
 
 class Folder(Form):
@@ -15,7 +18,12 @@ class Folder(Form):
     id = "folder"
     folder = True
     default_size = 100_000_000
-    cost = CostModel(fixed=2_000_000, step=43_000, row=690, char=1.26, token=9.4, digit=0.55)
+    pages = True
+
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
+        """A page as (path below the root, bytes)."""
+        content = page.html.encode("utf-8", "replace")
+        return (page.path, content), len(content) + len(page.path) + IN_MANIFEST
 
     def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlreport.errors import UsageError
 from rlreport.options import MailOptions, ReportOptions
 
 if TYPE_CHECKING:
+    from rlreport.bake.pages import Page
     from rlreport.bake.report import ReportBuilder
-    from rlreport.choose import CostModel
 
 
 class Form:
@@ -25,7 +25,7 @@ class Form:
         pictures: whether it has a folder of pictures beside it.
         one_file: whether its pages are views of one file.
         default_size: bytes it may have unless told.
-        cost: what parts of a report weigh in it.
+        pages: whether it has a page a step.
     """
 
     id: ClassVar[str]
@@ -35,7 +35,7 @@ class Form:
     pictures: ClassVar[bool] = False
     one_file: ClassVar[bool] = False
     default_size: ClassVar[int] = 10_000_000
-    cost: ClassVar[CostModel]
+    pages: ClassVar[bool] = False
 
     def owns(self, start: bytes, end: bytes) -> bool:
         """Whether a file with these first and last bytes (some thousand) is of this form."""
@@ -45,6 +45,14 @@ class Form:
         """Raises UsageError when an option cannot be used with this form."""
         if options.mail != MailOptions():
             raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
+
+    def finish(self, page: Page) -> tuple[Any, int]:
+        """What becomes of a page in this form, and the bytes it takes there at most.
+
+        For forms with ``pages``, whose ``write`` gets it from ``builder.pages()``; called in the
+        process that baked the page.
+        """
+        raise NotImplementedError
 
     def write(self, builder: ReportBuilder, place: Path) -> None:
         """Writes the report to ``place``, a fresh path (an empty folder for folder forms).

@@ -15,7 +15,7 @@ from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView, TableView
-from rlreport.choose import CostModel, Extreme
+from rlreport.choose import Extreme
 from rlreport.deliver import markdown_text
 from rlreport.deliver.form import Form
 from rlreport.deliver.place import pictures_of
@@ -62,7 +62,6 @@ class Markdown(Form):
     suffix = ".md"
     mark = b"<!-- rlreport "
     pictures = True
-    cost = CostModel(fixed=500_000, step=0, row=0, char=0, token=0, digit=0)
 
     def owns(self, start: bytes, end: bytes) -> bool:
         """A Markdown file begins with its mark; elsewhere it may be quoted."""

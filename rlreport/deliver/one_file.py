@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,10 @@ from markupsafe import Markup
 from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
-from rlreport.bake.exports import report_json
-from rlreport.bake.pages import shell
+from rlreport.bake.pages import Page, shell
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.script_json import script_json
 from rlreport.bake.views import Shell
-from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
 from rlreport.deliver.views import pack, view_node
 
@@ -34,7 +33,12 @@ class OneFile(Form):
     suffix = ".html"
     mark = b'<meta name="generator" content="rlreport '
     one_file = True
-    cost = CostModel(fixed=850_000, step=11_500, row=120, char=0.74, token=5.4, digit=0.42)
+    pages = True
+
+    def finish(self, page: Page) -> tuple[Markup, int]:
+        """A page as a node of the file."""
+        node = view_node(page)
+        return node, len(node.encode("utf-8", "replace"))
 
     def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
@@ -47,8 +51,7 @@ def document(builder: ReportBuilder) -> Iterator[bytes]:
     """Yields the file in parts; pages are baked as they are reached."""
     context = builder.context
     frame = shell("overview", context, ViewAddresses(frozenset(context.shown_steps)))
-    report = report_json(builder.tables, context, builder.plan)
-    return assemble(frame, builder.pages(view_node), report)
+    return assemble(frame, builder.pages(), builder.report_json())
 
 
 def assemble(frame: Shell, views: Iterator[Markup], report: dict[str, Any]) -> Iterator[bytes]:
@@ -70,7 +73,7 @@ def assemble(frame: Shell, views: Iterator[Markup], report: dict[str, Any]) -> I
             style=_inline(shared.style),
             script=_inline(shared.one_file),
             overview=next(views),
-            vega=pack(shared.vega),
+            vega=_packed_vega(),
             report=script_json(report),
             views=views,
         )
@@ -86,6 +89,11 @@ def policy(scripts: tuple[str, ...], style: str) -> str:
         f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+@lru_cache(maxsize=1)
+def _packed_vega() -> str:
+    return pack(assets().vega)
 
 
 def _hash(text: str) -> str:

@@ -74,15 +74,18 @@ def pictures(builder: ReportBuilder, most: int, *, width: int, density: int = 2)
         width: pixels they are shown at.
         density: pixels drawn for each of those, for sharp screens.
     """
-    return [
-        Picture(
-            chart.name,
-            chart.title,
-            chart.description,
-            png(chart, width, density),
-        )
-        for chart in _telling(builder)[:most]
-    ]
+    return builder.once(
+        ("pictures", most, width, density),
+        lambda: [
+            Picture(
+                chart.name,
+                chart.title,
+                chart.description,
+                png(chart, width, density),
+            )
+            for chart in _telling(builder)[:most]
+        ],
+    )
 
 
 def trend(values: NDArray[np.float64]) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 from rlreport import __version__
+from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
-from rlreport.choose import CostModel
 from rlreport.deliver.form import Form
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can hold; a real one would make every build differ."""
 _FILE_MODE = 0o100644 << 16
 _UNIX = 3
+_LEVEL = 9
+_HEADERS = 76
+"""Bytes of a file's headers, local and central, besides its name."""
 
 
 class Zip(Form):
@@ -23,11 +27,16 @@ class Zip(Form):
     suffix = ".zip"
     mark = b"rlreport "
     default_size = 100_000_000
-    cost = CostModel(fixed=550_000, step=9_000, row=60, char=0.54, token=5.4, digit=0.32)
+    pages = True
 
     def owns(self, start: bytes, end: bytes) -> bool:
         """A zip has its mark in the comment at its end."""
         return start.startswith(b"PK") and self.mark in end[-64:]
+
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
+        """A page as (path below the root, bytes)."""
+        content = page.html.encode("utf-8", "replace")
+        return (page.path, content), _packed_size(page.path, content)
 
     def write(self, builder: ReportBuilder, place: Path) -> None:
         """See Form."""
@@ -36,8 +45,14 @@ class Zip(Form):
                 entry = zipfile.ZipInfo(path, _EPOCH)
                 entry.create_system = _UNIX
                 entry.external_attr = _FILE_MODE
-                archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
             archive.comment = self.mark + __version__.encode()
+
+
+def _packed_size(path: str, content: bytes) -> int:
+    """Bytes of a file in the archive: packed, with its two headers."""
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return len(packer.compress(content)) + len(packer.flush()) + 2 * len(path) + _HEADERS
 
 
 FORM = Zip()

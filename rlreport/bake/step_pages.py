@@ -1,0 +1,221 @@
+"""Bakes the steps' pages, each as large as its share of the size lets it be.
+
+Pages are baked once, in rounds, by the processes of a pool. A page's share is known when its round
+begins, from what the rounds before left over, so it does not depend on which process is when done.
+A page that turns out heavier than its share is baked again with less, its charts kept.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from rlreport.bake.context import PageContext
+from rlreport.bake.pages import Page, addresses_from, rendered
+from rlreport.bake.redact import redacted, response_numbers
+from rlreport.bake.step_page import StepRows, charts_of, step_view
+from rlreport.choose import Candidate, Plan, StepPlan
+from rlreport.read import RowLocations, fetch
+from rlreport.rollout import Rollout
+
+if TYPE_CHECKING:
+    from rlreport.bake.report import ReportBuilder
+
+Finish = Callable[[Page], tuple[Any, int]]
+"""What becomes of a page in a form, and the bytes it takes there."""
+
+LEAST_BESIDE = 8
+"""Fewer pages are baked sooner by one process."""
+
+ROUNDS = (2, 8)
+LATER_ROUNDS = 32
+"""Pages of the first rounds and of those after them: the first measure what a cost weighs."""
+
+FIRST_SCALE = 0.3
+"""Bytes a unit of cost until pages are measured: low, as a page is not baked again with more."""
+
+SLACK = 1.05
+"""How much heavier than measured so far a page is expected to be."""
+
+ATTEMPTS = 4
+
+
+class StepPages:
+    """Pages as their form takes them, kept in a temporary file; iterating reads them in order."""
+
+    def __init__(self, file: IO[bytes], steps_in_all: int) -> None:
+        self.plan = Plan([], steps_in_all)
+        self._file = file
+
+    def add(self, page: object, plan: StepPlan) -> None:
+        """Keep the page of the next step."""
+        pickle.dump(page, self._file, pickle.HIGHEST_PROTOCOL)
+        self.plan.steps.append(plan)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._file.seek(0)
+        for _ in self.plan.steps:
+            yield pickle.load(self._file)
+
+
+def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPages:
+    """Bakes the page of each step that is shown.
+
+    Args:
+        builder: the report.
+        room: bytes that the pages may take together. When even the least pages take more, they
+            are the least.
+        file: where they are kept, empty and open for writing and reading.
+    """
+    candidates = builder.candidates
+    made = StepPages(file, len(builder.tables.steps))
+    costs = [candidate.whole() for candidate in candidates]
+    rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
+    shared = (builder.context, builder.locations, builder.finish)
+    beside = len(candidates) >= LEAST_BESIDE
+    with builder.progress.phase("pages", len(candidates), "pages") as phase:
+        for first, last in _rounds(len(candidates)):
+            jobs = []
+            for place in range(first, last):
+                share = room * costs[place] / max(rest, costs[place])
+                rest -= costs[place]
+                room -= share
+                jobs.append((candidates[place], share, scale))
+            pages = builder.pool.map(bake_within, _jobs(builder, jobs), shared, beside=beside)
+            for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
+                made.add(page.content, page.plan)
+                room += allowance - page.weight
+                weighed += page.weight
+                cost += candidate.cost_of(page.plan)
+                phase.advance(1)
+            scale = SLACK * weighed / cost
+    return made
+
+
+def get_ready() -> None:
+    """Called by a process that is to bake, which has imported all it needs by then."""
+    import vl_convert  # noqa: F401  # starts V8
+
+
+def weight_of(builder: ReportBuilder, candidate: Candidate, rows: int, *, tokens: bool) -> int:
+    """Bytes of a step's page that shows so many responses, with or without their tokens."""
+    few = replace(candidate, rows=candidate.rows[:rows], arrays=candidate.arrays if tokens else 0)
+    (job,) = _jobs(builder, [(few, float("inf"), 1.0)])
+    return bake_within(job, (builder.context, builder.locations, builder.finish)).weight
+
+
+@dataclass(frozen=True, slots=True)
+class StepJob:
+    """One step page's work: picklable, and no larger than the step's rows.
+
+    Attributes:
+        candidate: what can be shown.
+        allowance: bytes that the page may take.
+        scale: bytes that a unit of cost takes, as far as known.
+        responses: RESPONSE_COLUMNS of all responses of the step.
+        extras: their further columns.
+        texts: numbers of their texts, see ``response_numbers``.
+    """
+
+    candidate: Candidate
+    allowance: float
+    scale: float
+    responses: pd.DataFrame
+    extras: pd.DataFrame
+    texts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class BakedStep:
+    """A page as its form takes it, the bytes it takes there, and what it shows."""
+
+    content: Any
+    weight: int
+    plan: StepPlan
+
+
+def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) -> BakedStep:
+    """Reads the chosen rows of a step back and bakes its page, as much as its allowance holds."""
+    context, locations, finish = shared
+    candidate, scale = job.candidate, job.scale
+    plan = candidate.packed(job.allowance / scale)
+    rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
+    charts = charts_of(job.responses, context, candidate.step)
+    addresses = addresses_from(context, root="../")
+    for attempt in range(ATTEMPTS + 1):
+        shown = [rollouts[row] for row in plan.rows.tolist()]
+        rows = StepRows(
+            plan.step,
+            job.responses,
+            job.extras,
+            _best_first(shown, job.responses),
+            frozenset(r.n for r in shown[: plan.with_tokens]),
+            plan.digits,
+        )
+        view = step_view(rows, context, addresses, charts)
+        page = rendered("step", view, context, addresses, root="../", step=plan.step)
+        content, weight = finish(page)
+        least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
+        if weight <= job.allowance or least:
+            break
+        scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
+        plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
+    return BakedStep(content, weight, plan)
+
+
+def _read(
+    job: StepJob, plan: StepPlan, context: PageContext, locations: RowLocations
+) -> list[Rollout]:
+    rollouts = list(fetch(locations, plan.rows.tolist(), context.read, context.figures))
+    if context.report.redact:
+        numbers = zip(job.responses["prompt_id"], job.texts, strict=True)
+        named = dict(zip(job.responses["n"].tolist(), numbers, strict=True))
+        rollouts = [redacted(rollout, *named[rollout.n]) for rollout in rollouts]
+        if context.report.redact_names:
+            rollouts = [replace(r, file=context.file_aliases[r.file]) for r in rollouts]
+    return rollouts
+
+
+def _rounds(count: int) -> Iterator[tuple[int, int]]:
+    """Places at which rounds begin and end."""
+    first = 0
+    sizes = iter(ROUNDS)
+    while first < count:
+        last = min(count, first + next(sizes, LATER_ROUNDS))
+        yield first, last
+        first = last
+
+
+def _jobs(
+    builder: ReportBuilder, shares: list[tuple[Candidate, float, float]]
+) -> Iterator[StepJob]:
+    responses, extras = builder.tables.responses, builder.tables.extras
+    texts = builder.once("texts", lambda: response_numbers(responses))
+    step = builder.once("step", responses["step"].to_numpy)
+    for candidate, allowance, scale in shares:
+        start, stop = np.searchsorted(step, [candidate.step, candidate.step + 1])
+        rows = slice(start, stop)
+        yield StepJob(
+            candidate,
+            allowance,
+            scale,
+            responses.iloc[rows],
+            extras.iloc[rows],
+            texts[rows].tolist(),
+        )
+
+
+def _best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
+    """Highest reward first, NaN last, then in log order."""
+    reward = dict(zip(responses["n"].tolist(), responses["reward"].tolist(), strict=True))
+
+    def key(rollout: Rollout) -> tuple[bool, float, int]:
+        value = reward[rollout.n]
+        return (value != value, -value if value == value else 0.0, rollout.n)
+
+    return sorted(rollouts, key=key)

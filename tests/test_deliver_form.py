@@ -1,0 +1,105 @@
+"""An output form is one module and one line: everything else works with it as with ours."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import rlreport
+from rlreport.bake.pages import Page
+from rlreport.bake.report import ReportBuilder
+from rlreport.deliver import FORMS, Form, form_of, forms
+from rlreport.errors import OutputError, UsageError
+from tests.hostile import write_log
+
+ROWS = [
+    {"step": step, "prompt": "p", "response": f"r{i}", "reward": i / 7}
+    for step in range(3)
+    for i in range(4)
+]
+
+
+class Text(Form):
+    """A plain text file with the verdict."""
+
+    id = "text"
+    suffix = ".txt"
+    mark = b"rlreport plain text"
+    default_size = 10_000
+
+    def write(self, builder: ReportBuilder, place: Path) -> None:
+        place.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
+
+
+class Pages(Form):
+    """A folder with a page a step, and nothing else."""
+
+    id = "pages"
+    suffix = ".d"
+    folder = True
+    pages = True
+    default_size = 1_000_000
+
+    def finish(self, page: Page) -> tuple[tuple[str, str], int]:
+        return (page.path.replace("/", "-"), page.title), len(page.title) + len(page.path) + 10
+
+    def write(self, builder: ReportBuilder, place: Path) -> None:
+        for name, text in builder.pages():
+            (place / name).write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """The two forms in the registry, as their line would put them there."""
+    for form in (Text(), Pages()):
+        module = types.ModuleType(f"scratch_{form.id}")
+        module.FORM = form
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setitem(FORMS, form.id, module.__name__)
+    forms.cache_clear()
+    yield
+    forms.cache_clear()
+
+
+@pytest.fixture
+def log(tmp_path):
+    return write_log(tmp_path / "logs.jsonl", ROWS)
+
+
+def test_its_suffix_or_its_name_chooses_it_and_a_second_build_replaces_its_own(log, tmp_path):
+    out = tmp_path / "run.txt"
+    for title in ("first", "second"):
+        report = rlreport.build(log, out, title=title)
+        assert report.form == "text"
+        assert report.verdict.sentence in out.read_text()
+    rlreport.build(log, tmp_path / "run.log", form="text")
+    assert (tmp_path / "run.log").read_text() == out.read_text()
+
+
+def test_files_of_others_and_a_size_are_kept_as_for_every_form(log, tmp_path):
+    (tmp_path / "notes.txt").write_text("my notes")
+    with pytest.raises(OutputError, match="not a report of rlreport"):
+        rlreport.build(log, tmp_path / "notes.txt")
+    with pytest.raises(OutputError, match="--max-size"):
+        rlreport.build(log, tmp_path / "run.txt", max_size=10)
+    with pytest.raises(UsageError, match="for mail"):
+        rlreport.build(log, tmp_path / "run.txt", subject="Hello")
+
+
+def test_a_folder_form_gets_its_pages_and_keeps_files_of_others(log, tmp_path):
+    out = tmp_path / "run.d"
+    rlreport.build(log, out)
+    assert (out / "steps-1.html").read_text().startswith("Step 1")
+    (out / "notes").write_text("theirs")
+    rlreport.build(log, out)
+    assert (out / "notes").read_text() == "theirs"
+
+
+def test_the_registry_says_what_each_form_says_of_itself():
+    for name, form in forms().items():
+        assert form.id == name
+        assert form_of(Path(f"run{form.suffix}")) is form
+        assert form.folder or form.mark
