@@ -26,7 +26,6 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.place import destination
-from rlreport.memory import give_back
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
@@ -97,7 +96,6 @@ def build_report(
     spreading = run.spreading.told()
     del run
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
-    give_back()
 
     verdict = with_excerpts(
         verdict, tables.responses, lambda rows: fetch(locations, rows, read, figures)
@@ -144,5 +142,4 @@ def _read(
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan
-    give_back()
     return name, locations, tables
