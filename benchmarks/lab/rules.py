@@ -1,7 +1,8 @@
-"""rewardspy's rules as a baseline, written anew from its documentation.
+"""rewardspy's rules as a baseline: its thresholds, written anew with NumPy.
 
-Source: github.com/AvAdiii/rewardspy, docs/detectors.md, sensitivity "medium", window of 100
-rollouts. It judges online, after each rollout; a rule counts as fired if it ever fired.
+Thresholds and windows as in the detectors of github.com/AvAdiii/rewardspy, sensitivity
+"medium", window of 100 rollouts, lengths in characters. It judges online, after each rollout; a
+rule counts as fired if it ever fired, so what comes after a first alarm is not followed.
 """
 
 from __future__ import annotations
