@@ -200,7 +200,7 @@ def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
             f"{safe_text(name)} ({kind}, {times:,})"
             for name, (times, kind) in sorted(not_taken.items())
         )
-        notes.append(Note(NOT_TAKEN, f"fields not taken: {said}", len(not_taken)))
+        notes.append(Note(NOT_TAKEN, f"fields not taken: {said}", 1))
     if partial.extras_dropped:
         notes.append(Note("many_extras", ODDITIES["many_extras"], 1))
     if dropped:

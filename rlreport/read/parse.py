@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, RawTokens, TokenFields
 from rlreport.read.tolerant import (
     FINISH_FIELDS,
@@ -132,7 +132,7 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
             extras.append((name, float(value)))
         elif type(value) is str and len(value) <= LONGEST_EXTRA:
             extras.append((name, safe_text(value)))
-        elif value is not None and len(value):
+        elif value is not None and len(value) and name not in CANONICAL:
             not_taken.append((name, _KINDS.get(type(value), "object")))
     kept: dict[str, object] = {}
     for name in schema.kept:

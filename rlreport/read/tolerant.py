@@ -11,14 +11,17 @@ import numpy as np
 import orjson
 
 from rlreport.errors import RowError
-from rlreport.fields import NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
+from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
 from rlreport.text.clean import safe_text
 
 LARGEST_STEP = 2**53
 SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
-KEPT = ("ground_truth", "token_ids", "prompt_turns")
+KEPT = (
+    "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
+    "errors",
+)  # fmt: skip
 """Fields that the first pass only counts, and the second may show."""
 
 FINISH_FIELDS = ("finish_reason", "stop_reason")
@@ -177,7 +180,7 @@ def _extras(
             extras.append((safe_text(str(name)), number_of(value)[0]))
         elif isinstance(value, str) and len(value) <= LONGEST_EXTRA:
             extras.append((safe_text(str(name)), safe_text(value)))
-        elif value:
+        elif value and name not in CANONICAL:
             not_taken.append((safe_text(str(name)), kind_of(value)))
     return extras, names, not_taken
 
