@@ -22,7 +22,8 @@ def test_no_check_warns_in_more_than_one_in_a_hundred_null_runs() -> None:
         warned.update(f.id for f in verdict.findings if f.severity != "info")
         ran.update([*verdict.passed, *(f.id for f in verdict.findings)])
     assert {check: times for check, times in warned.items() if times > RUNS // 100} == {}
-    # Groups are judged without a critic, critics with one; all else in every run.
+    # Groups are judged without a critic, critics with one, no run has parts of its reward.
     sometimes = {"zero_variance_groups": RUNS // 4, "value_divergence": RUNS * 3 // 4}
     sometimes["reward_part_dominance"] = 0
-    assert ran == {check.id: sometimes.get(check.id, RUNS) for check in CHECKS}
+    expected = {check.id: sometimes.get(check.id, RUNS) for check in CHECKS}
+    assert {check.id: ran[check.id] for check in CHECKS} == expected
