@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rlreport
 from rlreport.choose.detail import LEAST, Candidate, Plan, thinned
 from rlreport.choose.extremes import extremes
 from rlreport.choose.worth import by_worth
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.errors import UnusableInputError
+from tests.hostile import write_log
 
 
 def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
@@ -132,3 +136,11 @@ def test_thinned_steps_keep_both_ends_and_what_is_pointed_at(count, room, pointe
     wanted = {place for place in pointed if place < count}
     if len(wanted | {0, count - 1}) <= room:
         assert wanted <= set(kept)
+
+
+def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path):
+    row = {"prompt": "p", "response": "r", "reward": 1.0}
+    log = write_log(tmp_path / "log.jsonl", [row | {"step": step} for step in range(20_001)])
+    with pytest.raises(UnusableInputError, match=r"20,001 steps.*--map step=FIELD"):
+        rlreport.build(log, tmp_path / "report", workers=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]

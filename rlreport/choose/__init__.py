@@ -8,6 +8,7 @@ from rlreport.check.finding import Verdict
 from rlreport.choose.detail import Candidate, Plan, StepPlan, thinned
 from rlreport.choose.extremes import Extreme, extremes
 from rlreport.choose.worth import by_worth
+from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
 
@@ -17,12 +18,25 @@ TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_
 """Logged arrays that token views carry."""
 
 
+MOST_STEPS = 20_000
+"""Steps that a report can speak of: its tables list each of them."""
+
+
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
     """Orders the responses of each step: what its page shows first, and what when there is room.
 
     In each step: what findings point at and the run's extremes, then the step's extremes of
     every metric, then a seeded sample; see ``by_worth``.
+
+    Raises:
+        UnusableInputError: there are too many steps for any report.
     """
+    if len(tables.steps) > MOST_STEPS:
+        raise UnusableInputError(
+            f"the logs hold {len(tables.steps):,} steps, and a report speaks of {MOST_STEPS:,} at "
+            "most. If 'step' counts samples or tokens, name the field of the training step with "
+            "--map step=FIELD; else build reports of fewer files each"
+        )
     responses = tables.responses
     evidence: dict[int, set[int]] = {}
     for finding in verdict.findings:
