@@ -142,7 +142,7 @@ def test_every_format_describes_itself_and_travels_to_workers() -> None:
     for identity, form in formats().items():
         assert form.id == identity
         assert form.description and form.files
-        assert form.container in ("lines", "json", "parquet")
+        assert form.container in ("lines", "json", "parquet", "torch", "inspect", "sqlite")
         assert pickle.loads(pickle.dumps(RowReader(form)))
 
 

@@ -68,7 +68,7 @@ class Format(Protocol):
 
     @property
     def container(self) -> str:
-        """``lines``, ``json`` (one object or array a file) or ``parquet``."""
+        """``lines``, ``json`` (one object or array a file), ``parquet``, ``torch``, …."""
         ...
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:

@@ -1,4 +1,4 @@
-"""Logs that are not lines: a JSON document or a parquet file, object by object.
+"""Logs that are not lines: JSON documents, parquet and packed files, object by object.
 
 Lines are the reader's own business. Here an object's address is its index in the file, in the
 first pass (``iterate``) as in the second (``fetch``).
@@ -7,7 +7,7 @@ first pass (``iterate``) as in the second (``fetch``).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,16 +22,20 @@ MAX_JSON = 256_000_000
 """Bytes of a JSON document read at most: it must be parsed whole, as a line of lines."""
 
 _BATCH = 256
-_SUFFIXES = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet"}
+_SUFFIXES = {
+    ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
+}  # fmt: skip
+_COMPRESSED = ("lines", "json")
+"""Containers that may be compressed as a whole."""
 
 
 def container_of(name: str) -> str | None:
-    """Return ``lines``, ``json`` or ``parquet`` by the file's suffix, None for other files."""
+    """Return how a file holds its objects, by its suffix; None for other files."""
     plain = name.lower()
     for packed in (".gz", ".zst"):
         plain = plain.removesuffix(packed)
     container = _SUFFIXES.get(Path(plain).suffix)
-    return None if container == "parquet" and plain != name.lower() else container
+    return None if container not in _COMPRESSED and plain != name.lower() else container
 
 
 def iterate(file: Source, container: str) -> Iterator[tuple[int, Row]]:
@@ -44,25 +48,34 @@ def iterate(file: Source, container: str) -> Iterator[tuple[int, Row]]:
         RowError: the file is no such container, or a JSON document above MAX_JSON.
         MissingExtraError: parquet without pyarrow.
     """
-    if container == "parquet":
-        yield from _parquet_rows(file)
-    else:
+    if container in _COMPRESSED:
         yield from enumerate(_json_objects(file))
+    else:
+        yield from _reader(container)(file, None)
 
 
 def fetch(file: Source, container: str, indices: Sequence[int]) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for ascending ``indices``, reading only the row groups they lie in.
+    """Yield (index, object) for ascending ``indices``, reading as little else as may be.
 
     Raises:
         RowError, MissingExtraError: as ``iterate``.
     """
     wanted = set(indices)
-    if container == "parquet":
-        yield from _parquet_rows(file, wanted)
+    if container not in _COMPRESSED:
+        yield from _reader(container)(file, wanted)
         return
     for index, obj in enumerate(_json_objects(file)):
         if index in wanted:
             yield index, obj
+
+
+def _reader(container: str) -> Callable[[Source, set[int] | None], Iterator[tuple[int, Row]]]:
+    """Return what yields the wanted objects of a file, or all of them."""
+    if container == "torch":
+        from rlreport.formats.torch_file import torch_rows
+
+        return torch_rows
+    return _parquet_rows
 
 
 def _json_objects(file: Source) -> Iterator[Row]:

@@ -18,6 +18,7 @@ from rlreport.formats.rllm import RLLM
 from rlreport.formats.roll import Roll
 from rlreport.formats.roll_agentic import RollAgentic
 from rlreport.formats.skyrl import SkyRL
+from rlreport.formats.slime import Slime
 from rlreport.formats.swift import Swift
 from rlreport.formats.trl import TRL
 from rlreport.formats.verifiers import Verifiers
@@ -28,7 +29,7 @@ ENTRY_POINTS = "rlreport.formats"
 
 _OWN: tuple[Callable[[], Format], ...] = (
     RLBoard, TRL, Verl, NemoRL, SkyRL, PrimeRLTokens, Verifiers,
-    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Plain,
+    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Slime, Plain,
 )  # fmt: skip
 
 

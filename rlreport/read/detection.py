@@ -127,7 +127,7 @@ def _format_of(
     from rlreport.formats.ids import TokenNames
 
     lines = container_of(source.name) in (None, "lines")
-    objects = _peek_lines(source) if lines else _peek_container(source)
+    objects, damage = (_peek_lines(source), "") if lines else _peek_container(source)
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and lines:
         native = any(_is_native(obj) for obj in objects)
@@ -144,7 +144,7 @@ def _format_of(
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return None, refusal(source.name, objects), ""
+        return None, damage or refusal(source.name, objects), ""
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
         return None, form, ""
@@ -181,7 +181,8 @@ def _peek_lines(source: Source) -> list[dict[str, Any]]:
     return objects
 
 
-def _peek_container(source: Source) -> list[dict[str, Any]]:
+def _peek_container(source: Source) -> tuple[list[dict[str, Any]], str]:
+    """Return a file's first objects, and why there are none or no more."""
     from rlreport.formats.containers import container_of, iterate
 
     objects: list[dict[str, Any]] = []
@@ -191,6 +192,6 @@ def _peek_container(source: Source) -> list[dict[str, Any]]:
                 objects.append(obj)
                 if len(objects) >= PEEKED:
                     break
-    except (RowError, OSError):
-        return objects
-    return objects
+    except (RowError, OSError) as error:
+        return objects, str(error)
+    return objects, ""

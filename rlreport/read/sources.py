@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from rlreport.errors import MissingExtraError, UsageError
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 CONTAINER_SUFFIXES = (".json", ".parquet")
+_NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
+"""Rollout dumps among torch's files; the others are mostly weights."""
+
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
 
@@ -83,7 +87,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         seen.add(item.identity)
         compression = COMPRESSIONS.get(PurePosixPath(item.path.lower()).suffix, "")
         source = Source(_relative(item.path, root), item.path, item.size, compression)
-        log = item.given or item.path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
+        log = item.given or _is_log_name(item.path)
         (listing.sources if log else listing.other).append(source)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, root), why) for path, why in listing.unreadable)
@@ -101,6 +105,11 @@ def is_url(path: str) -> bool:
     """Tell whether a path carries a scheme such as ``s3://``."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.replace("+", "").isalnum()
+
+
+def _is_log_name(path: str) -> bool:
+    known = path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
+    return known or _NUMBERED.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""Rollout dumps that ``torch.save`` wrote, read by torch's weights-only loader.
+
+A pickle runs what it names; that loader builds plain values and tensors alone, and refuses
+everything else. numpy's arrays are refused with it: their state is trusted when they are built.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlreport.formats.base import Row, RowError
+
+MAX_PICKLE = 256_000_000
+"""Bytes of a dump's values, without its tensors: they are in memory at once."""
+
+_MOST = 1 << 28
+"""Values and characters that are taken of a dump: a few bytes of pickle can repeat one for ever."""
+
+_WALKED = 64
+"""What a value costs of that beside its size: it is looked at on its own."""
+
+_DEEPEST = 64
+_EXPORT = (
+    'where you trust it, export it: python -c "import json, sys, torch; '
+    "[print(json.dumps(s, default=lambda v: v.tolist() if hasattr(v, 'tolist') else str(v))) "
+    "for s in torch.load(sys.argv[1], weights_only=False)['samples']]\" N.pt > N.jsonl"
+)
+ROLLOUT_ID = "dump.rollout_id"
+"""Key that each sample gets: the rollout (training step) that its file says."""
+
+
+def torch_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+    """Yield (index, sample) of a dump ``{"rollout_id": …, "samples": […]}``.
+
+    Args:
+        file: path or binary stream.
+        wanted: indices; None for all.
+
+    Raises:
+        RowError: torch is not installed, or the file is no dump that its loader takes.
+    """
+    dump = _load(file)
+    samples = dump.get("samples") if isinstance(dump, dict) else None
+    if not isinstance(samples, list):
+        raise RowError("no dump of rollouts: it holds no list `samples`")
+    budget = _Budget()
+    for index, sample in enumerate(samples):
+        if isinstance(sample, dict) and (wanted is None or index in wanted):
+            yield index, {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
+
+
+def _load(file: Any) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise RowError(
+            f"reading a .pt file needs torch (pip install torch); or, {_EXPORT}"
+        ) from None
+    _check(file)
+    # A local file's tensors stay on disk until they are asked for.
+    path = file if isinstance(file, str | Path) else getattr(file, "name", None)
+    try:
+        if isinstance(path, str | Path) and Path(path).is_file():
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        file.seek(0)
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except (Exception, MemoryError) as error:  # its unpickler raises what it meets
+        said = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split()) or repr(error)
+        said = said.partition(" Please ")[0][:160]
+        raise RowError(f"no dump of plain values and tensors ({said}); {_EXPORT}") from None
+
+
+def _check(file: Any) -> None:
+    """Refuse what is no archive of torch's, and more than fits into memory."""
+    if not isinstance(file, str | Path):
+        file.seek(0)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise RowError(f"no file of torch.save: {error}") from None
+    if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
+        raise RowError("no file of torch.save: it is compressed")
+    if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
+        raise RowError(f"a dump of over {MAX_PICKLE:,} bytes without its tensors; {_EXPORT}")
+
+
+class _Budget:
+    """Turns loaded values into those of JSON, as far as memory allows."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def plain(self, value: Any, depth: int = 0) -> Any:
+        """Return a value with tensors of one dimension as lists, larger ones as their shape.
+
+        Raises:
+            RowError: there is too much of it.
+        """
+        size = value.numel() if hasattr(value, "numel") else _size(value)
+        shown = len(value.shape) <= 1 if hasattr(value, "numel") else True
+        self._left -= _WALKED + (size if shown else 1)
+        if self._left < 0 or depth > _DEEPEST:
+            raise RowError("no dump that fits into memory: its values repeat or nest without end")
+        if isinstance(value, dict):
+            return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            if all(type(item) in (int, float) for item in value):
+                return list(value)
+            return [self.plain(item, depth + 1) for item in value]
+        if hasattr(value, "numel"):
+            return value.tolist() if shown else f"tensor of shape {tuple(value.shape)}"
+        return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _size(value: Any) -> int:
+    return len(value) + 1 if isinstance(value, str | list | tuple | dict) else 1
