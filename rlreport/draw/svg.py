@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import orjson
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import Theme, sentinels, tokens
+from rlreport.draw.theme import LABEL_PADDING, SMALL, Theme, sentinels, tokens
 from rlreport.text.clean import printable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,7 +28,6 @@ _INHERITED = (
     "stroke-width",
     "stroke-dasharray",
     "stroke-linejoin",
-    "font-size",
     "text-anchor",
 )
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
@@ -97,8 +96,39 @@ def _group(vega: dict[str, Any], name: str) -> dict[str, Any]:
         "encode": {"enter": {key: {"value": at} for key, at in {**place, **size}.items()}},
         "signals": [{"name": side, "value": pixels} for side, pixels in size.items()]
         + vega.get("signals", []),
-        **{key: vega.get(key, []) for key in ("data", "scales", "axes", "marks")},
+        **{key: vega.get(key, []) for key in ("data", "scales")},
+        "axes": [_unmeasured_axis(axis) for axis in vega["axes"]],
+        "marks": [_unmeasured(mark) for mark in vega["marks"]],
     }
+
+
+_BELOW_TOP, _BELOW_MIDDLE, _ABOVE_BOTTOM = (round(share * SMALL) for share in (0.79, 0.3, 0.21))
+"""How far from its place Vega writes a text whose top, middle or bottom shall be there."""
+
+
+def _unmeasured_axis(axis: dict[str, Any]) -> dict[str, Any]:
+    """An axis whose texts have no size, and lie where they would with one.
+
+    No layout depends on a text's width, but Vega measures each, which takes most of the time of
+    a drawing; only texts of size 0 it does not. The drawing gives all texts their one size.
+    """
+    if axis["orient"] == "bottom":
+        move = {"labelPadding": LABEL_PADDING + _BELOW_TOP, "titlePadding": 7 + SMALL}
+    else:
+        move = {"labelOffset": _BELOW_MIDDLE}
+        if "titleY" in axis:
+            move["titleY"] = axis["titleY"] - _ABOVE_BOTTOM
+    return {**axis, "labelFontSize": 0, "titleFontSize": 0, **move}
+
+
+def _unmeasured(mark: dict[str, Any]) -> dict[str, Any]:
+    """A mark whose texts, if it is of texts, have no size."""
+    if mark["type"] != "text":
+        return mark
+    update = {**mark["encode"]["update"], "fontSize": {"value": 0}}
+    if update.get("baseline", {}).get("value") == "middle":
+        update["dy"] = {"value": update.get("dy", {}).get("value", 0) + _BELOW_MIDDLE}
+    return {**mark, "encode": {**mark["encode"], "update": update}}
 
 
 def _json(vega: dict[str, Any]) -> str:
@@ -131,6 +161,7 @@ def _themed(group: ET.Element, chart: Chart) -> str:
             "role": "img",
             "aria-label": printable(chart.description),
             "fill": "none",
+            "font-size": str(SMALL),
         },
     )
     root.extend(_cleaned(group, f"{chart.name}-", sentinels()))

@@ -13,6 +13,7 @@ Theme = Literal["light", "dark"]
 
 FONT = "sans-serif"
 SMALL = 11
+LABEL_PADDING = 6
 
 LIGHT: dict[str, str] = {
     "page": "#ffffff",
@@ -90,7 +91,7 @@ def vega_config() -> dict[str, Any]:
         "gridColor": LIGHT["line"],
         "labelColor": LIGHT["muted"],
         "labelFontSize": SMALL,
-        "labelPadding": 6,
+        "labelPadding": LABEL_PADDING,
         "labelLimit": 0,
         "labelOverlap": False,
         "labelFlush": False,
