@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlreport.check.ngram_counts import Ints, Sample, sample_of
+from rlreport.check.ngram_counts import Ints, sample_of
 from rlreport.check.noise import student_z
-from rlreport.check.windows import Window
+from rlreport.check.run import Run
+from rlreport.check.windows import Floats, Window, whole
 from rlreport.figures.ragged import row_ends
-from rlreport.tables import Tables
+from rlreport.tables import NgramSample, Tables
 
 DRAWS = 8
 """Samples of responses averaged, so that no single draw decides."""
@@ -45,8 +46,7 @@ def distinct_fall(tables: Tables, first: Window, last: Window, least: int) -> Di
     """
     if tables.ngrams is None:
         return None
-    base = len(tables.ngrams.vocabulary)
-    before, after = (_bigrams(sample_of(tables, tables.ngrams, w), base) for w in (first, last))
+    before, after = (_bigrams(tables, tables.ngrams, w) for w in (first, last))
     size = min(len(before.keys), len(after.keys))
     if size < least:
         return None
@@ -68,12 +68,31 @@ class _Bigrams:
         return _Bigrams(keys, self.lengths[chosen], self.steps[chosen])
 
 
-def _bigrams(sample: Sample, base: int) -> _Bigrams:
+def distinct_by_step(run: Run) -> Floats:
+    """Return distinct-2 of each step over as many bigrams, float64 (S,); NaN with too few."""
+    found = np.full(len(run.steps), np.nan)
+    if run.tables.ngrams is None:
+        return found
+    everything = _bigrams(run.tables, run.tables.ngrams, whole(run.tables))
+    parts = [everything.of_step(step) for step in run.steps.tolist()]
+    sizes = np.array([len(part.keys) for part in parts])
+    size = max(FEWEST_IN_STEP, int(np.median(sizes)) // 2)
+    for i in np.flatnonzero(sizes >= size).tolist():
+        found[i] = _distinct(parts[i], min(size, MOST_BIGRAMS))
+    return found
+
+
+def _bigrams(tables: Tables, ngrams: NgramSample, window: Window) -> _Bigrams:
+    """Return the bigrams of a window; an answer given again to the same prompt counts once."""
+    sample = sample_of(tables, ngrams, window)
     lengths = np.maximum(np.diff(sample.offsets) - 1, 0)
-    inside = np.ones(len(sample.units), np.bool_)
+    given = tables.responses[["step", "prompt_id", "response_hash"]].iloc[sample.rows]
+    fresh = ~given.duplicated().to_numpy()
+    inside = np.repeat(fresh, np.diff(sample.offsets))
     inside[row_ends(sample.offsets)] = False
+    base = len(ngrams.vocabulary)
     keys = sample.units[:-1].astype(np.int64) * base + sample.units[1:]
-    return _Bigrams(keys[inside[:-1]], lengths, sample.steps)
+    return _Bigrams(keys[inside[:-1]], lengths[fresh], sample.steps[fresh])
 
 
 def _distinct(bigrams: _Bigrams, size: int) -> float:

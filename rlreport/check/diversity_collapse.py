@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rlreport.check.bigrams import distinct_fall
+from rlreport.check.bigrams import distinct_by_step, distinct_fall
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
 from rlreport.check.finding import Fact, Facts
@@ -27,7 +27,7 @@ def judge(run: Run) -> Result:
     if fall is not None and above(fall.share, limits.fall) and fall.z >= z:
         facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
         met.append(CHECK.met(run, "fall", ">", fall.share))
-        series = run.tables.steps["distinct_2"].to_numpy(np.float64)
+        series = distinct_by_step(run)
     twins = run.change(twin)
     if (
         above(twins.last, limits.identical)
@@ -60,14 +60,17 @@ def judge(run: Run) -> Result:
 
 
 def has_twin(responses: pd.DataFrame) -> Floats:
-    """Return 1 where another response of the step has the same text, else 0; float64 (rows,)."""
-    return responses.duplicated(["step", "response_hash"], keep=False).to_numpy(dtype=np.float64)
+    """Return 1 where the step has the same text to another prompt, else 0; float64 (rows,).
+
+    Equal answers to one prompt are what sampling it several times is for.
+    """
+    return (_times(responses) > 1).astype(np.float64)
 
 
 def _times(responses: pd.DataFrame) -> Floats:
-    """Return how often each response's text occurs in its step, float64 (rows,)."""
-    counts = responses.groupby(["step", "response_hash"])["n"].transform("size")
-    return counts.to_numpy(dtype=np.float64)
+    """Return to how many prompts of its step each response's text was given, float64 (rows,)."""
+    given = responses.groupby(["step", "response_hash"])["prompt_id"].transform("nunique")
+    return given.to_numpy(dtype=np.float64)
 
 
 def title(facts: Facts) -> str:

@@ -70,5 +70,5 @@ CHECK = Check(
         "side (DAPO), raise the sampling temperature, or use harder prompts."
     ),
     source=ENTROPY,
-    explains=("reward_stalled",),
+    explains=("kl_explosion", "diversity_collapse", "missing_eos", "reward_stalled"),
 )

@@ -28,6 +28,9 @@ ERRORS = 4.0
 PART = 0.1
 LATE = 1 / 3
 
+FEWEST_DIFFERENCES = 9
+"""Steps from which noise is told."""
+
 MOST_CORNERS = 60
 """Corners that the ramp fit tries at most; a longer run is fitted on every k-th step."""
 
@@ -64,9 +67,9 @@ def onset(
         return None
     beyond = np.sign(change) * (smoothed(y) - level)
     beyond[: base - 1] = np.minimum(beyond[: base - 1], 0) if peak else beyond[: base - 1]
-    error = noise(y) * np.sqrt(1 / base + 1 / SMOOTH)
+    error = _noise_so_far(y) * np.sqrt(1 / base + 1 / SMOOTH)
     whole = abs(change)
-    left = _stays(beyond > max(ERRORS * error, PART * whole))
+    left = _stays(beyond > np.maximum(ERRORS * error, PART * whole))
     half = _stays(beyond > LATE * whole)
     at = min(left, half)
     # A centred mean sees what begins abruptly one step early: ask the step itself.
@@ -80,6 +83,8 @@ def onset(
 
 def smoothed(y: Floats) -> Floats:
     """Return the centred running mean over three values, of two at both ends."""
+    if len(y) < SMOOTH:
+        return np.full(len(y), y.mean())
     kernel = np.ones(SMOOTH)
     return np.convolve(y, kernel, "same") / np.convolve(np.ones_like(y), kernel, "same")
 
@@ -89,6 +94,16 @@ def noise(y: Floats) -> float:
     if len(y) < 3:
         return 0.0
     return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2))
+
+
+def _noise_so_far(y: Floats) -> Floats:
+    """Return the noise of a series up to each place, float64 like it.
+
+    Many figures scatter the more the larger they are: what comes later does not count.
+    """
+    ends = np.unique(np.linspace(min(FEWEST_DIFFERENCES, len(y)), len(y), MOST_CORNERS).astype(int))
+    found = np.minimum([noise(y[:end]) for end in ends], noise(y))
+    return np.interp(np.arange(1, len(y) + 1), ends, found)
 
 
 def _stays(so: NDArray[np.bool_]) -> int:

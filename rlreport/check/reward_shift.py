@@ -8,6 +8,7 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset
+from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
@@ -25,6 +26,12 @@ STRAY = 0.5
 
 LEAST_SIDE = 3
 """Steps that each side of a jump has at least."""
+
+FLAT = 0.5
+"""Part of the difference by which either side may move within its NEAR steps."""
+
+EVIDENT = 4.0
+"""Without a reference: errors of a single step's mean that the jump is larger than at least."""
 
 LEAST_PROMPTS = 8
 """Prompts seen on both sides, from which the change of the reward itself can be told."""
@@ -72,7 +79,16 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
     sudden = min(step / (after - before), near / (after - before)) >= SUDDEN if size else False
     # What comes back from a dip jumps too, but not from where it had been before.
     apart = max(abs(left - before), abs(right - after))
-    return Jump(int(known[at]), before, after, z, bool(sudden and apart <= STRAY * size))
+    moving = max(_moving(y[max(0, at - NEAR) : at]), _moving(y[at : at + NEAR]))
+    flat = apart <= STRAY * size and moving <= FLAT * size
+    return Jump(int(known[at]), before, after, z, bool(sudden and flat))
+
+
+def _moving(side: Floats) -> float:
+    """Return how far the straight line through one side of a jump goes, as a magnitude."""
+    place = np.arange(len(side)) - (len(side) - 1) / 2
+    slope = (place * side).sum() / max(float((place**2).sum()), 1.0)
+    return float(abs(slope) * len(side))
 
 
 def judge(run: Run) -> Result:
@@ -94,7 +110,9 @@ def judge(run: Run) -> Result:
     size = found.after - found.before
     if not abs(size) >= limits.spread * spread or not abs(size) > 1e-9:
         return None
-    if not referenced and _others_jump(run, found, limits.still):
+    if not referenced and (
+        not _evident(run, reward, size) or _others_jump(run, found, limits.still)
+    ):
         return None
     prompts_changed = _prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
@@ -115,6 +133,22 @@ def judge(run: Run) -> Result:
         referenced=referenced,
         prompts_changed=prompts_changed,
     )
+
+
+def _evident(run: Run, reward: Floats, size: float) -> bool:
+    """Say whether the means of two single steps tell a jump from fast learning."""
+    known = np.isfinite(reward)
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)[known]
+    place, inside = run.place[known], centred(reward[known], run.place[known])
+    # Responses to one prompt are alike: a step has as many draws as prompts.
+    _, cluster = np.unique(place * (prompts.max() + 1) + prompts, return_inverse=True)
+    sums = np.bincount(cluster, inside)
+    step = np.zeros(len(sums), np.int64)
+    step[cluster] = place
+    sizes = np.bincount(place)
+    squares = np.bincount(step, sums**2, minlength=len(sizes))
+    errors = np.sqrt(squares[sizes > 0]) / sizes[sizes > 0]
+    return bool(abs(size) >= EVIDENT * np.sqrt(2) * np.median(errors))
 
 
 def _others_jump(run: Run, found: Jump, still: float) -> bool:

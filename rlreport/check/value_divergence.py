@@ -8,27 +8,36 @@ import numpy as np
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, below
-from rlreport.check.finding import Facts
+from rlreport.check.finding import SEVERITIES, Facts, Finding
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CRITIC
-from rlreport.check.windows import Floats
+from rlreport.check.windows import Floats, Ints
 from rlreport.check.words import figure, marked, message, span
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Population variances over all tokens, of the run or by step: float64 (G,) each."""
+    """Population variances over all tokens by group, float64 (G,) each: values, returns, errors."""
 
     value: Floats
     returns: Floats
     error: Floats
 
 
-def fit(run: Run, group: np.ndarray[tuple[int], np.dtype[np.int64]], size: int) -> Fit:
+RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
+"""Columns of the returns and of the critic's error: λ-returns, and all rewards that came.
+
+λ-returns are bootstrapped from the values, so a critic that runs away takes them along.
+"""
+
+
+def fit(run: Run, returns: str, error: str, group: Ints, size: int) -> Fit:
     """Pool the critic's figures of responses into variances over all their tokens.
 
     Args:
         run: the run.
+        returns: prefix of the columns of the returns.
+        error: prefix of those of the critic's error.
         group: int64 (rows,), what each response is counted to, −1 to leave it out.
         size: number of groups.
     """
@@ -45,59 +54,60 @@ def fit(run: Run, group: np.ndarray[tuple[int], np.dtype[np.int64]], size: int) 
             found: Floats = np.bincount(at, spread, minlength=size) / total
         return found
 
-    return Fit(variance("value"), variance("return"), variance("value_error"))
+    return Fit(variance("value"), variance(returns), variance(error))
 
 
 def judge(run: Run) -> Result:
-    """Judge the critic's fit over the last window, all tokens pooled.
+    """Judge the critic's fit over the last window, all tokens pooled; the worse fit counts."""
+    fits = [_judged(run, *names) for names in RETURNS if run.has(f"{names[1]}_m2")]
+    found = [one for one in fits if isinstance(one, Finding)]
+    return min(found, key=lambda one: SEVERITIES.index(one.severity), default=None)
+
+
+def _judged(run: Run, returns: str, error: str) -> Result:
+    """Judge the critic by one kind of returns.
 
     Where returns hardly vary any more there is nothing to follow, and a ratio of two small
     variances says nothing: their variance counts as no less than a part of the run's.
     """
     limits = run.limits.value_divergence
-    inside = run.place >= len(run.steps) - len(run.last.steps)
-    end = fit(run, np.where(inside, 0, -1), 1)
-    steps = fit(run, run.place, len(run.steps))
-    least = limits.floor * float(fit(run, np.zeros_like(run.place), 1).returns[0])
+    count = len(run.steps)
+    inside = run.place >= count - len(run.last.steps)
+    end = fit(run, returns, error, np.where(inside, 0, -1), 1)
+    steps = fit(run, returns, error, run.place, count)
+    least = limits.floor * float(fit(run, returns, error, np.zeros_like(run.place), 1).returns[0])
     scale = max(float(end.returns[0]), least)
     if not np.isfinite(scale) or scale <= 0 or not np.isfinite(end.error[0]):
         return None
     explained = 1 - float(end.error[0]) / scale
     spread = float(np.sqrt(end.value[0] / scale))
-    own = 1 - steps.error / scale
-    late = own[-len(run.last.steps) :]
+    late = (1 - steps.error / scale)[-len(run.last.steps) :]
     middle = float(np.nanmedian(late)) if np.isfinite(late).any() else np.nan
-    bad = below(explained, limits.explained) and below(middle, limits.explained)
-    weak = below(explained, limits.weak) and below(middle, limits.weak)
+    bad, weak = (
+        below(explained, limit) and below(middle, limit)
+        for limit in (limits.explained, limits.weak)
+    )
     wide = above(spread, limits.spread)
     if not (weak or wide):
         return None
     met = [CHECK.met(run, "spread", ">", spread)] if wide else []
-    if bad or not wide:
+    by_fit = bad or not wide
+    if by_fit:
         met.insert(0, CHECK.met(run, "explained" if bad else "weak", "<", explained))
+    # Each step against its own returns: their scale changes over a run.
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Each step against its own returns: their scale changes over a run.
-        series = steps.error / np.fmax(steps.returns, least)
-        series = (
-            np.log1p(series)
-            if bad or not wide
-            else np.log1p(steps.value / np.fmax(steps.returns, least))
-        )
-    limit = (
-        np.log1p(1 - (limits.explained if bad else limits.weak))
-        if bad or not wide
-        else np.log1p(limits.spread**2)
-    )
-    start = series[np.isfinite(series)][:3]
-    always = bool(len(start)) and above(float(np.median(start)), float(limit))
-    onset = run.onset(series, always=always)
+        own = (steps.error if by_fit else steps.value) / np.fmax(steps.returns, least)
+    limit = 1 - (limits.explained if bad else limits.weak) if by_fit else limits.spread**2
+    start = own[np.isfinite(own)][:3]
+    always = bool(len(start)) and above(float(np.median(start)), limit)
+    onset = run.onset(np.log1p(own), always=always)
     return CHECK.finding(
         run,
         "warning" if bad or wide else "info",
         onset=onset,
         thresholds=met,
-        evidence=run.examples(np.abs(run.column("value_error_mean")), onset),
-        series=series,
+        evidence=run.examples(np.abs(run.column(f"{error}_mean")), onset),
+        series=np.log1p(own),
         explained=explained,
         spread=spread,
         weak=not (bad or wide),

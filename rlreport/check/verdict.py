@@ -130,25 +130,44 @@ def _across(run: Run, shift: Finding) -> Run:
 def _in_order(
     findings: list[Finding], checks: Mapping[str, Check], order: list[str], run: Run
 ) -> list[Finding]:
-    """Return the findings, each followed by what it explains."""
+    """Return the findings, each followed by what it explains, the worst of a rank first."""
     ranked = sorted(
         findings,
         key=lambda f: (RANKS.index(f.rank), SEVERITIES.index(f.severity), order.index(f.id)),
     )
-    of: dict[str, str] = {}
-    for i, finding in enumerate(ranked):
-        for other in ranked[i + 1 :]:
-            if (
-                other.id not in of
-                and other.id in checks[finding.id].explains
-                and finding.severity != "info"
-                and _mostly_after(other, finding, run)
-            ):
-                of[other.id] = of.get(finding.id, finding.id)
-    made = [replace(f, explained_by=of.get(f.id)) for f in ranked]
-    tops = [f for f in made if not f.explained_by]
-    # A warning that explains nothing does not lead over a critical consequence of its rank.
-    return [f for top in tops for f in (top, *(g for g in made if g.explained_by == top.id))]
+    explainers = {
+        f.id: [g.id for g in ranked if _explains(g, f, checks, order, run)] for f in ranked
+    }
+
+    def root(name: str) -> str:
+        return root(explainers[name][0]) if explainers[name] else name
+
+    of = {f.id: root(f.id) for f in ranked}
+    made = [replace(f, explained_by=None if of[f.id] == f.id else of[f.id]) for f in ranked]
+    tops = [[f for f in made if of[f.id] == top.id] for top in made if of[top.id] == top.id]
+    tops = [sorted(group, key=lambda f: f.explained_by is not None) for group in tops]
+
+    def worst(group: list[Finding]) -> tuple[int, int]:
+        return RANKS.index(group[0].rank), min(SEVERITIES.index(f.severity) for f in group)
+
+    return [f for group in sorted(tops, key=worst) for f in group]
+
+
+def _explains(
+    cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
+) -> bool:
+    """Say whether a finding explains another: of the same rank, only what began later."""
+    if (
+        cause.severity == "info"
+        or other.id not in checks[cause.id].explains
+        or RANKS.index(cause.rank) > RANKS.index(other.rank)
+    ):
+        return False
+    if cause.rank == other.rank and cause.id in checks[other.id].explains:
+        starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
+        if starts[0] > starts[1]:
+            return False
+    return _mostly_after(other, cause, run)
 
 
 def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:

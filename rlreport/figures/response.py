@@ -15,7 +15,13 @@ from rlreport.figures.ragged import (
     row_moments,
     row_sums,
 )
-from rlreport.figures.token import importance_ratio, k3, mismatch_ratio, probability
+from rlreport.figures.token import (
+    discounted_sums,
+    importance_ratio,
+    k3,
+    mismatch_ratio,
+    probability,
+)
 from rlreport.rollout import TokenFigures
 
 CLIP_RANGE = 0.2
@@ -95,6 +101,12 @@ def _critic(
         _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
         error = row_moments(figures.value_error, offsets)
         _, columns["value_error_mean"], columns["value_error_m2"] = error
+        if figures.token_reward is not None:
+            # λ-returns are bootstrapped from the values themselves; what came is not.
+            came = discounted_sums(figures.token_reward, offsets, 1.0)
+            _, columns["mc_return_mean"], columns["mc_return_m2"] = row_moments(came, offsets)
+            error = row_moments(value - came, offsets)
+            _, columns["mc_error_mean"], columns["mc_error_m2"] = error
     for name, advantage in (
         ("advantage_mean", figures.advantage),
         ("advantage_logged_mean", logged),
