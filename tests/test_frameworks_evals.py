@@ -3,9 +3,12 @@ checked against what was given to the code that wrote them."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import pickle
 import shutil
+import sqlite3
 import sys
 import zipfile
 from pathlib import Path
@@ -18,7 +21,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.formats import RowError
 from rlreport.formats.containers import iterate
 from tests.reading import read
-from tests.test_frameworks import DUMPS, by_step, rows_of
+from tests.test_frameworks import DUMPS, by_step, note, rows_of, sampled
 
 Row = dict[str, Any]
 
@@ -155,3 +158,147 @@ def test_cut_dumps_cost_a_reason(tmp_path: Path) -> None:
         path.write_bytes(data[:size])
         with pytest.raises(RowError):
             list(iterate(path, "torch"))
+
+
+# Trackio and W&B
+
+
+@pytest.mark.parametrize("folder", ["trackio", "wandb"])
+def test_tables_of_trl_s_completions_are_its_rows(folder: str) -> None:
+    rows = [row for row in rows_of(DUMPS / folder) if "reward_parts" in row]
+    assert [row["step"] for row in rows] == [1, 1, 2, 2]
+    assert [row["reward"] for row in rows] == [1.5, 0.0, 2.5, 0.0]
+    assert [row["response"] for row in rows] == ["4", "5"] * 2
+    assert [row["advantage"] for row in rows] == [0.75, -0.75] * 2
+    assert {row["prompt"] for row in rows} == {"2+2?"}
+    first, second = rows[0]["reward_parts"], rows[1]["reward_parts"]
+    assert first == {"accuracy_reward": 1.0, "format_reward": 0.5}
+    assert second["accuracy_reward"] == 0.0 and math.isnan(second["format_reward"])
+
+
+@pytest.mark.parametrize("folder", ["trackio", "trackio_export"])
+def test_trackio_traces_are_conversations(folder: str) -> None:
+    rows = [row for row in rows_of(DUMPS / folder) if "turns" in row]
+    assert [(row["step"], row["reward"]) for row in rows] == [
+        (1, 1.0),
+        (1, 0.0),
+        (2, 2.0),
+        (2, 0.0),
+    ]
+    assert {(row["group_id"], row["seconds"], row["run"]) for row in rows} == {("g0", 1.5, "run1")}
+    call = {"name": "calc", "arguments": {"x": "2+2"}, "id": "c1"}
+    assert rows[1]["turns"] == [
+        {"role": "assistant", "text": "", "sampled": True, "calls": [call]},
+        {"role": "tool", "text": "4", "sampled": False, "tool": "calc"},
+        {"role": "assistant", "text": "It is 5.", "sampled": True},
+    ]
+
+
+def test_a_database_is_never_written_to_and_runs_nothing(tmp_path: Path) -> None:
+    shutil.copytree(DUMPS / "trackio", tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    (tmp_path / "run" / "other.db").write_bytes(b"SQLite format 3\0" + bytes(200))
+    hostile = sqlite3.connect(tmp_path / "run" / "view.db")
+    hostile.execute(
+        "CREATE VIEW traces AS WITH RECURSIVE n(run_name) AS (SELECT 1 UNION ALL SELECT run_name"
+        " FROM n) SELECT run_name, 1 step, 1 timestamp, 1 key, 1 trace_index, 1 messages,"
+        " 1 metadata FROM n"
+    )
+    hostile.close()
+    scan = read(tmp_path / "run")
+    assert by_step(scan) == {1: np.mean([1.5, 0.0, 1.0, 0.0]), 2: np.mean([2.5, 0.0, 2.0, 0.0])}
+    assert {path: path.read_bytes() for path in before} == before
+    refused = {n.file for n in scan.notes if n.kind == "not_a_log"}
+    assert refused == {"other.db", "view.db"}
+
+
+# Inspect, lm-eval, Harbor
+
+
+def test_inspect_samples_are_rows_of_an_evaluation() -> None:
+    first, cut, limited, failed = rows_of(DUMPS / "inspect")
+    assert [r["reward"] for r in (first, cut, limited)] == [1.0, 0.0, 0.5]
+    assert first["reward_parts"] == {"match": 1.0, "graded/style": 0.25}
+    assert [r["group_id"] for r in (first, cut, limited, failed)] == ["q1", "q1", "2", "3"]
+    assert [r["finish_reason"] for r in (first, cut, limited)] == ["stop", "length", "length"]
+    assert [(r["epoch"], r["seconds"], r["level"]) for r in (first, cut)] == [
+        (1, 1.5, 2),
+        (2, 3.0, 2),
+    ]
+    call = {"name": "calc", "arguments": {"x": "2+2"}, "id": "c1"}
+    assert first["turns"] == [
+        {"role": "assistant", "text": "", "sampled": True, "thinking": "Use it.", "calls": [call]},
+        {
+            "role": "tool",
+            "text": "",
+            "sampled": False,
+            "tool": "calc",
+            "error": "timeout: too slow",
+        },
+        {"role": "assistant", "text": "It is 4.", "sampled": True},
+    ]
+    assert (limited["response_tokens"], limited["logprobs"]) == (["7", "."], [-0.5, -1.5])
+    assert limited["ground_truth"] == "7, seven"
+    assert (failed["errors"], failed["trainable"]) == (["no box"], False)
+    scan = read(DUMPS / "inspect")
+    assert by_step(scan) == {0: 0.5}
+    assert set(scan.responses["finished"]) == {0.0, 1.0}
+
+
+def test_a_damaged_sample_costs_itself_only(tmp_path: Path) -> None:
+    path = tmp_path / "x.eval"
+    good = {"id": 1, "epoch": 1, "input": "2+2?", "target": "4", "scores": {"m": {"value": "C"}}}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"task": "t"}}))
+        archive.writestr("samples/1_epoch_1.json", json.dumps(good))
+        archive.writestr("samples/2_epoch_1.json", "{")
+        archive.writestr("samples/3_epoch_1.json", b" " * 65_000_000)
+        archive.writestr("samples/4_epoch_1.json", "[1]")
+    scan = read(path)
+    assert (len(scan.responses), scan.bad_count) == (1, 3)
+    assert scan.responses["reward"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "container"),
+    [("inspect", "sums.eval", "inspect"), ("trackio", "traces.db", "sqlite")],
+)
+def test_cut_archives_cost_a_reason_and_no_crash(
+    tmp_path: Path, folder: str, name: str, container: str
+) -> None:
+    data = (DUMPS / folder / name).read_bytes()
+    for size in range(0, len(data), len(data) // 23):
+        path = tmp_path / name
+        path.write_bytes(data[:size])
+        with contextlib.suppress(RowError):
+            assert all(isinstance(obj, dict) for _, obj in iterate(path, container))
+
+
+def test_lm_eval_reads_one_filter_and_the_likeliest_choice() -> None:
+    first, second, choice = rows_of(DUMPS / "lm_eval")
+    assert [r["reward"] for r in (first, second, choice)] == [1.0, 0.0, 1.0]
+    assert [r["response"] for r in (first, second, choice)] == ["It is 4", "4, maybe", " 4"]
+    assert choice["reward_parts"] == {"acc": 1.0, "acc_norm": 0.0}
+    assert [r["group_id"] for r in (first, second, choice)] == ["gsm8k:0", "gsm8k:1", "sums:0"]
+    assert {r["split"] for r in (first, second, choice)} == {"eval"}
+    assert {r["prompt"] for r in (first, second, choice)} == {"Q: 2+2?"}
+    assert note(read(DUMPS / "lm_eval"), "format") == "of several filters, `strict-match` is read"
+
+
+def test_harbor_trajectories_take_their_trial_s_result() -> None:
+    first, late = rows_of(DUMPS / "atif")
+    assert [r["reward"] for r in (first, late)] == [1.0, 0.0]
+    assert [r["seconds"] for r in (first, late)] == [2.5, 2.5]
+    assert {r["group_id"] for r in (first, late)} == {"sums"}
+    assert late["errors"] == ["AgentTimeoutError: slow"]
+    assert first["token_ids"] == [3, 4, 5, 6]
+    assert first["response_mask"] == [1, 1, 0, 1]
+    assert sampled(first, "logprobs") == [-0.5, -1.0, -0.25]
+    assert first["prompt_turns"] == [["system", "You add."], ["user", "2+2?"]]
+    call = {"name": "calc", "arguments": {"x": "2+2"}, "id": "c1"}
+    assert first["turns"] == [
+        {"role": "assistant", "text": "", "sampled": True, "thinking": "Use it.", "calls": [call],
+         "tokens": [0, 2]},
+        {"role": "tool", "text": "4", "sampled": False, "tool": "calc", "tokens": [2, 3]},
+        {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [3, 4]},
+    ]  # fmt: skip

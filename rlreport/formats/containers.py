@@ -24,6 +24,8 @@ MAX_JSON = 256_000_000
 _BATCH = 256
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
+    ".db": "sqlite",
+    ".eval": "inspect",
 }  # fmt: skip
 _COMPRESSED = ("lines", "json")
 """Containers that may be compressed as a whole."""
@@ -41,7 +43,8 @@ def container_of(name: str) -> str | None:
 def iterate(file: Source, container: str) -> Iterator[tuple[int, Row]]:
     """Yield (index, object) of each object of a file, in bounded memory.
 
-    A JSON document is one object, an array of them, or lines after all. A parquet file is
+    A JSON document is one object, an array of them, a table of ``columns`` and ``data``, or
+    lines after all. A parquet file is
     read in batches of rows.
 
     Raises:
@@ -75,6 +78,14 @@ def _reader(container: str) -> Callable[[Source, set[int] | None], Iterator[tupl
         from rlreport.formats.torch_file import torch_rows
 
         return torch_rows
+    if container == "sqlite":
+        from rlreport.formats.sqlite_file import sqlite_rows
+
+        return sqlite_rows
+    if container == "inspect":
+        from rlreport.formats.eval_archive import sample_rows
+
+        return sample_rows
     return _parquet_rows
 
 
@@ -90,10 +101,22 @@ def _json_objects(file: Source) -> Iterator[Row]:
             raise RowError(f"no JSON document: {error}") from None
         if len(document) < 2:
             raise RowError(f"no JSON document: {error}") from None
-    if isinstance(document, dict):
+    if isinstance(document, dict) and _is_table(document):
+        names = document["columns"]
+        for values in document["data"]:
+            if isinstance(values, list) and len(values) == len(names):
+                yield dict(zip(names, values, strict=True))
+    elif isinstance(document, dict):
         yield document
     elif isinstance(document, list):
         yield from (item for item in document if isinstance(item, dict))
+
+
+def _is_table(document: Row) -> bool:
+    """Tell whether a document is a table as W&B and pandas write it: names, and rows of values."""
+    names, data = document.get("columns"), document.get("data")
+    named = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
+    return named and isinstance(data, list) and len(document) <= 3
 
 
 def _loads(data: bytes) -> Any:

@@ -55,6 +55,8 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
         return "trainer metrics (`log_history`), to plot beside the rollouts"
     if has_keys(objects, "sample_index", "total_length", "tokens", "rollout_log_probs"):
         return "Miles' token columns, read with the trajectories beside them"
+    if has_keys(objects, "trial_name", "verifier_result"):
+        return "a trial's result, read with the trajectory beside it"
     if has_keys(objects, "cells", "nbformat"):
         return "a notebook"
     if _only_numbers(objects):

@@ -9,7 +9,10 @@ from importlib.metadata import entry_points
 from rlreport.errors import UsageError
 from rlreport.formats.areal import AReaL
 from rlreport.formats.art import ART
+from rlreport.formats.atif import ATIF
 from rlreport.formats.base import Format
+from rlreport.formats.inspect_ai import InspectAI
+from rlreport.formats.lm_eval import LMEval
 from rlreport.formats.nemo_rl import NemoRL
 from rlreport.formats.open_instruct import OpenInstruct
 from rlreport.formats.prime_rl import PrimeRLTokens
@@ -20,6 +23,7 @@ from rlreport.formats.roll_agentic import RollAgentic
 from rlreport.formats.skyrl import SkyRL
 from rlreport.formats.slime import Slime
 from rlreport.formats.swift import Swift
+from rlreport.formats.trackio import Trackio
 from rlreport.formats.trl import TRL
 from rlreport.formats.verifiers import Verifiers
 from rlreport.formats.verl import Verl
@@ -29,7 +33,8 @@ ENTRY_POINTS = "rlreport.formats"
 
 _OWN: tuple[Callable[[], Format], ...] = (
     RLBoard, TRL, Verl, NemoRL, SkyRL, PrimeRLTokens, Verifiers,
-    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Slime, Plain,
+    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Slime,
+    Trackio, LMEval, InspectAI, ATIF, Plain,
 )  # fmt: skip
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.messages import Exchange, Turn, is_messages, said, turn_of
+from rlreport.formats.steps import tokens_of_steps
 from rlreport.formats.values import (
     columns,
     dicts,
     integer,
-    ints,
     mapping,
     number,
-    numbers,
     step_of,
     text,
     total,
@@ -138,7 +137,12 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
         row["policy_version"] = first if first == last else [first, last]
     if len(steps) > 1:
         row["turns_taken"] = len(steps)
-    row.update(_tokens(steps))
+    row.update(
+        tokens_of_steps(
+            (step.get("prompt_ids"), step.get("response_ids"), step.get("logprobs"))
+            for step in steps
+        )
+    )
     return row
 
 
@@ -177,30 +181,6 @@ def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Exchange:
         before = chat
     asked, prompt_turns = said(prompt)
     return Exchange(asked, "\n".join(texts), prompt_turns, turns)
-
-
-def _tokens(steps: Sequence[Row]) -> Row:
-    """Return the tokens of an evaluation's steps, where each prompt holds the step before."""
-    before: list[int] = []
-    row: Row = {}
-    for step in steps:
-        prompt, reply = ints(step.get("prompt_ids")), ints(step.get("response_ids"))
-        if not prompt or not reply or prompt[: len(before)] != before:
-            return {}
-        given = prompt[len(before) :]
-        logprobs = numbers(step.get("logprobs")) or []
-        if len(logprobs) != len(reply):
-            logprobs = [math.nan] * len(reply)
-        if not before:
-            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
-            given = []
-        row["token_ids"] += given + reply
-        row["response_mask"] += [0] * len(given) + [1] * len(reply)
-        row["logprobs"] += [math.nan] * len(given) + logprobs
-        before = prompt + reply
-    if row and all(map(math.isnan, row["logprobs"])):
-        del row["logprobs"]
-    return row
 
 
 def _answer(task: Any) -> Any:

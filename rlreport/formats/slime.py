@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import orjson
 from rlreport.formats.base import Match, Row, Stamp, Where, has_keys, named, split_of, stamp
 from rlreport.formats.containers import fetch
 from rlreport.formats.messages import asked_and_answered, exchange, is_messages
+from rlreport.formats.steps import span_turns
 from rlreport.formats.torch_file import ROLLOUT_ID
 from rlreport.formats.values import (
     columns,
@@ -118,7 +118,7 @@ def _row(obj: Row, where: Where) -> Row:
         row["ground_truth"] = text(obj["label"])
     row.update(_conversation(obj, obj.get("messages") or about.get("messages")))
     row.update(_token_arrays(obj))
-    _span(row)
+    span_turns(row)
     versions = [v for item in obj.get("weight_versions") or [] if (v := integer(item)) is not None]
     if versions:
         first, last = min(versions), max(versions)
@@ -169,27 +169,6 @@ def _token_arrays(obj: Row) -> Row:
         # One kind alone has nothing to be compared with.
         row["logprobs"] = logprobs
     return row
-
-
-def _span(row: Row) -> None:
-    """Give turns their tokens, where the mask's runs are as many as the policy's turns.
-
-    What stands between two of them is one turn's, or several turns' together.
-    """
-    turns, mask = row.get("turns"), row.get("response_mask")
-    if not turns or not mask:
-        return
-    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
-    runs = [(a, b) for a, b in pairwise(edges) if mask[a]]
-    places = [i for i, turn in enumerate(turns) if turn["sampled"]]
-    if len(runs) != len(places) or runs[0][0]:
-        return
-    for place, run in zip(places, runs, strict=True):
-        turns[place]["tokens"] = list(run)
-    for i, turn in enumerate(turns):
-        known = 0 < i < len(turns) - 1 and {i - 1, i + 1} <= set(places)
-        if not turn["sampled"] and known:
-            turn["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
 
 
 class _Index:

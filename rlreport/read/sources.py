@@ -17,7 +17,7 @@ import zstandard
 from rlreport.errors import MissingExtraError, UsageError
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-CONTAINER_SUFFIXES = (".json", ".parquet")
+CONTAINER_SUFFIXES = (".json", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
 

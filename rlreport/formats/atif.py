@@ -1,0 +1,143 @@
+"""Harbor's trajectories (ATIF): ``<trial>/agent/trajectory.json``, its reward beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, stamp
+from rlreport.formats.messages import exchange
+from rlreport.formats.steps import span_turns, tokens_of_steps
+from rlreport.formats.values import columns, dicts, mapping, text, total
+
+_MAX_RESULT = 16_000_000
+_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
+
+
+@dataclass(frozen=True, slots=True)
+class ATIF:
+    """One trajectory a file; a trial's ``result.json`` says its reward, times and errors.
+
+    Attributes:
+        result, written: that file, where there is one.
+    """
+
+    result: str | None = None
+    written: Stamp | None = None
+    id: str = "atif"
+    description: str = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    files: tuple[str, ...] = ("<trial>/agent/trajectory.json",)
+    container: str = "json"
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim trajectories by their schema's version."""
+        if not has_keys(objects, "schema_version", "steps"):
+            return None
+        if not all(str(obj["schema_version"]).startswith("ATIF") for obj in objects):
+            return None
+        return Match(97, "has an ATIF `schema_version` and `steps`")
+
+    def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
+        """Find the result of the trial."""
+        for folder in (path.parent.parent, path.parent):
+            if (folder / "result.json").is_file():
+                found = folder / "result.json"
+                return replace(self, result=str(found), written=stamp(found))
+        return self
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row; without a result its reward is not known."""
+        steps = dicts(obj.get("steps"))
+        if not steps:
+            raise RowError("a trajectory without `steps`")
+        result = _result(self.result, self.written) if self.result else {}
+        row = columns(mapping(obj.get("final_metrics")), ())
+        row.update(_conversation(steps))
+        row.update(step=0, split="eval", **_outcome(result))
+        agent = mapping(obj.get("agent"))
+        for name in ("name", "model_name"):
+            if isinstance(agent.get(name), str):
+                row["agent" if name == "name" else "model"] = agent[name]
+        asked = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
+        row.update(
+            tokens_of_steps(
+                (m.get("prompt_token_ids"), m.get("completion_token_ids"), m.get("logprobs"))
+                for m in asked
+            )
+        )
+        span_turns(row)
+        yield row
+
+    def split(self, name: str) -> str | None:
+        """Return ``eval``: a trial is an evaluation."""
+        return "eval"
+
+
+def _conversation(steps: Sequence[Row]) -> Row:
+    messages: list[Row] = []
+    sampled: list[bool] = []
+    for step in steps:
+        role = _ROLES.get(text(step.get("source")), "?")
+        calls = [
+            {"name": call.get("function_name"), "arguments": call.get("arguments"),
+             "id": call.get("tool_call_id")}
+            for call in dicts(step.get("tool_calls"))
+        ]  # fmt: skip
+        messages.append(
+            {"role": role, "content": step.get("message"), "tool_calls": calls,
+             "reasoning_content": step.get("reasoning_content")}
+        )  # fmt: skip
+        # Agents also log steps that no model wrote, and what they took over from elsewhere.
+        given = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        sampled.append(role == "assistant" and not given)
+        for result in dicts(mapping(step.get("observation")).get("results")):
+            seen = {"content": result.get("content"), "tool_call_id": result.get("source_call_id")}
+            messages.append({"role": "tool", **seen})
+            sampled.append(False)
+    return exchange(messages, sampled).fields()
+
+
+def _outcome(result: Row) -> Row:
+    """Return reward, group, time and errors of a trial; the reward is NaN where none is said."""
+    rewards = mapping(mapping(result.get("verifier_result")).get("rewards"))
+    parts = {name: float(v) for name in rewards if isinstance(v := rewards[name], int | float)}
+    whole = parts["reward"] if "reward" in parts else total(parts.values())
+    row: Row = {"reward": whole if len(parts) <= 1 or "reward" in parts else math.nan}
+    if len(parts) > 1:
+        row["reward_parts"] = parts
+    if isinstance(result.get("task_name"), str):
+        row["group_id"] = row["task"] = result["task_name"]
+    seconds = _seconds(mapping(result.get("agent_execution")) or result)
+    if seconds is not None:
+        row["seconds"] = seconds
+    failed = mapping(result.get("exception_info"))
+    if failed:
+        kind, said = failed.get("exception_type"), failed.get("exception_message")
+        row["errors"] = [": ".join(text(part) for part in (kind, said) if part)]
+        row["finish_reason"] = "length" if "Timeout" in text(kind) else "error"
+    return row
+
+
+def _seconds(times: Row) -> float | None:
+    try:
+        begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
+        return max(0.0, (end - begin).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _result(path: str, written: Stamp | None) -> Row:
+    try:
+        with Path(path).open("rb") as file:
+            found: Any = orjson.loads(file.read(_MAX_RESULT))
+    except (OSError, ValueError):
+        return {}
+    return mapping(found)

@@ -1,0 +1,157 @@
+"""Write the logs of Inspect and lm-eval with their installed packages: OUT is the argument.
+
+Harbor needs another Python than they do: ``make_evals.py OUT atif``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+OUT = Path(sys.argv[1])
+
+
+def inspect(out: Path) -> None:
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalError,
+        EvalLog,
+        EvalSample,
+        EvalSampleLimit,
+        EvalSpec,
+        write_eval_log,
+    )
+    from inspect_ai.model import (
+        ChatCompletionChoice,
+        ChatMessageAssistant,
+        ChatMessageTool,
+        ChatMessageUser,
+        ContentReasoning,
+        ContentText,
+        Logprob,
+        Logprobs,
+        ModelOutput,
+    )  # fmt: skip
+    from inspect_ai.scorer import Score
+    from inspect_ai.tool import ToolCall, ToolCallError
+
+    asked = ChatMessageUser(content="2+2?", source="input")
+
+    def output(reason: str, message: ChatMessageAssistant, logprobs: Logprobs | None = None):
+        choice = ChatCompletionChoice(message=message, stop_reason=reason, logprobs=logprobs)
+        return ModelOutput(model="m", choices=[choice])
+
+    call = ToolCall(id="c1", function="calc", arguments={"x": "2+2"})
+    thinks = ChatMessageAssistant(
+        content=[ContentReasoning(reasoning="Use it."), ContentText(text="")],
+        tool_calls=[call], source="generate",
+    )  # fmt: skip
+    tool = ChatMessageTool(content="", tool_call_id="c1", function="calc",
+                           error=ToolCallError("timeout", "too slow"))  # fmt: skip
+    samples = []
+    for epoch, (answer, grade, reason) in enumerate(
+        (("It is 4.", "C", "stop"), ("It is", "I", "max_tokens")), 1
+    ):
+        reply = ChatMessageAssistant(content=answer, source="generate")
+        samples.append(EvalSample(
+            id="q1", epoch=epoch, input="2+2?", target="4", total_time=1.5 * epoch,
+            messages=[asked, thinks, tool, reply], output=output(reason, reply),
+            scores={"match": Score(value=grade), "graded": Score(value={"style": 0.25})},
+            metadata={"level": 2},
+        ))  # fmt: skip
+    reply = ChatMessageAssistant(content="7", source="generate")
+    logprobs = Logprobs(
+        content=[Logprob(token="7", logprob=-0.5), Logprob(token=".", logprob=-1.5)]
+    )
+    samples.append(EvalSample(
+        id=2, epoch=1, input=[ChatMessageUser(content="3+4?")], target=["7", "seven"],
+        messages=[ChatMessageUser(content="3+4?"), reply], output=output("stop", reply, logprobs),
+        scores={"match": Score(value="P")}, limit=EvalSampleLimit(type="token", limit=9),
+    ))  # fmt: skip
+    samples.append(EvalSample(
+        id=3, epoch=1, input="1+1?", target="2",
+        error=EvalError(message="no box", traceback="", traceback_ansi=""),
+    ))  # fmt: skip
+    spec = EvalSpec(created="2026-01-01T00:00:00+00:00", task="sums", model="mockllm/m",
+                    dataset=EvalDataset(), config=EvalConfig())  # fmt: skip
+    out.mkdir()
+    write_eval_log(EvalLog(eval=spec, status="success", samples=samples), out / "sums.eval")
+
+
+def lm_eval(out: Path) -> None:
+    from lm_eval.loggers import EvaluationTracker
+
+    def sample(doc_id: int, arguments: list, resps: list, metrics: dict, how: str) -> dict:
+        return {"doc_id": doc_id, "doc": {"question": "2+2?"}, "target": "4",
+                "arguments": arguments, "resps": resps,
+                "filtered_resps": [r[0] for r in resps], "filter": how, "metrics": list(metrics),
+                "doc_hash": "d", "prompt_hash": "p", "target_hash": "t", **metrics}  # fmt: skip
+
+    tracker = EvaluationTracker(output_path=str(out))
+    tracker.general_config_tracker.model_name_sanitized = "m"
+    tracker.date_id = "2026-01-01T00-00-00.000000"
+    generated = [
+        sample(i, [("Q: 2+2?", {"until": ["\n"]})], [[answer]], {"exact_match": score}, how)
+        for how, scores in (("strict-match", (1.0, 0.0)), ("flexible-extract", (1.0, 1.0)))
+        for i, (answer, score) in enumerate(zip(("It is 4", "4, maybe"), scores, strict=True))
+    ]
+    tracker.save_results_samples("gsm8k", generated)
+    choices = [
+        sample(0, [("Q: 2+2?", " 3"), ("Q: 2+2?", " 4")], [[(-2.5, False)], [(-0.5, True)]],
+               {"acc": 1.0, "acc_norm": 0.0}, "none")
+    ]  # fmt: skip
+    tracker.save_results_samples("sums", choices)
+
+
+def atif(out: Path) -> None:
+    from harbor.models.trajectories import (
+        Agent,
+        FinalMetrics,
+        Metrics,
+        Observation,
+        ObservationResult,
+        Step,
+        ToolCall,
+        Trajectory,
+    )  # fmt: skip
+
+    for trial, (answer, reward) in enumerate((("It is 4.", 1.0), ("It is 5.", 0.0))):
+        call = ToolCall(tool_call_id="c1", function_name="calc", arguments={"x": "2+2"})
+        seen = Observation(results=[ObservationResult(source_call_id="c1", content="4")])
+        steps = [
+            Step(step_id=1, source="system", message="You add."),
+            Step(step_id=2, source="user", message="2+2?"),
+            Step(step_id=3, source="agent", message="", reasoning_content="Use it.",
+                 tool_calls=[call], observation=seen, model_name="m",
+                 metrics=Metrics(prompt_token_ids=[1, 2], completion_token_ids=[3, 4],
+                                 logprobs=[-0.5, -1.0], completion_tokens=2)),
+            Step(step_id=4, source="agent", message=answer,
+                 metrics=Metrics(prompt_token_ids=[1, 2, 3, 4, 5], completion_token_ids=[6],
+                                 logprobs=[-0.25], completion_tokens=1)),
+        ]  # fmt: skip
+        made = Trajectory(
+            session_id=f"s{trial}", agent=Agent(name="terminus-2", version="2.0", model_name="m"),
+            steps=steps, final_metrics=FinalMetrics(total_completion_tokens=3, total_cost_usd=0.5),
+        )  # fmt: skip
+        folder = out / f"sums__{trial}"
+        (folder / "agent").mkdir(parents=True)
+        (folder / "agent" / "trajectory.json").write_text(json.dumps(made.to_json_dict()))
+        # The members of TrialResult that are read; the model needs a whole job's configuration.
+        result = {
+            "task_name": "sums", "trial_name": folder.name,
+            "verifier_result": {"rewards": {"reward": reward}},
+            "agent_execution": {"started_at": "2026-01-01T00:00:00Z",
+                                "finished_at": "2026-01-01T00:00:02.5Z"},
+            "exception_info": {"exception_type": "AgentTimeoutError", "exception_message": "slow"}
+            if trial else None,
+        }  # fmt: skip
+        (folder / "result.json").write_text(json.dumps(result))
+
+
+WRITERS = {"inspect": inspect, "lm_eval": lm_eval, "atif": atif}
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or ("inspect", "lm_eval"):
+        WRITERS[name](OUT / name)
