@@ -83,10 +83,10 @@ class LMEval:
         row["group_id"] = f"{row['task']}:{text(obj.get('doc_id'))}"
         if obj.get("target") not in (None, ""):
             row["ground_truth"] = text(obj["target"])
-        if obj.get("filtered_resps"):
-            answer = obj["filtered_resps"][0]
-            if isinstance(answer, str) and answer != row["response"]:
-                row["answer"] = answer[:200]
+        filtered = obj.get("filtered_resps")
+        answer = filtered[0] if isinstance(filtered, list) and filtered else None
+        if isinstance(answer, str) and answer != row["response"]:
+            row["answer"] = answer[:200]
         yield row
 
     def split(self, name: str) -> str | None:
