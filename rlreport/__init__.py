@@ -6,20 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlreport.api import build
+    from rlreport.api import build, compare
+    from rlreport.comparing import ComparisonReport
     from rlreport.errors import RlreportError
     from rlreport.pipeline import Report
     from rlreport.writer import RolloutWriter
 
 __version__ = "0.1.0"
 
-__all__ = ["Report", "RlreportError", "RolloutWriter", "__version__", "build"]
+__all__ = [
+    "ComparisonReport",
+    "Report",
+    "RlreportError",
+    "RolloutWriter",
+    "__version__",
+    "build",
+    "compare",
+]
 
 _OFFERED = {
+    "ComparisonReport": "rlreport.comparing",
     "Report": "rlreport.pipeline",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
     "build": "rlreport.api",
+    "compare": "rlreport.api",
 }
 
 

@@ -1,11 +1,12 @@
-"""Builds a report from Python: the same options as ``rlreport build``."""
+"""Reports and comparisons from Python: the same options as on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
     FigureOptions,
@@ -103,10 +104,9 @@ def build(
         RlreportError: an option, the logs or the place cannot be used; the message says what
             to do.
     """
-    given = [logs] if isinstance(logs, str | Path) else list(logs)
     with Pool(workers) as pool:
         return build_report(
-            given,
+            _several(logs),
             Path(out),
             read=ReadOptions(
                 pad_tokens=tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *pad_tokens))),
@@ -141,3 +141,85 @@ def build(
             progress=Silent() if quiet else Spoken(),
             pool=pool,
         )
+
+
+def compare(
+    base: str | Path | Sequence[str | Path],
+    new: str | Path,
+    out: str | Path = "comparison",
+    *,
+    pair_by: str = "prompt",
+    fail_on: Collection[str] = (),
+    margin: float = 0.0,
+    require_evidence: bool = False,
+    form: str | None = None,
+    title: str | None = None,
+    max_size: int | None = None,
+    seed: int = 0,
+    thresholds: str | Path | None = None,
+    redact: bool = False,
+    stamp: bool = False,
+    to: Sequence[str] = (),
+    sender: str | None = None,
+    subject: str | None = None,
+    github_summary: bool = False,
+    read: ReadOptions | None = None,
+    quiet: bool = True,
+) -> ComparisonReport:
+    """Compares a run with another, or with several seeds of it.
+
+    Args:
+        base: logs or an earlier report (folder, zip or one file) of BASE; several are seeds.
+        new: the same of NEW.
+        out: where the comparison goes; its suffix chooses the form, as in ``build``.
+        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or a further logged field.
+        fail_on: what fails the gate: ``worse``, ``guardrail``, ``new-critical``, ``any``.
+        margin: loss of reward that the gate lets pass.
+        require_evidence: a comparison that shows nothing either way is inconclusive (3).
+        form: id of the form, whatever the suffix.
+        title: name of the comparison.
+        max_size: bytes it may have.
+        seed: seed of the resampling.
+        thresholds: TOML file with thresholds of the checks.
+        redact: leave all text of prompts and responses out.
+        stamp: show the time of building.
+        to: recipients of the mail form.
+        sender: sender of the mail form.
+        subject: subject of the mail form.
+        github_summary: also append the summary to the job's page on GitHub Actions.
+        read: how logs are read.
+        quiet: say nothing; else progress goes to standard error.
+
+    Returns:
+        The comparison, the gate's answer with its exit status, and where it was written.
+
+    Raises:
+        RlreportError: a run, an option or the place cannot be used.
+    """
+    return build_comparison(
+        _several(base),
+        new,
+        Path(out),
+        read=read or ReadOptions(),
+        figures=FigureOptions(),
+        report=ReportOptions(
+            title=title,
+            max_size=max_size,
+            seed=seed,
+            redact=redact,
+            stamp=stamp,
+            mail=MailOptions(tuple(to), sender, subject),
+            github_summary=github_summary,
+        ),
+        pair_by=pair_by,
+        fail_on=fail_on,
+        margin=margin,
+        require_evidence=require_evidence,
+        thresholds=None if thresholds is None else Path(thresholds),
+        form=form,
+        progress=Silent() if quiet else Spoken(),
+    )
+
+
+def _several(given: str | Path | Sequence[str | Path]) -> list[str | Path]:
+    return [given] if isinstance(given, str | Path) else list(given)

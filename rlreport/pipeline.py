@@ -34,6 +34,9 @@ from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 
+FOR_DATA = 0.2
+"""Share of the limit that the figures of all responses may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -107,6 +110,7 @@ def build_report(
         tables = redacted_tables(tables, redact)
     verdict = worded(verdict)
 
+    limit = report.max_size or chosen_form.default_size
     prepared = prepare(
         name,
         locations,
@@ -122,9 +126,9 @@ def build_report(
         one_file=chosen_form.one_file,
         progress=progress,
         pool=pool,
+        data_room=int(limit * FOR_DATA),
         thresholds=limits,
     )
-    limit = report.max_size or chosen_form.default_size
     builder, size = deliver(out, chosen_form, limit, prepared)
     if summary:
         append_summary(builder, summary)

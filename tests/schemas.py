@@ -17,7 +17,7 @@ def validator(name: str) -> Draft202012Validator:
     folder = files("rlreport") / "schemas"
     loaded = {
         part: json.loads((folder / f"{part}.schema.json").read_text(encoding="utf-8"))
-        for part in ("findings", "report")
+        for part in ("findings", "report", "compare")
     }
     registry: Registry[Any] = Registry().with_resources(
         (schema["$id"], Resource.from_contents(schema)) for schema in loaded.values()

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, string_columns
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.overview_page import token_responses
-from rlreport.bake.pages import run_pages
+from rlreport.bake.pages import run_pages, shell
 from rlreport.bake.run_texts import RunTexts, run_texts
-from rlreport.bake.script_json import canonical_json
+from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.step_pages import Finish, StepPages
+from rlreport.bake.views import Shell
 from rlreport.check.finding import Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.thresholds import Thresholds
 from rlreport.choose import Candidate, Plan
+from rlreport.comparison.data import PATH as RESPONSES
+from rlreport.comparison.data import packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
@@ -48,6 +53,7 @@ class ReportBuilder:
         spreading: texts that spread through the responses.
         progress: told of every page.
         pool: processes that bake the steps' pages.
+        data_room: bytes that the figures of all responses may take.
         steps: the steps' pages, None until they are baked.
         memo: what was made once, see ``once``.
     """
@@ -61,6 +67,7 @@ class ReportBuilder:
     spreading: SpreadingNgrams
     progress: Progress
     pool: Pool
+    data_room: int
     steps: StepPages | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -107,10 +114,15 @@ class ReportBuilder:
 
     def _saying(self, plan: Plan) -> ReportBuilder:
         responses = self.tables.responses
+        left_out = plan.left_out(len(responses), token_responses(responses))
+        if (kept := self.response_data[1]) < len(responses):
+            left_out.append(
+                f"{RESPONSES} has the figures of the last {kept:,} of {len(responses):,} responses."
+            )
         context = replace(
             self.context,
             shown_steps=[step.step for step in plan.steps],
-            left_out=plan.left_out(len(responses), token_responses(responses)),
+            left_out=left_out,
         )
         return replace(self, context=context)
 
@@ -128,9 +140,33 @@ class ReportBuilder:
         yield from self.pages()
         yield from assets().files().values()
         yield "data/report.json", canonical_json(self.report_json(), indent=True)
+        yield RESPONSES, self.response_data[0]
         yield from self.once(
             "exports", lambda: list(exports(self.tables, self.context, self.charts))
         )
+
+    @property
+    def response_data(self) -> tuple[bytes, int]:
+        """What ``data/responses.csv.gz`` holds, and of how many responses."""
+        redact = self.context.report.redact
+        return self.once(
+            "responses", lambda: packed(response_data(self.tables, redact=redact), self.data_room)
+        )
+
+    def frame(self) -> Shell:
+        """The frame of the one file, its policy still empty."""
+        return shell("overview", self.context, ViewAddresses(frozenset(self.context.shown_steps)))
+
+    def nodes(self) -> list[tuple[str, str, str]]:
+        """Data of the one file: (media type, class, content)."""
+        return [
+            ("application/json", "report-json", script_json(self.report_json())),
+            (
+                "application/octet-stream",
+                "responses-data",
+                base64.b64encode(self.response_data[0]).decode(),
+            ),
+        ]
 
     def report_json(self) -> dict[str, Any]:
         """What ``data/report.json`` holds."""
@@ -153,6 +189,7 @@ def prepare(
     one_file: bool,
     progress: Progress,
     pool: Pool,
+    data_room: int,
     thresholds: Thresholds | None = None,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
@@ -197,6 +234,7 @@ def prepare(
         spreading,
         progress,
         pool,
+        data_room,
     ).whole()
 
 

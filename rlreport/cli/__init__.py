@@ -11,6 +11,7 @@ COMMANDS = {
     "build": "rlreport.cli.build:build",
     "check": "rlreport.cli.check:check",
     "checks": "rlreport.cli.checks:checks",
+    "compare": "rlreport.cli.compare:compare",
     "formats": "rlreport.cli.formats:formats",
     "inspect": "rlreport.cli.inspect:inspect",
 }
@@ -29,5 +30,6 @@ def main() -> None:
     Examples:
       rlreport build logs/ -o report            a folder of pages
       rlreport build 'logs/*.jsonl.gz' -o run.html   one file
+      rlreport compare main/ logs/ -o diff.md   this run against that one
       rlreport inspect logs/                    what is in the logs
     """

@@ -37,8 +37,12 @@ SIZE = Size()
 
 def reading_options(command: Command) -> Command:
     """Adds LOGS and the options of reading and of the formulas."""
+    return click.argument("logs", nargs=-1, required=True)(options_of_reading(command))
+
+
+def options_of_reading(command: Command) -> Command:
+    """Adds the options of reading and of the formulas."""
     options = (
-        click.argument("logs", nargs=-1, required=True),
         click.option(
             "--pad-token",
             multiple=True,

@@ -20,12 +20,15 @@ import css_inline
 from markupsafe import Markup
 
 from rlreport import __version__
+from rlreport.bake.compare_page import CompareView
+from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
 from rlreport.bake.pages import Page
-from rlreport.bake.report import STAMP_FORMAT, ReportBuilder
+from rlreport.bake.report import STAMP_FORMAT
 from rlreport.bake.views import OverviewView
 from rlreport.check.wording import headline
-from rlreport.deliver.form import Form
+from rlreport.comparison import words as compare_words
+from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.one_file import FORM as ONE_FILE
 from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
@@ -84,12 +87,12 @@ class Email(Form):
         node, weight = ONE_FILE.finish(page)
         return node, weight * 78 // 57 + 4
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         place.write_bytes(message(builder).as_bytes())
 
 
-def message(builder: ReportBuilder) -> EmailMessage:
+def message(builder: Builder) -> EmailMessage:
     """The message: the same report gives the same bytes.
 
     Raises:
@@ -97,7 +100,12 @@ def message(builder: ReportBuilder) -> EmailMessage:
     """
     context = builder.context
     mail = context.report.mail
-    view = overview(builder)
+    if isinstance(builder, ComparisonBuilder):
+        prefix, told = "compare_", compare_words.headline(builder.outcome)
+        view: OverviewView | CompareView = builder.view
+    else:
+        prefix, told = "", headline(builder.context.verdict)
+        view = overview(builder)
     drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     attachment = b"".join(document(builder))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
@@ -108,14 +116,16 @@ def message(builder: ReportBuilder) -> EmailMessage:
     made["From"] = addresses("--from", mail.sender or f"rlreport <rlreport@{DOMAIN}>")
     if mail.to:
         made["To"] = addresses("--to", *mail.to)
-    made["Subject"] = one_line(mail.subject or f"{context.run}: {headline(context.verdict)}")
+    made["Subject"] = one_line(mail.subject or f"{context.run}: {told}")
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
         made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
     made["Message-ID"] = f"<{digest}@{DOMAIN}>"
-    made.set_content(_render("email.txt", builder, view, drawn, name), cte="quoted-printable")
+    made.set_content(
+        _render(f"{prefix}email.txt", builder, view, drawn, name), cte="quoted-printable"
+    )
     html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(
-        _render("email.html", builder, view, drawn, name)
+        _render(f"{prefix}email.html", builder, view, drawn, name)
     )
     made.add_alternative(html, subtype="html", cte="quoted-printable")
     body = made.get_body(("html",))
@@ -174,7 +184,11 @@ def one_line(text: str) -> str:
 
 
 def _render(
-    template: str, builder: ReportBuilder, view: OverviewView, drawn: list[Picture], attached: str
+    template: str,
+    builder: Builder,
+    view: OverviewView | CompareView,
+    drawn: list[Picture],
+    attached: str,
 ) -> str:
     # Plain text has no markup that could be escaped.
     text: str = (

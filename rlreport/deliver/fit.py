@@ -7,11 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.step_pages import StepPages, bake_steps, weight_of
 from rlreport.choose import Candidate, thinned
 from rlreport.choose.detail import LEAST
-from rlreport.deliver.form import Form
+from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
 from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
@@ -72,6 +73,25 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
             steps = thinned(steps, len(steps) // 2)
 
 
+def deliver_comparison(
+    out: Path, form: Form, limit: int, builder: ComparisonBuilder
+) -> tuple[ComparisonBuilder, int]:
+    """Writes the comparison with as many prompts won and lost as ``limit`` bytes hold.
+
+    Returns:
+        What was written, and its size in bytes.
+
+    Raises:
+        OutputError: it does not fit without any of them, or the place cannot be written.
+    """
+    with staged(out, form) as place:
+        while (weight := _write(form, builder, place)) > limit:
+            if not builder.shown:
+                raise _too_small(limit, weight)
+            builder = builder.showing(builder.shown // 2)
+        return builder, weight
+
+
 def _affordable(builder: ReportBuilder, limit: int) -> int:
     """How many steps can have a page, going by what one with a few responses weighs."""
     steps: list[Candidate] = builder.candidates
@@ -97,7 +117,7 @@ def _too_small(limit: int, weight: int) -> OutputError:
     )
 
 
-def _write(form: Form, builder: ReportBuilder, place: Path) -> int:
+def _write(form: Form, builder: Builder, place: Path) -> int:
     """Writes a report in the place of what an earlier attempt left there; returns its bytes."""
     if form.folder:
         shutil.rmtree(place)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlreport.bake.pages import Page
-from rlreport.bake.report import ReportBuilder
-from rlreport.deliver.form import Form
+from rlreport.deliver.form import Builder, Form
 
 IN_MANIFEST = 8
 """Bytes that the manifest takes for a file besides its name."""
@@ -25,7 +24,7 @@ class Folder(Form):
         content = page.html.encode("utf-8", "replace")
         return (page.path, content), len(content) + len(page.path) + IN_MANIFEST
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         for path, content in builder.files():
             target = place / path

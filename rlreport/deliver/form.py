@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from rlreport.errors import UsageError
 from rlreport.options import MailOptions, ReportOptions
 
 if TYPE_CHECKING:
+    from rlreport.bake.comparison import ComparisonBuilder
     from rlreport.bake.pages import Page
     from rlreport.bake.report import ReportBuilder
+
+Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
+"""What a form writes: a report of one run, or a comparison."""
 
 
 class Form:
@@ -54,7 +58,7 @@ class Form:
         """
         raise NotImplementedError
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """Writes the report to ``place``, a fresh path (an empty folder for folder forms).
 
         A form with pictures writes them to ``pictures_of(place)``.

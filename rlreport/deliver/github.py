@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rlreport.bake.report import ReportBuilder
+from rlreport.deliver.form import Builder
 from rlreport.deliver.markdown import MOST_CHARACTERS, summary_text
 from rlreport.errors import OutputError, UsageError
 
@@ -26,7 +26,7 @@ def summary_file() -> Path:
     return Path(name)
 
 
-def append_summary(builder: ReportBuilder, file: Path) -> None:
+def append_summary(builder: Builder, file: Path) -> None:
     """Appends the summary, without pictures, as detailed as the file has room for.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -11,13 +11,14 @@ import jinja2
 import numpy as np
 
 from rlreport import __version__
+from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import Extreme
 from rlreport.deliver import markdown_text
-from rlreport.deliver.form import Form
+from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.place import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
 from rlreport.rollout import Rollout
@@ -55,6 +56,18 @@ _DETAILS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """How much is said of a comparison: telling pairs in a line, pairs in full, characters."""
+
+    telling: int
+    pairs: int
+    chars: int
+
+
+_PAIRS = (_Pairs(2, 8, 1_500), _Pairs(2, 4, 800), _Pairs(2, 2, 300), _Pairs(2, 0, 0))
+
+
 class Markdown(Form):
     """A Markdown file, and its charts in a folder beside it."""
 
@@ -67,7 +80,7 @@ class Markdown(Form):
         """A Markdown file begins with its mark; elsewhere it may be quoted."""
         return start.startswith(self.mark)
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         limit = builder.context.report.max_size or self.default_size
         folder = pictures_of(place)
@@ -86,16 +99,16 @@ class Markdown(Form):
 
 
 def summary_text(
-    builder: ReportBuilder,
+    builder: Builder,
     drawn: Sequence[Picture] = (),
     folder: str = "",
     *,
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
-    """The report as Markdown: as much detail as fits.
+    """The report or comparison as Markdown: as much detail as fits.
 
     Args:
-        builder: the report.
+        builder: what is written.
         drawn: pictures it shows.
         folder: name of the folder that holds them.
         most_bytes: bytes of UTF-8 it may have; the least detail has the last word.
@@ -103,13 +116,42 @@ def summary_text(
     Returns:
         Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
     """
-    view = overview(builder)
-    for detail in _DETAILS:
-        text = _render(builder, view, detail, drawn, folder)
+    texts = (
+        _of_comparison(builder, drawn, folder)
+        if isinstance(builder, ComparisonBuilder)
+        else _of_run(builder, drawn, folder)
+    )
+    for text in texts:
         units = len(text.encode("utf-16-le")) // 2
         if units < MOST_CHARACTERS and len(text.encode()) <= most_bytes:
             break
     return text
+
+
+def _of_run(builder: ReportBuilder, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
+    """Yields a report's text, with less and less detail."""
+    view = overview(builder)
+    for detail in _DETAILS:
+        yield _render(builder, view, detail, drawn, folder)
+
+
+def _of_comparison(
+    builder: ComparisonBuilder, drawn: Sequence[Picture], folder: str
+) -> Iterator[str]:
+    """Yields a comparison's text, with less and less detail."""
+    template = _environment().get_template("compare.md")
+    view = builder.view
+    for detail in _PAIRS:
+        yield template.render(
+            version=__version__,
+            generator=f"rlreport {__version__}",
+            stamp=builder.context.stamp,
+            run=builder.context.run,
+            view=view,
+            pictures=drawn,
+            folder=folder,
+            detail=detail,
+        )
 
 
 def _render(

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
-from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
-from rlreport.bake.pages import Page, shell
-from rlreport.bake.report import ReportBuilder
-from rlreport.bake.script_json import script_json
+from rlreport.bake.pages import Page
 from rlreport.bake.views import Shell
-from rlreport.deliver.form import Form
+from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.views import pack, view_node
 
 _LOOSE_END = ("</script", "<!--", "</style", "\r")
@@ -40,41 +36,40 @@ class OneFile(Form):
         node = view_node(page)
         return node, len(node.encode("utf-8", "replace"))
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         with place.open("wb") as file:
             for part in document(builder):
                 file.write(part)
 
 
-def document(builder: ReportBuilder) -> Iterator[bytes]:
+def document(builder: Builder) -> Iterator[bytes]:
     """Yields the file in parts; pages are baked as they are reached."""
-    context = builder.context
-    frame = shell("overview", context, ViewAddresses(frozenset(context.shown_steps)))
-    return assemble(frame, builder.pages(), builder.report_json())
+    return assemble(builder.frame(), builder.pages(), builder.nodes())
 
 
-def assemble(frame: Shell, views: Iterator[Markup], report: dict[str, Any]) -> Iterator[bytes]:
+def assemble(
+    frame: Shell, views: Iterator[Markup], nodes: Iterable[tuple[str, str, str]]
+) -> Iterator[bytes]:
     """Yields the file in parts.
 
     Args:
-        frame: the frame of the overview, its policy still empty.
+        frame: the frame of the overview.
         views: nodes as ``view_node`` makes them, the overview first.
-        report: what ``data/report.json`` holds in the folder form.
+        nodes: data beside the pages: (media type, class, content).
     """
     shared = assets()
+    csp = policy(scripts=(shared.one_file, shared.vega), style=shared.style)
     parts = (
         environment()
         .get_template("one_file.html")
         .generate(
-            shell=replace(
-                frame, csp=policy(scripts=(shared.one_file, shared.vega), style=shared.style)
-            ),
+            shell=replace(frame, csp=csp),
             style=_inline(shared.style),
             script=_inline(shared.one_file),
             overview=next(views),
             vega=_packed_vega(),
-            report=script_json(report),
+            nodes=nodes,
             views=views,
         )
     )

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView
+from rlreport.deliver.form import Builder
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import png
 
@@ -65,11 +67,11 @@ def overview(builder: ReportBuilder) -> OverviewView:
     )
 
 
-def pictures(builder: ReportBuilder, most: int, *, width: int, density: int = 2) -> list[Picture]:
+def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> list[Picture]:
     """Draws the charts that say most: the reward, those that findings speak of, the usual ones.
 
     Args:
-        builder: the report.
+        builder: the report, or the comparison, of which all are.
         most: how many.
         width: pixels they are shown at.
         density: pixels drawn for each of those, for sharp screens.
@@ -101,7 +103,9 @@ def trend(values: NDArray[np.float64]) -> str:
     return "".join("·" if mean is None else _BARS[round((mean - low) * scale)] for mean in means)
 
 
-def _telling(builder: ReportBuilder) -> list[Chart]:
+def _telling(builder: Builder) -> list[Chart]:
+    if isinstance(builder, ComparisonBuilder):
+        return list(builder.charts)
     by_name = {chart.name: chart for chart in builder.charts}
     blamed = [name for finding in builder.context.verdict.findings for name in finding.charts]
     order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rlreport import __version__
 from rlreport.bake.pages import Page
-from rlreport.bake.report import ReportBuilder
-from rlreport.deliver.form import Form
+from rlreport.deliver.form import Builder, Form
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip can hold; a real one would make every build differ."""
@@ -38,7 +37,7 @@ class Zip(Form):
         content = page.html.encode("utf-8", "replace")
         return (page.path, content), _packed_size(page.path, content)
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         with zipfile.ZipFile(place, "w") as archive:
             for path, content in builder.files():

@@ -112,10 +112,10 @@ def response_table(partial: Partial, order: Ints) -> tuple[pd.DataFrame, Ints]:
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         partial.segments, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
-    prompt = columns.pop("prompt_hash").astype(np.uint64)
+    prompt = columns["prompt_hash"].astype(np.uint64)
     columns["prompt_id"], _ = pd.factorize(prompt)
     prompt_rows = np.unique(columns["prompt_id"], return_index=True)[1]
-    group = columns.pop("group_hash").astype(np.uint64)
+    group = columns["group_hash"].astype(np.uint64)
     group = pair_hashes(step.astype(np.uint64), np.where(group == 0, prompt, group))
     columns["group"], _ = pd.factorize(group)
     missing = np.full(len(order), np.nan)

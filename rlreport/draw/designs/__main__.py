@@ -16,6 +16,7 @@ AUTHORS = (
     of_run.curves,
     of_run.steps_heat,
     of_run.path,
+    of_run.paths,
     of_run.columns,
     of_step.histogram,
     of_step.ordered_bars,

@@ -169,6 +169,44 @@ def path() -> Spec:
     return design(line, point, halo, label)
 
 
+def paths() -> Spec:
+    """Paths through a plane, told apart by series. Data: ``step``, ``series``, ``x``, ``y``.
+
+    Layer with data of its own: ``label`` (``x``, ``y``, ``series``, ``label``).
+    """
+    series, dash = by_series(alt.Color), by_series(alt.StrokeDash)
+    x = alt.X("x:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis())
+    y = alt.Y("y:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis())
+    line = (
+        over_rows()
+        .mark_line(strokeOpacity=0.5)
+        .encode(x=x, y=y, order="step:Q", color=series, strokeDash=dash)
+        .properties(name="line")
+    )
+    point = (
+        over_rows()
+        .mark_circle(size=22, opacity=1)
+        .encode(
+            x="x:Q",
+            y="y:Q",
+            color=series,
+            tooltip=[
+                alt.Tooltip("series:N"),
+                alt.Tooltip("step:Q", format=",d"),
+                alt.Tooltip("x:Q", format=VALUE_FORMAT),
+                alt.Tooltip("y:Q", format=VALUE_FORMAT),
+            ],
+        )
+        .properties(name="point")
+    )
+    label = (
+        over_own("label")
+        .mark_text(align="left", dx=7, baseline="middle")
+        .encode(x="x:Q", y="y:Q", text="label:N", color=series)
+    )
+    return design(line, point, label)
+
+
 def columns() -> Spec:
     """Columns over ranges of x. Data: ``from``, ``to``, ``y``."""
     bars = (

@@ -1,0 +1,332 @@
+"""The page of a comparison: verdict, curves, guardrails, findings, flips, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rlreport.bake.views import (
+    Cell,
+    ColumnView,
+    RowView,
+    TableView,
+    number_cell,
+)
+from rlreport.check.words import figure
+from rlreport.comparison import words
+from rlreport.comparison.guardrails import Guardrail
+from rlreport.comparison.outcome import FlipTexts, Outcome
+from rlreport.comparison.run import Found
+from rlreport.draw.chart import Chart
+from rlreport.text.numbers import MISSING
+
+MOST_CHARACTERS = 20_000
+"""Characters of a text that are shown; a comparison holds hundreds."""
+
+SNIPPET = 400
+LEVELS = {
+    "better": "healthy",
+    "worse": "critical",
+    "no_evidence": "info",
+    "incomparable": "unjudged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompareView:
+    """``compare.html``.
+
+    Attributes:
+        level: severity by which the verdict is coloured.
+        sentence, against, gate: the verdict, what got worse all the same, the gate's answer.
+        notes: what a reader has to know, a sentence each.
+        runs: which run is BASE and which NEW.
+        charts: of both runs.
+        equal_kl: what holds at the same distance from the reference.
+        guardrails: figures that should not get worse.
+        findings: heading -> (severity, title) of each.
+        card: what the runs were, where that differs; None where nothing does.
+        flips: prompts won and lost; ``data`` holds their texts.
+        ngrams, tokens: what NEW says more.
+        left_out: what is not shown.
+    """
+
+    level: str
+    sentence: str
+    against: str
+    gate: str
+    notes: list[str]
+    runs: list[tuple[str, str]]
+    charts: list[Chart]
+    equal_kl: str
+    guardrails: TableView
+    findings: list[tuple[str, list[tuple[str, str]]]]
+    card: TableView | None
+    flips: TableView
+    data: dict[str, Any]
+    ngrams: TableView
+    tokens: TableView
+    left_out: list[str]
+    pairs: list[PairView]
+
+
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """A flip as text for the short forms: before and after."""
+
+    title: str
+    prompt: str
+    base: str
+    new: str
+
+
+def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> CompareView:
+    """Build the view.
+
+    Args:
+        outcome: the comparison.
+        charts: drawn.
+        shown: how many flips are shown.
+    """
+    flips = outcome.flips[:shown]
+    level, against = outcome.comparison.level, words.against(outcome)
+    texts_note = words.texts_note(outcome)
+    left_out = [texts_note] if texts_note else []
+    if shown < len(outcome.flips):
+        left_out.append(
+            f"{shown:,} of {len(outcome.flips):,} prompts won and lost are shown, the clearest."
+        )
+    return CompareView(
+        level="warning" if level == "better" and against else LEVELS[level],
+        sentence=words.sentence(outcome),
+        against=against,
+        gate=words.failures(outcome),
+        notes=words.notes(outcome),
+        runs=[*(("BASE", run.name) for run in outcome.bases), ("NEW", outcome.new.name)],
+        charts=list(charts),
+        equal_kl=words.equal_kl(outcome),
+        guardrails=_guardrails(outcome.comparison.guardrails),
+        findings=_findings(outcome),
+        card=_card(outcome),
+        flips=_flips(flips),
+        data=_data(flips, outcome),
+        ngrams=_ngrams(outcome),
+        tokens=_tokens(outcome),
+        left_out=left_out,
+        pairs=[_pair(flip) for flip in flips if flip.new is not None and flip.base is not None],
+    )
+
+
+def _guardrails(found: Sequence[Guardrail]) -> TableView:
+    columns = [
+        ColumnView("name", "Figure", kind="text"),
+        ColumnView("base", "BASE", help="mean of the prompts' means in the window"),
+        ColumnView("new", "NEW", help="mean of the prompts' means in the window"),
+        ColumnView("effect", "Difference", help="of the shared prompts, NEW − BASE", signed=True),
+        ColumnView("low", "Low", help="lower end of the 95 % interval"),
+        ColumnView("high", "High", help="upper end of the 95 % interval"),
+        ColumnView("mde", "Could be seen", help="found in 80 % of such comparisons"),
+        ColumnView("level", "Shows", kind="text", help="by Holm's correction; ~ is nothing"),
+    ]
+    rows = []
+    for one in found:
+        if one.level == "missing":
+            continue
+        unit = words.unit_of(one)
+        name = words.guardrail_name(one)
+        numbers = (one.base, one.new, one.effect.value, one.effect.low, one.effect.high)
+        rows.append(
+            RowView(
+                one.id,
+                [
+                    Cell(f"{name} ({unit})" if unit else name),
+                    *(number_cell(value) for value in (*numbers, one.effect.mde)),
+                    Cell(words.shown(one)),
+                ],
+                badges=["worse"] if one.level == "worse" else [],
+            )
+        )
+    missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
+    note = f"Not logged by both runs: {', '.join(missing)}." if missing else ""
+    return TableView("guardrails", "Guardrails", columns, rows, note)
+
+
+def _findings(outcome: Outcome) -> list[tuple[str, list[tuple[str, str]]]]:
+    def told(found: Sequence[Found]) -> list[tuple[str, str]]:
+        return [
+            (one.severity, one.id.replace("_", " ") if outcome.redact else one.title or one.id)
+            for one in found
+        ]
+
+    lists = (
+        ("New in NEW", outcome.changed.new),
+        ("Fixed: in BASE only", outcome.changed.fixed),
+        ("Still there", outcome.changed.still),
+    )
+    return [(label, told(found)) for label, found in lists]
+
+
+def _card(outcome: Outcome) -> TableView | None:
+    base, new = outcome.base.facts, outcome.new.facts
+    differing = [key for key in sorted({*base, *new}) if base.get(key) != new.get(key)]
+    if not base or not new or not differing:
+        return None
+    columns = [ColumnView(key, label, kind="text") for key, label in _CARD]
+    rows = [
+        RowView(key, [Cell(key), *(Cell(side.get(key, MISSING)) for side in (base, new))])
+        for key in differing
+    ]
+    return TableView("card", "What the runs were, where it differs", columns, rows)
+
+
+_CARD = (("name", "Setting"), ("base", "BASE"), ("new", "NEW"))
+
+_FLIP_NUMBERS = (
+    ColumnView("delta", "Difference", help="NEW − BASE, mean rewards of the window", signed=True),
+    ColumnView("base", "BASE", help="mean reward of the prompt in the window"),
+    ColumnView("new", "NEW", help="mean reward of the prompt in the window"),
+)
+_FLIP_TEXTS = (
+    ColumnView("prompt", "Prompt", kind="text"),
+    ColumnView("response", "NEW's response", kind="text", help="nearest to the prompt's mean"),
+    ColumnView("ref_response", "BASE's response", kind="text", help="nearest to the prompt's mean"),
+)
+
+
+def _flips(flips: Sequence[FlipTexts]) -> TableView:
+    numbered = ColumnView("n", "#", help="the clearest difference first")
+    rows = [
+        RowView(
+            str(place),
+            [
+                Cell(str(place), float(place)),
+                *(number_cell(value) for value in (f.flip.delta, f.flip.base, f.flip.new)),
+                *(_text(text) for text in _texts(f)),
+            ],
+            href=f"#r={place}",
+        )
+        for place, f in enumerate(flips, 1)
+    ]
+    return TableView(
+        "flips", "Prompts won and lost", [numbered, *_FLIP_NUMBERS, *_FLIP_TEXTS], rows
+    )
+
+
+def _texts(flip: FlipTexts) -> tuple[str | None, str | None, str | None]:
+    prompt = flip.prompt if flip.prompt is not None else f"[prompt {flip.number:,}]"
+    return cut(prompt), cut(flip.new), cut(flip.base)
+
+
+def cut(text: str | None, longest: int = MOST_CHARACTERS) -> str | None:
+    """Return the beginning of a text, which says how much is missing."""
+    if text is None or len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text) - longest:,} characters more)"
+
+
+def _text(text: str | None) -> Cell:
+    return Cell(MISSING, None, "not kept") if text is None else Cell(text)
+
+
+def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
+    """Return the rows-data node; see docs/page-data.md."""
+    values = {
+        "delta": [f.flip.delta for f in flips],
+        "base": [f.flip.base for f in flips],
+        "new": [f.flip.new for f in flips],
+    }
+    return {
+        "run": outcome.new.name,
+        "step": "",
+        "total": len(outcome.flips),
+        "n": list(range(1, len(flips) + 1)),
+        "columns": [asdict(column) for column in _FLIP_NUMBERS],
+        "values": values,
+        "strings": {},
+        "texts": {key: [None] * len(flips) for key in ("prompt", "response", "ref_response")},
+        "turns": {},
+        "ranks": {},
+        "where": [_where(f) for f in flips],
+        "badges": {},
+        "highlights": [],
+        "metrics": [],
+        "titles": {
+            "row": "Prompt",
+            "response": "NEW",
+            "ref_response": "BASE",
+            "difference": "Mark differences to BASE",
+        },
+    }
+
+
+def _where(flip: FlipTexts) -> str:
+    (base_step, base_n), (new_step, new_n) = flip.flip.base_response, flip.flip.new_response
+    return (
+        f"NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} "
+        "(each nearest to its mean)"
+    )
+
+
+def _ngrams(outcome: Outcome) -> TableView:
+    columns = [
+        ColumnView("ngram", "Text", kind="token"),
+        ColumnView("new", "Responses of NEW", written="share"),
+        ColumnView("base", "Responses of BASE", written="share"),
+        ColumnView("z", "z", help="of the log-odds with a Dirichlet prior"),
+    ]
+    rows = [
+        RowView(
+            str(place),
+            [
+                Cell(record["ngram"]),
+                number_cell(record["new_share"], "share"),
+                number_cell(record["base_share"], "share"),
+                number_cell(record["z"]),
+            ],
+        )
+        for place, record in enumerate(outcome.ngrams.to_dict("records"))
+    ]
+    base, new = outcome.counted
+    note = (
+        f"Words of {new:,} responses of NEW and {base:,} of BASE in the window."
+        if base and new
+        else "The texts of the window are not kept."
+    )
+    return TableView("ngrams", "What NEW says more", columns, rows, note)
+
+
+def _tokens(outcome: Outcome) -> TableView:
+    columns = [
+        ColumnView("token", "Token", kind="token"),
+        ColumnView("new", "Share of KL in NEW", written="share"),
+        ColumnView("base", "Share of KL in BASE", written="share"),
+        ColumnView("change", "Change", signed=True, written="share"),
+    ]
+    rows = [
+        RowView(
+            str(place),
+            [
+                Cell(record["token"]),
+                *(
+                    number_cell(record[key], "share")
+                    for key in ("new_share", "base_share", "change")
+                ),
+            ],
+        )
+        for place, record in enumerate(outcome.tokens.to_dict("records"))
+    ]
+    note = "" if rows else "Tokens of both runs are not known: logs, folders and zips carry them."
+    return TableView("kl_tokens", "Tokens by change of their share of the KL", columns, rows, note)
+
+
+def _pair(flip: FlipTexts) -> PairView:
+    numbers = [words.signed(flip.flip.delta), *map(_figure, (flip.flip.base, flip.flip.new))]
+    title = f"{numbers[0]} (reward {numbers[1]} → {numbers[2]})"
+    prompt, new, base = _texts(flip)
+    return PairView(title, prompt or "", base or "", new or "")
+
+
+def _figure(value: float) -> str:
+    return figure(value) if math.isfinite(value) else MISSING

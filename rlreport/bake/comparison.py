@@ -1,0 +1,131 @@
+"""Prepares a comparison for baking: its page, its exported files, its charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from rlreport import __version__
+from rlreport.bake.assets import assets
+from rlreport.bake.compare_page import CompareView, compare_view
+from rlreport.bake.environment import environment
+from rlreport.bake.exports import csv
+from rlreport.bake.pages import FOLDER_POLICY, Page
+from rlreport.bake.script_json import canonical_json, script_json
+from rlreport.bake.views import Shell
+from rlreport.comparison.document import compare_json, prompts_table
+from rlreport.comparison.outcome import Outcome
+from rlreport.draw.chart import Chart
+from rlreport.draw.comparison import comparison_charts
+from rlreport.options import ReportOptions
+
+T = TypeVar("T")
+
+PAGE, INDEX = "compare.html", "index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonContext:
+    """What forms ask of a comparison as of a report.
+
+    Attributes:
+        run: its name.
+        report: options of the output.
+        stamp: time of building, or "".
+    """
+
+    run: str
+    report: ReportOptions
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonBuilder:
+    """Everything a form needs to write a comparison.
+
+    Attributes:
+        outcome: the comparison.
+        context: its name and the options of the output.
+        finish: what becomes of a page in the form that is written.
+        one_file: the page is a view of one file.
+        shown: prompts won and lost that are shown with their texts.
+        charts: drawn.
+        memo: what was made once, see ``once``.
+    """
+
+    outcome: Outcome
+    context: ComparisonContext
+    finish: Callable[[Page], tuple[Any, int]]
+    one_file: bool
+    shown: int
+    charts: Sequence[Chart] = field(default_factory=list)
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns, made once."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: T = self.memo[key]
+        return made
+
+    def showing(self, flips: int) -> ComparisonBuilder:
+        """The same comparison with so many prompts won and lost."""
+        return replace(self, shown=flips)
+
+    @property
+    def view(self) -> CompareView:
+        """The view of its page."""
+        return compare_view(self.outcome, self.charts, self.shown)
+
+    def frame(self) -> Shell:
+        """The frame of its page; without navigation, as there is no other."""
+        files = {} if self.one_file else assets().files()
+        return Shell(
+            title=self.context.run,
+            run=self.context.run,
+            kind="compare",
+            root="",
+            nav=[],
+            crumbs=[],
+            assets={name: path for name, (path, _) in files.items()},
+            csp=FOLDER_POLICY,
+            generator=f"rlreport {__version__}",
+            stamp=self.context.stamp,
+        )
+
+    def pages(self) -> Iterator[Any]:
+        """Yields its page as the form takes it, and in a folder the one that leads there."""
+        frame = self.frame()
+        template = "main/compare.html" if self.one_file else PAGE
+        html = environment().get_template(template).render(view=self.view, shell=frame)
+        yield self.finish(Page(PAGE, "", frame.title, html))[0]
+        if not self.one_file:
+            html = environment().get_template("lead_on.html").render(shell=frame, href=PAGE)
+            yield self.finish(Page(INDEX, "index", frame.title, html))[0]
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yields (path below the root, bytes) of every file of the folder form."""
+        yield from self.pages()
+        yield from assets().files().values()
+        yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
+        yield "data/prompts.csv", csv(prompts_table(self.outcome))
+        for chart in self.charts:
+            yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
+
+    def nodes(self) -> list[tuple[str, str, str]]:
+        """Data of the one file: (media type, class, content)."""
+        return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
+
+
+def charts_of(outcome: Outcome) -> list[Chart]:
+    """Draws what the comparison feeds."""
+    comparison = outcome.comparison
+    band = comparison.band
+    return comparison_charts(
+        comparison.steps.astype(float),
+        comparison.base_curve,
+        comparison.new_curve,
+        (band.difference, band.low, band.high),
+        comparison.paths,
+    )

@@ -1,0 +1,119 @@
+"""The second program: runs → compare → draw → bake → deliver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext, charts_of
+from rlreport.bake.report import stamp
+from rlreport.check import Thresholds, load_thresholds
+from rlreport.comparison.gate import FAIL_ON, Gate
+from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.run import compared_run
+from rlreport.comparison.side import PROMPT
+from rlreport.comparison.words import failures, notes, sentence
+from rlreport.deliver import form_of
+from rlreport.deliver.fit import deliver_comparison
+from rlreport.deliver.github import append_summary, summary_file
+from rlreport.deliver.place import destination
+from rlreport.errors import UsageError
+from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonReport:
+    """What was compared and written.
+
+    Attributes:
+        out: where it is.
+        form: id of its form.
+        size: bytes.
+        outcome: the comparison: effect, guardrails, flips, findings.
+        gate: what failed, and the exit status.
+        sentence: the verdict in words.
+        notes: what a reader has to know of it, a sentence each.
+    """
+
+    out: Path
+    form: str
+    size: int
+    outcome: Outcome
+    gate: Gate
+    sentence: str
+    notes: list[str]
+
+    @property
+    def gate_sentence(self) -> str:
+        """What the gate says, "" where it was not asked."""
+        return failures(self.outcome)
+
+
+def build_comparison(
+    bases: Sequence[str | Path],
+    new: str | Path,
+    out: Path,
+    *,
+    read: ReadOptions,
+    figures: FigureOptions,
+    report: ReportOptions,
+    pair_by: str = PROMPT,
+    fail_on: Collection[str] = (),
+    margin: float = 0.0,
+    require_evidence: bool = False,
+    thresholds: Path | None = None,
+    form: str | None = None,
+    progress: Progress,
+) -> ComparisonReport:
+    """Compare runs and write the comparison; ``out`` is replaced whole or left as it was.
+
+    Raises:
+        RlreportError: an option, a run or the place cannot be used.
+    """
+    chosen_form = form_of(out, form)
+    limits = load_thresholds(thresholds) if thresholds else Thresholds()
+    if unknown := set(fail_on) - set(FAIL_ON):
+        raise UsageError(f"--fail-on {min(unknown)}: unknown; choose one of {', '.join(FAIL_ON)}")
+    if not margin >= 0:
+        raise UsageError(f"--margin {margin:g}: give a loss of reward, 0 or more")
+    chosen_form.check(report)
+    destination(out, chosen_form)
+    summary = summary_file() if report.github_summary else None
+    runs = [
+        compared_run(
+            given,
+            pair_by=pair_by,
+            read=read,
+            figures=figures,
+            thresholds=limits,
+            progress=progress,
+        )
+        for given in (*bases, new)
+    ]
+    outcome = outcome_of(
+        runs[:-1],
+        runs[-1],
+        seed=report.seed,
+        fail_on=fail_on,
+        margin=margin,
+        require_evidence=require_evidence,
+        redact=report.redact,
+    )
+    names = (outcome.new.name, outcome.base.name)
+    builder = ComparisonBuilder(
+        outcome,
+        ComparisonContext(report.title or f"{names[0]} against {names[1]}", report, stamp(report)),
+        chosen_form.finish,
+        chosen_form.one_file,
+        len(outcome.flips),
+        charts_of(outcome),
+    )
+    limit = report.max_size or chosen_form.default_size
+    builder, size = deliver_comparison(out, chosen_form, limit, builder)
+    if summary:
+        append_summary(builder, summary)
+    return ComparisonReport(
+        out, chosen_form.id, size, outcome, outcome.gate, sentence(outcome), notes(outcome)
+    )

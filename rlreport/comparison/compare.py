@@ -1,0 +1,213 @@
+"""Two runs side by side: what differs, from their response data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.flips import Flip, flips
+from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails, has
+from rlreport.comparison.side import LEAST_SHARED, Side, Windows, apart, one_split, windows, within
+from rlreport.comparison.statistics import (
+    Band,
+    Cells,
+    Effect,
+    EqualKL,
+    Floats,
+    Ints,
+    at_equal_kl,
+    difference_band,
+)
+
+Level = Literal["better", "worse", "no_evidence", "incomparable"]
+Reason = Literal[
+    "no_common_steps", "no_overlap", "few_common_prompts", "redacted", "no_reward", "few_prompts"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between BASE and NEW.
+
+    Attributes:
+        level: the verdict.
+        split: split that was compared: ``val``, ``train`` or ``all``.
+        windows: first and last step that are compared, by side.
+        effect: on the reward.
+        only_base, only_new: prompts in the window that only one side has there.
+        never_base, never_new: those of them that the other side has in no step at all.
+        base_curve, new_curve: mean reward at the common steps.
+        band: their difference.
+        guardrails: in the order of GUARDRAILS, then the parts of the reward.
+        equal_kl: reward at the same distance from the reference, None without an overlap.
+        equal_kl_watched: the same of the watched reward.
+        kl_known: both runs log KL, so that ``equal_kl`` could be asked for.
+        paths: (√KL, reward) by step of BASE and of NEW; empty where they log no KL.
+        flips: prompts, the clearest difference first.
+        reasons: what could not be compared as usual.
+        prompts: ``pair`` and, by side, the responses and the mean reward in the window.
+    """
+
+    level: Level
+    split: str
+    windows: Windows
+    effect: Effect
+    only_base: int
+    only_new: int
+    never_base: int
+    never_new: int
+    base_curve: Floats
+    new_curve: Floats
+    band: Band
+    guardrails: list[Guardrail] = field(default_factory=list)
+    equal_kl: EqualKL | None = None
+    equal_kl_watched: EqualKL | None = None
+    kl_known: bool = False
+    paths: tuple[pd.DataFrame, ...] = ()
+    flips: list[Flip] = field(default_factory=list)
+    reasons: tuple[Reason, ...] = ()
+    prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def steps(self) -> Ints:
+        """Steps that both sides have."""
+        return self.windows.common
+
+
+def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
+    """Compare NEW with BASE, or with several runs of it.
+
+    Args:
+        bases: runs of BASE, at least one; curves, guardrails and flips are of the first.
+        new: the other run.
+        seed: of the resampling.
+    """
+    split, sides = one_split(apart([*bases, new]))
+    frames = [side.responses for side in sides]
+    base, other = frames[0], frames[-1]
+    seen = windows(base, other)
+    inside = [*(within(frame, seen.base) for frame in frames[:-1]), within(other, seen.new)]
+    means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
+    first, last = means[0].index, means[-1].index
+    fewer = min(len(first), len(last))
+    paired = len(first.intersection(last)) >= max(1.0, LEAST_SHARED * fewer)
+    binary = all(frame["reward"].dropna().isin([0.0, 1.0]).all() for frame in inside)
+    effect = effect_on(means, "reward", paired=paired, seed=seed, binary=binary)
+    level = _level(effect)
+    reasons = _reasons(sides, seen, paired=paired, level=level)
+    curves = _cells(base, other, "reward", seen.common)
+    parts = [part for part in sides[-1].parts if part in sides[0].parts]
+    return Comparison(
+        level=level,
+        split=split,
+        windows=seen,
+        effect=effect,
+        only_base=len(first.difference(last)),
+        only_new=len(last.difference(first)),
+        never_base=len(first.difference(pd.Index(other["pair"].unique()))),
+        never_new=len(last.difference(pd.Index(base["pair"].unique()))),
+        base_curve=_curve(base, seen.common),
+        new_curve=_curve(other, seen.common),
+        band=difference_band(*curves, paired=paired, seed=seed) if curves else _NO_BAND,
+        guardrails=guardrails(means, parts, paired=paired, seed=seed),
+        equal_kl=_equal_kl(base, other, "reward", seed),
+        equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
+        kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
+        paths=_paths(base, other),
+        flips=flips(inside[0], inside[-1]) if paired else [],
+        reasons=reasons,
+        prompts=_prompts(inside[0], inside[-1]),
+    )
+
+
+def _level(effect: Effect) -> Level:
+    if not np.isfinite(effect.low):
+        return "incomparable"
+    if effect.high < 0:
+        return "worse"
+    return "better" if effect.low > 0 else "no_evidence"
+
+
+def _reasons(
+    sides: Sequence[Side], seen: Windows, *, paired: bool, level: Level
+) -> tuple[Reason, ...]:
+    found: list[Reason] = []
+    if not len(seen.common):
+        found.append("no_common_steps" if seen.overlap else "no_overlap")
+    if not paired:
+        found.append("few_common_prompts" if all(s.named for s in sides) else "redacted")
+    if level == "incomparable":
+        scored = all(has(side.responses, "reward") for side in (sides[0], sides[-1]))
+        found.append("few_prompts" if scored else "no_reward")
+    return tuple(found)
+
+
+def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    """Return each prompt's responses and mean reward in the window, by side."""
+    tables = [
+        frame.groupby("pair", sort=True)["reward"]
+        .agg(["size", "mean"])
+        .set_axis([f"{name}_responses", f"{name}_reward"], axis=1)
+        for name, frame in (("base", base), ("new", new))
+    ]
+    both = tables[0].join(tables[1], how="outer").sort_index()
+    both["difference"] = both["new_reward"] - both["base_reward"]
+    return both.reset_index(names="pair")
+
+
+def _cells(
+    base: pd.DataFrame, new: pd.DataFrame, column: str, steps: Ints
+) -> tuple[Cells, Cells] | None:
+    """Return both sides' figures by prompt and step, prompts numbered alike; None without any."""
+    if not len(steps) or column not in base or column not in new:
+        return None
+    prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
+    cells = []
+    for frame in (base, new):
+        step = frame["step"].to_numpy(np.int64)
+        place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
+        cells.append(
+            Cells.of(
+                np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
+                np.where(steps[place] == step, place, -1),
+                frame[column].to_numpy(np.float64),
+                (len(prompts), len(steps)),
+            )
+        )
+    return cells[0], cells[1]
+
+
+def _curve(frame: pd.DataFrame, steps: Ints) -> Floats:
+    means = frame.groupby("step", sort=True)["reward"].mean()
+    return means.reindex(steps).to_numpy(np.float64)
+
+
+_NO_BAND = Band(np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str, seed: int) -> EqualKL | None:
+    sides = []
+    for frame in (base, new):
+        if not (has(frame, reward) and has(frame, "kl_k1")):
+            return None
+        steps = np.unique(frame["step"].to_numpy(np.int64))
+        known = [_cells(frame, frame, name, steps) for name in (reward, "kl_k1")]
+        assert known[0] is not None and known[1] is not None
+        sides.append((known[0][0], known[1][0]))
+    return at_equal_kl(sides[0], sides[1], seed=seed)
+
+
+def _paths(base: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Return ``step``, ``distance`` (√KL, √nats) and ``reward`` of each side."""
+    if not all(has(frame, "kl_k1") for frame in (base, new)):
+        return ()
+    paths = []
+    for frame in (base, new):
+        means = frame.groupby("step", sort=True)[["kl_k1", "reward"]].mean().dropna()
+        distance = np.sqrt(np.maximum(means["kl_k1"].to_numpy(np.float64), 0.0))
+        paths.append(means.assign(distance=distance).reset_index()[["step", "distance", "reward"]])
+    return tuple(paths)

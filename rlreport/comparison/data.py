@@ -1,0 +1,209 @@
+"""Response data: what a comparison needs of a run, and the file in which reports carry it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+
+import numpy as np
+import orjson
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
+
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.comparison.guardrails import PART
+from rlreport.comparison.statistics import Floats
+from rlreport.errors import UnusableInputError
+from rlreport.tables import Tables
+
+PATH = "data/responses.csv.gz"
+"""Where the folder and the zip carry it."""
+
+EXTRA = "extra:"
+"""Columns of further logged fields begin so."""
+
+DIGITS = 6
+"""Significant digits of figures."""
+
+ROWS_TOGETHER = 20_000
+"""Rows packed as one part, so that the last steps can be kept alone."""
+
+MOST_BYTES = 4_000_000_000
+"""Unpacked bytes of response data that are read."""
+
+_FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
+_FURTHER = ("response_chars", "mismatch_k3", "prompt_chars")
+_NEEDED = ("step", "n", "split", "prompt_id", "reward")
+_WHOLE = {"step": np.int64, "n": np.int64, "prompt_id": np.int64}
+_HASHES = ("prompt", "group_hash")
+
+
+def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
+    """Return a row a response, with what identifies its prompt and all its figures.
+
+    Args:
+        tables: of the run.
+        redact: leave hashes and texts out; a list of guesses would tell the prompts by them.
+
+    Returns:
+        ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
+        listed figures, ``cut_off``, ``duplicate`` and ``zero_variance`` (0 or 1),
+        ``extra:NAME`` and ``part:NAME``; figures that no response has are left out.
+    """
+    responses, extras = tables.responses, tables.extras
+    columns: dict[str, object] = {
+        "step": responses["step"],
+        "n": responses["n"],
+        "split": _splits(tables),
+        "prompt_id": responses["prompt_id"],
+        "group": responses["group"],
+    }
+    if not redact:
+        columns["prompt"] = responses["prompt_hash"]
+        if responses["group_hash"].any():
+            columns["group_hash"] = responses["group_hash"]
+    for name in dict.fromkeys((*_FIGURES, *_FURTHER)):
+        columns[name] = responses[name].astype(np.float64)
+    columns["cut_off"] = 1 - responses["finished"]
+    columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False)
+    columns["zero_variance"] = _zero_variance(responses)
+    for name in extras.columns:
+        values = extras[name]
+        key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
+        if is_numeric_dtype(values):
+            columns[key] = values.astype(np.float64)
+        elif not redact and name != "split":
+            columns[key] = values
+    table = pd.DataFrame(columns)
+    table["duplicate"] = table["duplicate"].astype(np.float64)
+    empty = [name for name in table if name != "reward" and table[name].isna().all()]
+    return table.drop(columns=empty)
+
+
+def parts_of(responses: pd.DataFrame) -> list[str]:
+    """Return the columns of response data that are parts of the reward."""
+    return [str(name) for name in responses if str(name).startswith(PART)]
+
+
+def _splits(tables: Tables) -> pd.Series:
+    for table in (tables.responses, tables.extras):
+        if "split" in table and not is_numeric_dtype(table["split"]):
+            return table["split"].where(table["split"].notna(), "train")
+    return pd.Series("train", index=tables.responses.index)
+
+
+def _zero_variance(responses: pd.DataFrame) -> pd.Series:
+    of_group = responses.groupby("group", sort=False)["reward"]
+    spread = of_group.transform("max") - of_group.transform("min")
+    return (spread < 1e-6).astype(np.float64).where(of_group.transform("count") > 1)
+
+
+def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
+    """Return response data as gzip of CSV: the same data give the same bytes.
+
+    Args:
+        table: response data.
+        most: bytes it may have; the last steps have the first claim.
+
+    Returns:
+        The bytes, and how many rows they hold.
+    """
+    head = gzip.compress((",".join(_quoted(str(n)) for n in table) + "\n").encode(), 9, mtime=0)
+    parts: list[bytes] = []
+    kept, size = 0, len(head)
+    for stop in range(len(table), 0, -ROWS_TOGETHER):
+        start = max(0, stop - ROWS_TOGETHER)
+        part = gzip.compress(_rows(table.iloc[start:stop]), 6, mtime=0)
+        if size + len(part) > most:
+            break
+        parts.append(part)
+        kept, size = kept + stop - start, size + len(part)
+    return head + b"".join(reversed(parts)), kept
+
+
+def _rows(table: pd.DataFrame) -> bytes:
+    columns = [_cells(str(name), table[name]) for name in table]
+    return b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
+
+
+def _cells(name: str, values: pd.Series) -> list[bytes]:
+    if name in _HASHES:
+        return [b"%016x" % value for value in values.tolist()]
+    if not is_numeric_dtype(values):
+        missing = values.isna().tolist()
+        texts = (_quoted(str(value)).encode() for value in values)
+        return [b"" if gone else text for gone, text in zip(missing, texts, strict=True)]
+    array = values.to_numpy()
+    if array.dtype.kind == "f":
+        array = _rounded(array)
+    written = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
+    return written[1:-1].replace(b"null", b"").split(b",")
+
+
+def _rounded(values: Floats) -> Floats:
+    """Return values to six significant digits; what is not finite is NaN."""
+    with np.errstate(all="ignore"):
+        digits = DIGITS - 1 - np.floor(np.log10(np.abs(values)))
+        scale = np.power(10.0, np.abs(digits))
+        shown = np.where(
+            digits >= 0, np.round(values * scale) / scale, np.round(values / scale) * scale
+        )
+    shown = np.where(np.isfinite(shown), shown, values)
+    return np.where(np.isfinite(values), shown, np.nan)
+
+
+def _quoted(text: str) -> str:
+    # A zero byte, or half of a surrogate pair, has no place in a file that others parse.
+    text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return '"' + text.replace('"', '""') + '"'
+
+
+def unpacked(data: bytes, name: str) -> pd.DataFrame:
+    """Read response data back.
+
+    Args:
+        data: what ``packed`` made, or anything: reports come from elsewhere.
+        name: of the report, for messages.
+
+    Raises:
+        UnusableInputError: it is no response data.
+    """
+    broken = UnusableInputError(f"{name}: its {PATH} is broken; build the report again")
+    try:
+        with gzip.open(io.BytesIO(data)) as stream:
+            text = stream.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise broken
+        table = pd.read_csv(
+            io.BytesIO(text),
+            dtype={"split": str, **dict.fromkeys(_HASHES, str)},
+            keep_default_na=False,
+            na_values=[""],
+        )
+    except (OSError, EOFError, ValueError, pd.errors.ParserError) as error:
+        raise broken from error
+    if not set(_NEEDED) <= set(table) or table.empty:
+        raise broken
+    try:
+        for column, dtype in _WHOLE.items():
+            table[column] = table[column].astype(dtype)
+        for name in set(_HASHES) & set(table):
+            table[name] = _numbers(table[name].tolist())
+        for column in sorted(set(map(str, table)) - {"split", *_WHOLE, *_HASHES}):
+            if not column.startswith((EXTRA, PART)) or is_numeric_dtype(table[column]):
+                table[column] = table[column].astype(np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise broken from error
+    table["split"] = table["split"].fillna("train")
+    return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
+
+
+_HEX = re.compile(r"[0-9a-f]{1,16}")
+
+
+def _numbers(texts: list[object]) -> NDArray[np.uint64]:
+    if not all(isinstance(text, str) and _HEX.fullmatch(text) for text in texts):
+        raise ValueError("no hash")
+    return np.array([int(str(text), 16) for text in texts], dtype=np.uint64)

@@ -1,0 +1,241 @@
+"""Earlier reports as one side of a comparison: a folder, a zip or one file.
+
+A report comes from elsewhere, as logs do: what it holds is checked, and no more of it is
+unpacked than a comparison needs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import html
+import io
+import json
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from rlreport.check.findings import SCHEMA
+from rlreport.comparison.data import PATH, unpacked
+from rlreport.errors import UnusableInputError
+
+REPORT = "data/report.json"
+MOST_PART = 500_000_000
+"""Bytes of one part of a report that are read."""
+
+Place = tuple[int, int]
+"""Step and n of a response."""
+
+Texts = tuple[str, str]
+"""Prompt and response."""
+
+_VIEW = re.compile(
+    r'<script type="application/octet-stream" class="view" data-view="steps/(-?\d+)"'
+    r"[^>]*>([A-Za-z0-9+/=]*)</script>"
+)
+_NODE = r'<script type="application/[a-z-]+" class="{name}">(.*?)</script>'
+_ROW = re.compile(r'<tr data-n="(\d+)"')
+_CELL = re.compile(
+    r'<td class="text" data-key="(prompt|response)"[^>]*><div class="clamp" dir="auto">(.*?)</div>',
+    re.DOTALL,
+)
+_GENERATOR = b'<meta name="generator" content="rlreport '
+
+
+class _Parts(Protocol):
+    """The parts of a report, by the path they have in the folder form."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return a part, None where the form carries none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    root: Path
+
+    def read(self, path: str) -> bytes | None:
+        file = self.root / path
+        if not file.is_file() or file.stat().st_size > MOST_PART:
+            return None
+        return file.read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Zip:
+    file: Path
+
+    def read(self, path: str) -> bytes | None:
+        with zipfile.ZipFile(self.file) as archive:
+            try:
+                entry = archive.getinfo(path)
+            except KeyError:
+                return None
+            with archive.open(entry) as stream:
+                content = stream.read(MOST_PART + 1)
+        return content if len(content) <= MOST_PART else None
+
+
+class _OneFile:
+    def __init__(self, file: Path) -> None:
+        self._text = file.read_bytes().decode("utf-8", "replace")
+
+    @cached_property
+    def _views(self) -> dict[str, str]:
+        return {f"steps/{step}.html": packed for step, packed in _VIEW.findall(self._text)}
+
+    def read(self, path: str) -> bytes | None:
+        if path == REPORT:
+            found = _node(self._text, "report-json")
+            return None if found is None else found.encode()
+        if path == PATH:
+            found = _node(self._text, "responses-data")
+            return base64.b64decode(found, validate=True) if found else None
+        packed = self._views.get(path)
+        if packed is None:
+            return None
+        with gzip.open(io.BytesIO(base64.b64decode(packed))) as stream:
+            content = stream.read(MOST_PART + 1)
+        return content if len(content) <= MOST_PART else None
+
+
+def _node(text: str, name: str) -> str | None:
+    found = re.search(_NODE.format(name=name), text, re.DOTALL)
+    return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A report that was built before.
+
+    Attributes:
+        name: as the user gave it.
+        about: its ``report.json``.
+        responses: its response data.
+        parts: where its pages are.
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    responses: pd.DataFrame
+    parts: _Parts
+
+    @property
+    def redacted(self) -> bool:
+        """Whether its texts were left out."""
+        settings = self.about.get("settings")
+        return isinstance(settings, dict) and bool(settings.get("redact"))
+
+    def texts(self, wanted: Iterable[Place]) -> dict[Place, Texts]:
+        """Return prompt and response of those that the report shows."""
+        by_step: dict[int, set[int]] = {}
+        for step, n in wanted:
+            by_step.setdefault(step, set()).add(n)
+        found: dict[Place, Texts] = {}
+        for step, ns in by_step.items():
+            for n, texts in self._page(step).items():
+                if n in ns:
+                    found[step, n] = texts
+        return found
+
+    def _page(self, step: int) -> dict[int, Texts]:
+        try:
+            page = self.parts.read(f"steps/{step}.html")
+            return {} if page is None else _shown(page.decode("utf-8", "replace"))
+        except (*_UNREADABLE, KeyError, TypeError, IndexError):
+            return {}
+
+    def table(self, path: str) -> pd.DataFrame | None:
+        """Return an exported CSV, None where the form carries none or it cannot be read."""
+        try:
+            content = self.parts.read(path)
+            return (
+                None if content is None else pd.read_csv(io.BytesIO(content), keep_default_na=False)
+            )
+        except _UNREADABLE:
+            return None
+
+
+_UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, RuntimeError)
+
+
+def _shown(page: str) -> dict[int, Texts]:
+    """Return the texts of a step's page: those of its table, the others from its data."""
+    data = json.loads(_node(page, "rows-data") or "{}")
+    texts = data.get("texts", {})
+    found: dict[int, dict[str, str]] = {}
+    for key in ("prompt", "response"):
+        for n, text in zip(data.get("n", []), texts.get(key, []), strict=False):
+            if isinstance(text, str):
+                found.setdefault(int(n), {})[key] = text
+    starts = [*_ROW.finditer(page)]
+    ends = [*(row.start() for row in starts[1:]), len(page)]
+    for row, end in zip(starts, ends, strict=True):
+        for key, text in _CELL.findall(page, row.end(), end):
+            found.setdefault(int(row[1]), {})[key] = html.unescape(text)
+    return {n: (t["prompt"], t["response"]) for n, t in found.items() if len(t) == 2}
+
+
+def earlier_report(given: str | Path) -> Earlier | None:
+    """Open an earlier report; None where what was given is none, and so may be logs.
+
+    Raises:
+        UnusableInputError: it is a report that cannot be compared; says why.
+    """
+    path = Path(given)
+    name = str(given)
+    try:
+        parts = _parts(path)
+        if parts is None:
+            return None
+        about = parts.read(REPORT)
+        return None if about is None else _checked(name, about, parts)
+    except (*_UNREADABLE, binascii.Error) as error:
+        raise UnusableInputError(f"{name}: is a broken report; build it again") from error
+
+
+def _parts(path: Path) -> _Parts | None:
+    if path.is_dir():
+        return _Folder(path) if (path / REPORT).is_file() else None
+    if not path.is_file():
+        return None
+    if path.suffix.lower() in (".md", ".eml"):
+        raise UnusableInputError(
+            f"{path}: mail and Markdown carry no figures to compare; give the folder, .zip or .html"
+        )
+    if zipfile.is_zipfile(path):
+        return _Zip(path)
+    if path.suffix.lower() in (".html", ".htm"):
+        with path.open("rb") as stream:
+            start = stream.read(4096)
+        if _GENERATOR not in start:
+            raise UnusableInputError(f"{path}: is not a report of rlreport")
+        return _OneFile(path)
+    return None
+
+
+def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
+    about = json.loads(raw)
+    generator = about.get("generator") if isinstance(about, dict) else None
+    if not isinstance(generator, dict) or generator.get("name") != "rlreport":
+        raise UnusableInputError(f"{name}: is not a report of rlreport")
+    version = generator.get("version")
+    schema = about.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise UnusableInputError(
+            f"{name}: is a report of a newer rlreport ({version}); update, or give its logs"
+        )
+    data = parts.read(PATH)
+    if data is None:
+        raise UnusableInputError(
+            f"{name}: is a report without {PATH}, of an rlreport before compare or of one with "
+            "no room for it; build it again, or give its logs"
+        )
+    return Earlier(name, about, unpacked(data, name), parts)

@@ -1,0 +1,126 @@
+"""Figures that should not get worse while the reward gets better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.statistics import (
+    LEVEL,
+    Effect,
+    effect_over_runs,
+    holm,
+    paired_effect,
+    unpaired_effect,
+)
+
+GuardLevel = Literal["better", "worse", "none", "missing"]
+
+PART = "part:"
+"""Column and id of a part of the reward begin so."""
+
+GUARDRAILS: tuple[tuple[str, tuple[str, ...], int], ...] = (
+    ("watched_reward", ("valid_reward",), 1),
+    ("kl", ("kl_k1",), -1),
+    ("length", ("response_tokens", "response_chars"), -1),
+    ("cut_off", ("cut_off",), -1),
+    ("surprisal", ("surprisal_mean",), 1),
+    ("distinct_2", ("distinct_2",), 1),
+    ("duplicates", ("duplicate",), -1),
+    ("zero_variance_groups", ("zero_variance",), -1),
+    ("mismatch", ("mismatch_k3",), -1),
+    ("tool_errors", ("tool_error_share", "extra:tool_errors"), -1),
+)
+"""Id, columns (the first that both runs have), and which way is better (1 up, -1 down)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """A figure that should not get worse: its means, the effect, and what it shows.
+
+    Attributes:
+        id: name of the guardrail.
+        column: figure of the response data.
+        base, new: mean of the prompts' means.
+        effect: of the shared prompts.
+        level: by Holm's correction over all guardrails.
+    """
+
+    id: str
+    column: str
+    base: float
+    new: float
+    effect: Effect
+    level: GuardLevel
+
+
+def has(frame: pd.DataFrame, column: str) -> bool:
+    """Return whether any row has the figure."""
+    return column in frame and bool(frame[column].notna().any())
+
+
+def effect_on(
+    means: Sequence[pd.DataFrame],
+    column: str,
+    *,
+    paired: bool,
+    seed: int,
+    binary: bool = False,
+) -> Effect:
+    """Compare one figure.
+
+    Args:
+        means: of every run of BASE, then of NEW: each prompt's means, by ``pair``.
+        column: the figure.
+        paired: compare prompts that all sides have.
+        seed: of the resampling.
+        binary: the figure is 0 or 1 for every response.
+    """
+    if not all(has(table, column) for table in means):
+        return Effect(paired=paired)
+    *bases, new = means
+    if not paired:
+        columns = [table[column].to_numpy(np.float64) for table in (bases[0], new)]
+        return unpaired_effect(columns[0], columns[1], seed=seed)
+    shared = new.index
+    for table in bases:
+        shared = shared.intersection(table.index)
+    values = [table[column].reindex(shared).to_numpy(np.float64) for table in means]
+    if len(bases) > 1:
+        return effect_over_runs(values[:-1], values[-1], seed=seed)
+    return paired_effect(values[0], values[1], binary=binary, seed=seed)
+
+
+def guardrails(
+    means: Sequence[pd.DataFrame], parts: Sequence[str], *, paired: bool, seed: int
+) -> list[Guardrail]:
+    """Compare all guardrails and the parts of the reward, together at the level of one test."""
+    wanted = [
+        *((name, _fed(means, columns), better) for name, columns, better in GUARDRAILS),
+        *((part, part, 1) for part in parts),
+    ]
+    effects = [effect_on(means, column, paired=paired, seed=seed) for _, column, _ in wanted]
+    found = [bool(np.isfinite(effect.low)) for effect in effects]
+    corrected = iter(holm([e.p for e, here in zip(effects, found, strict=True) if here]))
+    rows = []
+    for (name, column, better), effect, here in zip(wanted, effects, found, strict=True):
+        level: GuardLevel = "missing"
+        if here:
+            shown = next(corrected) <= 1 - LEVEL and effect.value != 0
+            level = ("better" if effect.value * better > 0 else "worse") if shown else "none"
+        ends = [mean_of(table, column) for table in (means[0], means[-1])]
+        rows.append(Guardrail(name, column, ends[0], ends[1], effect, level))
+    return rows
+
+
+def mean_of(table: pd.DataFrame, column: str) -> float:
+    """Return the mean of a figure, NaN where there is none."""
+    return float(table[column].mean()) if has(table, column) else np.nan
+
+
+def _fed(means: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
+    return next((c for c in columns if all(has(table, c) for table in means)), columns[0])

@@ -1,0 +1,153 @@
+"""Everything that a comparison says, gathered before it is written in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.earlier import Place, Texts
+from rlreport.comparison.flips import Flip
+from rlreport.comparison.gate import Changed, Gate, changed, gate
+from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.says_more import says_more, tokens_of_kl
+from rlreport.comparison.side import within
+
+MOST_READ = 512
+"""Responses a side whose words are counted: a seeded sample of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlipTexts:
+    """A flip with its texts, None where they are not kept; ``number`` is the prompt's in NEW."""
+
+    flip: Flip
+    number: int
+    prompt: str | None
+    base: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A comparison with its runs, texts, findings and the gate's answer.
+
+    Attributes:
+        bases: runs of BASE.
+        new: the run NEW.
+        comparison: what differs.
+        changed: findings of NEW against those of the first BASE.
+        gate: the gate's answer.
+        flips: prompts won and lost with their texts, in order.
+        ngrams: what NEW says more, see ``says_more``.
+        counted: responses whose words were counted, of BASE and of NEW.
+        tokens: see ``tokens_of_kl``.
+        redact: texts are left out.
+    """
+
+    bases: Sequence[ComparedRun]
+    new: ComparedRun
+    comparison: Comparison
+    changed: Changed
+    gate: Gate
+    flips: list[FlipTexts] = field(default_factory=list)
+    ngrams: pd.DataFrame = field(default_factory=pd.DataFrame)
+    counted: tuple[int, int] = (0, 0)
+    tokens: pd.DataFrame = field(default_factory=pd.DataFrame)
+    redact: bool = False
+
+    @property
+    def base(self) -> ComparedRun:
+        """The first run of BASE: curves, guardrails, findings and flips are of it."""
+        return self.bases[0]
+
+
+def outcome_of(
+    bases: Sequence[ComparedRun],
+    new: ComparedRun,
+    *,
+    seed: int = 0,
+    fail_on: Collection[str] = (),
+    margin: float = 0.0,
+    require_evidence: bool = False,
+    redact: bool = False,
+) -> Outcome:
+    """Compare runs, and read back what is shown of them."""
+    base = bases[0]
+    comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
+    answer = gate(
+        comparison,
+        base.findings,
+        new.findings,
+        fail_on=fail_on,
+        margin=margin,
+        require_evidence=require_evidence,
+    )
+    read_base, read_new = _counted(comparison, base, new, seed)
+    found = [
+        run.texts({*read, *shown}) if not redact else {}
+        for run, read, shown in (
+            (base, read_base, [flip.base_response for flip in comparison.flips]),
+            (new, read_new, [flip.new_response for flip in comparison.flips]),
+        )
+    ]
+    words = [
+        [texts[place][1] for place in sorted(read) if place in texts][:MOST_READ]
+        for texts, read in zip(found, (read_base, read_new), strict=True)
+    ]
+    return Outcome(
+        bases,
+        new,
+        comparison,
+        changed(base.findings, new.findings),
+        answer,
+        _with_texts(comparison.flips, found[0], found[1], new),
+        says_more(words[0], words[1]),
+        (len(words[0]), len(words[1])),
+        tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
+        redact,
+    )
+
+
+def _counted(
+    comparison: Comparison, base: ComparedRun, new: ComparedRun, seed: int
+) -> tuple[set[Place], set[Place]]:
+    """Return the responses of the windows whose words are counted.
+
+    Of a report all are asked for, as it keeps the texts of some only.
+    """
+    places = []
+    for run, window in ((base, comparison.windows.base), (new, comparison.windows.new)):
+        inside = within(run.side.responses, window)
+        rows = np.arange(len(inside))
+        if run.from_logs and len(rows) > MOST_READ:
+            rows = np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_READ])
+        step, n = (inside[name].to_numpy(np.int64)[rows].tolist() for name in ("step", "n"))
+        places.append(set(zip(step, n, strict=True)))
+    return places[0], places[1]
+
+
+def _with_texts(
+    flips: Sequence[Flip], base: dict[Place, Texts], new: dict[Place, Texts], run: ComparedRun
+) -> list[FlipTexts]:
+    if not flips:
+        return []
+    first = run.side.responses.drop_duplicates("pair")
+    numbers = dict(zip(first["pair"].tolist(), first["prompt_id"].tolist(), strict=True))
+    found = []
+    for flip in flips:
+        left, right = base.get(flip.base_response), new.get(flip.new_response)
+        known = right or left
+        found.append(
+            FlipTexts(
+                flip,
+                int(numbers[flip.pair]) + 1,
+                known[0] if known else None,
+                left[1] if left else None,
+                right[1] if right else None,
+            )
+        )
+    return found

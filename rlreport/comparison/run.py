@@ -1,0 +1,185 @@
+"""One run of a comparison: its response data, findings and texts, from logs or a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check import Thresholds, judge
+from rlreport.check.run import Run
+from rlreport.check.wording import worded
+from rlreport.comparison.data import parts_of, response_data
+from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report
+from rlreport.comparison.side import PROMPT, Side, side_of
+from rlreport.metrics import metrics_beside
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.progress import Progress
+from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
+from rlreport.summarise import summarise
+from rlreport.tables import Tables
+
+_GUARD = r"^'(?=[=+\-@\t\r\n])"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A finding of a run: what it is, how bad, and its title."""
+
+    id: str
+    severity: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One run of a comparison.
+
+    Attributes:
+        name: of the run.
+        side: its responses.
+        findings: by id, notes left out.
+        texts: gives prompt and response of those (step, n) whose texts are known.
+        from_logs: whether texts are read from the logs, so that all are known.
+        redacted: whether a report left its texts out.
+        tokens: ``token`` and ``kl_share``, None where the form carries none.
+        facts: what the run was, for the card: settings and versions.
+        dropped: rows of the run that its report carries no figures of.
+    """
+
+    name: str
+    side: Side
+    findings: dict[str, Found]
+    texts: Callable[[Iterable[Place]], dict[Place, Texts]]
+    from_logs: bool = False
+    redacted: bool = False
+    tokens: pd.DataFrame | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    dropped: int = 0
+
+
+def compared_run(
+    given: str | Path,
+    *,
+    pair_by: str = PROMPT,
+    read: ReadOptions,
+    figures: FigureOptions,
+    thresholds: Thresholds,
+    progress: Progress,
+) -> ComparedRun:
+    """Read one run.
+
+    Args:
+        given: logs, or an earlier report (folder, zip or one file).
+        pair_by: what prompts are paired by, see ``side_of``.
+        read: how logs are read.
+        figures: parameters of the formulas.
+        thresholds: of the checks.
+        progress: told of reading.
+
+    Raises:
+        RlreportError: it cannot be read; says why.
+    """
+    report = earlier_report(given)
+    if report is not None:
+        return _of_report(report, pair_by)
+    return _of_logs(given, pair_by, read, figures, thresholds, progress)
+
+
+def _of_logs(
+    given: str | Path,
+    pair_by: str,
+    read: ReadOptions,
+    figures: FigureOptions,
+    thresholds: Thresholds,
+    progress: Progress,
+) -> ComparedRun:
+    metrics = metrics_beside([given], read.metrics)
+    scan = read_logs([given], read, figures, progress, metrics.paths)
+    tables = summarise(scan, prompt_texts(scan, read), metrics)
+    name, locations = scan.name, scan.locations()
+    verdict = worded(judge(Run(tables, thresholds)))
+    data = response_data(tables)
+    return ComparedRun(
+        name,
+        side_of(name, data, parts_of(data), pair_by=pair_by),
+        {f.id: Found(f.id, f.severity, f.title) for f in verdict.findings if f.severity != "info"},
+        _reader(locations, tables, read, figures),
+        from_logs=True,
+        tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
+        facts={"gamma": f"{figures.gamma:g}", "lam": f"{figures.lam:g}"},
+    )
+
+
+def _reader(
+    locations: RowLocations, tables: Tables, read: ReadOptions, figures: FigureOptions
+) -> Callable[[Iterable[Place]], dict[Place, Texts]]:
+    steps = tables.responses["step"].to_numpy(np.int64)
+
+    def texts(wanted: Iterable[Place]) -> dict[Place, Texts]:
+        places = sorted(set(wanted))
+        starts = np.searchsorted(steps, [step for step, _ in places])
+        rows = [int(start) + n for start, (_, n) in zip(starts, places, strict=True)]
+        found = {
+            (rollout.step, rollout.n): (rollout.prompt, rollout.response)
+            for rollout in fetch(locations, rows, read, figures)
+        }
+        locations.close()
+        return found
+
+    return texts
+
+
+def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
+    about = report.about
+    name = _text(about.get("run")) or report.name
+    found = [
+        Found(_text(one.get("id")), _text(one.get("severity")), _text(one.get("title")))
+        for one in _list(about.get("findings"))
+        if isinstance(one, dict) and one.get("severity") in ("critical", "warning")
+    ]
+    responses = report.responses
+    in_all = about.get("responses")
+    return ComparedRun(
+        name,
+        side_of(name, responses, parts_of(responses), pair_by=pair_by),
+        {one.id: one for one in found},
+        report.texts,
+        redacted=report.redacted,
+        tokens=_tokens(report),
+        facts=_facts(about),
+        dropped=max(0, in_all - len(responses)) if isinstance(in_all, int) else 0,
+    )
+
+
+def _tokens(report: Earlier) -> pd.DataFrame | None:
+    table = None if report.redacted else report.table("data/tokens.csv")
+    if table is None or not {"token", "kl_share"} <= set(table):
+        return None
+    # What keeps spreadsheets from taking a token for a formula is none of the token.
+    tokens = table["token"].astype(str).str.replace(_GUARD, "", regex=True)
+    shares = pd.to_numeric(table["kl_share"], errors="coerce")
+    return pd.DataFrame({"token": tokens, "kl_share": shares})
+
+
+def _facts(about: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for group in ("settings", "versions"):
+        values = about.get(group)
+        if isinstance(values, dict):
+            found.update({str(key): _text(value) for key, value in values.items()})
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "" if value is None else str(value)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

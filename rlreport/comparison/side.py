@@ -1,0 +1,159 @@
+"""One run as it is compared: a row a response, and which rows of two runs belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import xxhash
+from numpy.typing import NDArray
+
+from rlreport.comparison.statistics import Ints
+from rlreport.errors import UsageError
+
+LEAST_SHARED = 0.3
+"""Share of the smaller side's prompts that must be on both sides to compare in pairs."""
+
+PROMPT, GROUP = "prompt", "group"
+
+_VALIDATION, _TRAINING = ("val", "eval", "valid", "validation", "test"), ("train",)
+
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run, as it is compared.
+
+    Attributes:
+        name: of the run.
+        responses: a row a response: ``step``, ``n``, ``split``, ``pair`` (what prompts are
+            paired by, uint64), and figures, float64.
+        parts: columns of ``responses`` that are parts of the reward.
+        named: whether an equal ``pair`` means an equal prompt in another run too.
+    """
+
+    name: str
+    responses: pd.DataFrame
+    parts: tuple[str, ...] = ()
+    named: bool = True
+
+
+def side_of(
+    name: str, responses: pd.DataFrame, parts: Sequence[str] = (), *, pair_by: str = PROMPT
+) -> Side:
+    """Make a side of response data (see ``comparison.data``).
+
+    Args:
+        name: of the run.
+        responses: its response data.
+        parts: columns that are parts of the reward.
+        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or the name of a
+            further logged field such as ``id``.
+
+    Raises:
+        UsageError: the run has no such field.
+    """
+    if pair_by == PROMPT:
+        named = PROMPT in responses
+        keys = responses[PROMPT if named else "prompt_id"].to_numpy().astype(np.uint64)
+        return Side(name, responses.assign(pair=keys), tuple(parts), named)
+    if pair_by == GROUP:
+        known = responses.get("group_hash", pd.Series(dtype=np.uint64)).to_numpy(np.uint64)
+        kept = responses[known > 0] if len(known) else responses.iloc[:0]
+        keys = known[known > 0]
+    else:
+        found = [
+            column for column in (f"extra:{pair_by}", f"part:{pair_by}") if column in responses
+        ]
+        kept = responses[responses[found[0]].notna()] if found else responses.iloc[:0]
+        keys = _hashes(kept[found[0]]) if found else np.zeros(0, np.uint64)
+    if not len(kept):
+        raise UsageError(f"--pair-by {pair_by}: {name} logs no such field")
+    return Side(name, kept.assign(pair=keys), tuple(parts))
+
+
+def _hashes(values: pd.Series) -> Keys:
+    # 17 and "17" are one id, as they are one group.
+    texts = (f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist())
+    return np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)
+
+
+def apart(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides with the prompts of those that hide them told from all others'."""
+    return [
+        side
+        if side.named
+        else replace(
+            side,
+            responses=side.responses.assign(
+                pair=side.responses["pair"].to_numpy() + np.uint64((place + 1) << 40)
+            ),
+        )
+        for place, side in enumerate(sides)
+    ]
+
+
+def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
+    """Return the validation split of all sides where they share its prompts, else the training.
+
+    Where neither split is on every side, all responses are compared.
+    """
+    for name, names in (("val", _VALIDATION), ("train", _TRAINING)):
+        cut = [replace(s, responses=s.responses[s.responses["split"].isin(names)]) for s in sides]
+        if all(len(side.responses) for side in cut) and (name == "train" or shares(cut)):
+            return name, cut
+    return "all", list(sides)
+
+
+def shares(sides: Sequence[Side]) -> bool:
+    """Return whether the first and the last side have prompts enough in common to be paired."""
+    base, new = (np.unique(side.responses["pair"].to_numpy()) for side in (sides[0], sides[-1]))
+    both = len(np.intersect1d(base, new, assume_unique=True))
+    return both > 0 and both >= LEAST_SHARED * min(len(base), len(new))
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """First and last step that are compared, by side, and the steps that both sides have."""
+
+    base: tuple[int, int]
+    new: tuple[int, int]
+    common: Ints
+    overlap: bool
+
+
+WINDOW_SHARE = 0.2
+"""Share of the common steps, the last ones, over which runs are compared."""
+
+
+def windows(base: pd.DataFrame, new: pd.DataFrame) -> Windows:
+    """Decide what is compared, from the steps alone.
+
+    The last fifth of the common steps; where no step is common but the ranges overlap, the
+    last fifth of the overlap; else each side's own last fifth.
+    """
+    of_base, of_new = (np.unique(frame["step"].to_numpy(np.int64)) for frame in (base, new))
+    common = np.intersect1d(of_base, of_new, assume_unique=True)
+    if len(common):
+        window = int(common[-_fifth(len(common))]), int(common[-1])
+        return Windows(window, window, common, overlap=True)
+    low, high = max(of_base[0], of_new[0]), min(of_base[-1], of_new[-1])
+    start = high - WINDOW_SHARE * (high - low)
+    inside = [steps[(steps >= start) & (steps <= high)] for steps in (of_base, of_new)]
+    overlap = bool(low <= high) and all(map(len, inside))
+    if not overlap:
+        inside = [steps[-_fifth(len(steps)) :] for steps in (of_base, of_new)]
+    ends = [(int(steps[0]), int(steps[-1])) for steps in inside]
+    return Windows(ends[0], ends[1], common, overlap)
+
+
+def _fifth(count: int) -> int:
+    return max(1, round(count * WINDOW_SHARE))
+
+
+def within(frame: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:
+    """Return the responses of a window."""
+    return frame[frame["step"].between(*window)]

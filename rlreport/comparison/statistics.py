@@ -1,0 +1,379 @@
+"""How far two runs differ: effects by prompt with intervals, curves with one band for all steps.
+
+Responses to one prompt are alike, so the prompt is the unit everywhere: what is resampled, and
+what is counted as evidence. Estimates are ratios Σ sums / Σ counts over prompts; a bootstrap
+draws prompts with replacement. More than 512 prompts are first put into 512 groups, which are
+drawn whole: groups of independent prompts are independent, and memory stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import comb
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RESAMPLES = 2000
+LEVEL = 0.95
+POWER = 0.8
+FEW_PAIRS = 30
+"""Below so many pairs a binary reward is judged by an exact test as well."""
+
+_GROUPS = 512
+_PATHS = 400
+_TINY = 1e-12
+_TAIL = (1 - LEVEL) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A figure of one run by prompt and step, where it has any.
+
+    Attributes:
+        prompts, steps: int64 (C,), numbers of prompt and step, ascending in that order.
+        sums, counts: float64 (C,), sum and number of the finite values.
+        shape: number of prompts and of steps.
+    """
+
+    prompts: Ints
+    steps: Ints
+    sums: Floats
+    counts: Floats
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Cells:
+        """Add up values, (N,) each: number of the prompt, number of the step, value.
+
+        A negative number leaves the response out, as do values that are not finite.
+        """
+        used = np.isfinite(values) & (prompts >= 0) & (steps >= 0)
+        keys, cells = np.unique(prompts[used] * shape[1] + steps[used], return_inverse=True)
+        sums = np.bincount(cells, values[used], len(keys)).astype(np.float64)
+        counts = np.bincount(cells, minlength=len(keys)).astype(np.float64)
+        return cls(keys // shape[1], keys % shape[1], sums, counts, shape)
+
+    def by_group_and_step(self) -> tuple[Floats, Floats]:
+        """Return sums and counts, (groups, steps) each."""
+        return (
+            _grouped(self.prompts, self.steps, self.sums, self.shape),
+            _grouped(self.prompts, self.steps, self.counts, self.shape),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A difference NEW - BASE with its 95 % interval.
+
+    Attributes:
+        value: the difference, NaN where nothing can be compared.
+        low, high: its interval.
+        mde: the smallest difference that would be found in 80 % of such comparisons.
+        p: two-sided, from the bootstrap (or the exact test of few pairs).
+        pairs: prompts on both sides, or the smaller side's prompts where unpaired.
+        paired: whether it comes from prompts that both sides have.
+    """
+
+    value: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    mde: float = np.nan
+    p: float = 1.0
+    pairs: int = 0
+    paired: bool = True
+
+
+def paired_effect(base: Floats, new: Floats, *, binary: bool = False, seed: int = 0) -> Effect:
+    """Compare means by prompt, (prompts,) each, NaN where a side lacks the prompt.
+
+    The interval is a bootstrap-t over prompts (Efron & Tibshirani 1993, 12.5). Below 30 pairs of
+    a binary reward an exact sign test (McNemar's where each side has one response) must reject
+    as well; else the interval is widened to hold 0.
+    """
+    difference = new - base
+    difference = difference[np.isfinite(difference)]
+    pairs = len(difference)
+    if pairs < 2:
+        return Effect(float(difference[0]) if pairs else np.nan, pairs=pairs)
+    effect = _studentised([_ratio(difference, seed)], pairs)
+    p = _sign_test(difference) if binary and pairs < FEW_PAIRS else 0.0
+    if p > 1 - LEVEL:
+        low, high = min(effect.low, 0.0), max(effect.high, 0.0)
+        return replace(effect, low=low, high=high, p=max(p, effect.p))
+    return effect
+
+
+def unpaired_effect(base: Floats, new: Floats, *, seed: int = 0) -> Effect:
+    """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
+
+    Each side's prompts are resampled apart; prompts, not responses, are counted.
+    """
+    base, new = base[np.isfinite(base)], new[np.isfinite(new)]
+    pairs = min(len(base), len(new))
+    if pairs < 2:
+        return Effect(pairs=pairs, paired=False)
+    effect = _studentised([_ratio(new, seed), _ratio(base, seed + 1)], pairs)
+    return replace(effect, paired=False)
+
+
+def effect_over_runs(bases: Sequence[Floats], new: Floats, *, seed: int = 0) -> Effect:
+    """Compare with several runs of BASE, means by prompt (prompts,) each.
+
+    Runs, then prompts, are resampled; the bootstrap's percentiles are the interval.
+    """
+    differences = np.stack([new - base for base in bases])
+    differences = differences[:, np.isfinite(differences).all(axis=0)]
+    runs, pairs = differences.shape
+    if pairs < 2:
+        return Effect(pairs=pairs)
+    groups = np.arange(pairs) % _GROUPS
+    sums = np.stack([np.bincount(groups, difference) for difference in differences])
+    counts = np.bincount(groups).astype(np.float64)
+    weights = _resampled(len(counts), seed)
+    drawn = _resampled(runs, seed + 1)
+    means = ((weights @ sums.T) * drawn).sum(axis=1) / (runs * (weights @ counts))
+    low, high = np.quantile(means, [_TAIL, 1 - _TAIL])
+    below = float((means <= 0).mean())
+    error = float(means.std())
+    p = min(1.0, 2 * min(below, 1 - below) + 1 / RESAMPLES)
+    return Effect(float(differences.mean()), float(low), float(high), _mde(error), p, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A difference by step with one band for all steps, (steps,) each; NaN where nothing is."""
+
+    difference: Floats
+    low: Floats
+    high: Floats
+
+
+def difference_band(base: Cells, new: Cells, *, paired: bool, seed: int = 0) -> Band:
+    """Return NEW - BASE by step with a simultaneous 95 % band.
+
+    Prompts are resampled; the band is the difference ± q · its standard error, q the 95 %
+    quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
+    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019).
+
+    Args:
+        base: cells of one run.
+        new: cells of the other, with the same steps; with the same prompts where ``paired``.
+        paired: compare prompts that a step has on both sides, else the steps' means.
+        seed: of the resampling.
+    """
+    if paired:
+        difference, resampled = _paired_curve(base, new, seed)
+    else:
+        known, drawn = _curve(*base.by_group_and_step(), seed)
+        known_new, drawn_new = _curve(*new.by_group_and_step(), seed + 1)
+        difference, resampled = known_new - known, drawn_new - drawn
+    with np.errstate(invalid="ignore"):
+        error = np.sqrt(np.nanmean(np.square(resampled - difference), axis=0))
+        usable = np.isfinite(difference) & (error > _TINY)
+        if not usable.any():
+            same = np.where(np.isfinite(difference), difference, np.nan)
+            return Band(difference, same, same.copy())
+        largest = np.nanmax(
+            np.abs(resampled[:, usable] - difference[usable]) / error[usable], axis=1
+        )
+    factor = float(np.nanquantile(largest, LEVEL))
+    width = np.where(np.isfinite(difference), factor * error, np.nan)
+    return Band(difference, difference - width, difference + width)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979): they hold for all at once."""
+    order = np.argsort(p, kind="stable")
+    corrected = [1.0] * len(p)
+    worst = 0.0
+    for rank, place in enumerate(order.tolist()):
+        worst = max(worst, min(1.0, p[place] * (len(p) - rank)))
+        corrected[place] = worst
+    return corrected
+
+
+def shrunk(difference: Floats, error: Floats) -> Floats:
+    """Draw differences by prompt, (prompts,), towards their mean by as much as is noise in them.
+
+    The normal-normal empirical Bayes estimate (Efron & Morris 1975), so that a prompt with two
+    responses does not head the list by luck. NaN stays NaN.
+
+    Args:
+        difference: NEW - BASE.
+        error: its standard error from the responses of both sides.
+    """
+    known = np.isfinite(difference)
+    if known.sum() < 2:
+        return difference
+    mean = float(difference[known].mean())
+    noise = np.square(np.where(np.isfinite(error), error, 0.0))
+    signal = max(0.0, float(difference[known].var() - noise[known].mean()))
+    total = signal + noise
+    kept = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
+    return np.asarray(mean + kept * (difference - mean))
+
+
+@dataclass(frozen=True, slots=True)
+class EqualKL:
+    """Reward at the same KL: the difference, its interval, and the share of KL both runs reach."""
+
+    effect: float
+    low: float
+    high: float
+    overlap: float
+
+
+def at_equal_kl(
+    base: tuple[Cells, Cells], new: tuple[Cells, Cells], *, seed: int = 0
+) -> EqualKL | None:
+    """Compare rewards where both runs are as far from the reference; None without an overlap.
+
+    Each run is a path of its steps' mean reward over √max(KL, 0), on which reward is about
+    linear at first (Gao et al. 2022). Over the range that both paths cover the difference of
+    their straight-line interpolations is averaged; prompts are resampled, each run's apart.
+
+    Args:
+        base: cells of the reward and of the KL, by prompt and step.
+        new: the same of the other run.
+        seed: of the resampling.
+    """
+    paths = [_reward_by_distance(side, seed + i) for i, side in enumerate((base, new))]
+    if not all(len(path[0][0]) for path in paths):
+        return None
+    reach = [(path[0][0].min(), path[0][0].max()) for path in paths]
+    low, high = max(r[0] for r in reach), min(r[1] for r in reach)
+    span = max(r[1] for r in reach) - min(r[0] for r in reach)
+    if not high - low > _TINY or span <= 0:
+        return None
+    grid = np.linspace(low, high, 21)
+
+    def mean_gap(number: int) -> float:
+        if not all(len(path[number][0]) for path in paths):
+            return float("nan")
+        curves = [_interpolated(*path[number], grid) for path in paths]
+        return float((curves[1] - curves[0]).mean())
+
+    gaps = np.array([mean_gap(number) for number in range(len(paths[0]))])
+    ends = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL])
+    return EqualKL(float(gaps[0]), float(ends[0]), float(ends[1]), float((high - low) / span))
+
+
+def _reward_by_distance(side: tuple[Cells, Cells], seed: int) -> list[tuple[Floats, Floats]]:
+    """Return (distance, reward) by step: as observed, then with resampled prompts."""
+    (reward, rewards), (kl, kls) = (cells.by_group_and_step() for cells in side)
+    weights = np.vstack([np.ones(len(reward)), _resampled(len(reward), seed)[:_PATHS]])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gained = (weights @ reward) / (weights @ rewards)
+        distance = np.sqrt(np.maximum((weights @ kl) / (weights @ kls), 0.0))
+    known = np.isfinite(distance) & np.isfinite(gained)
+    return [(d[k], g[k]) for d, g, k in zip(distance, gained, known, strict=True)]
+
+
+def _interpolated(distance: Floats, reward: Floats, grid: Floats) -> Floats:
+    """Return the reward along a path at the grid's distances; of steps at one distance the mean."""
+    order = np.argsort(distance, kind="stable")
+    at, groups = np.unique(distance[order], return_inverse=True)
+    mean = np.bincount(groups, reward[order]) / np.bincount(groups)
+    return np.asarray(np.interp(grid, at, mean))
+
+
+def _paired_curve(base: Cells, new: Cells, seed: int) -> tuple[Floats, Floats]:
+    """Return the mean difference of prompts that a step has on both sides, and resampled ones."""
+    steps = base.shape[1]
+    keys = [cells.prompts * steps + cells.steps for cells in (base, new)]
+    both, left, right = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
+    gap = new.sums[right] / new.counts[right] - base.sums[left] / base.counts[left]
+    prompts, step = both // steps, both % steps
+    gaps = _grouped(prompts, step, gap, base.shape)
+    counts = _grouped(prompts, step, np.ones(len(gap)), base.shape)
+    return _curve(gaps, counts, seed)
+
+
+def _curve(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weights = _resampled(len(sums), seed)
+        observed = sums.sum(axis=0) / counts.sum(axis=0)
+        return observed, (weights @ sums) / (weights @ counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """A mean over prompts and its standard error: observed, and resampled (RESAMPLES,)."""
+
+    mean: float
+    error: float
+    means: Floats
+    errors: Floats
+
+
+def _ratio(values: Floats, seed: int) -> _Ratio:
+    """Return the mean of values by prompt, (prompts,), resampled in groups."""
+    groups = np.arange(len(values)) % _GROUPS
+    sums = np.bincount(groups, values)
+    counts = np.bincount(groups).astype(np.float64)
+    weights = np.vstack([np.ones(len(sums)), _resampled(len(sums), seed)])
+    total = weights @ counts
+    means = weights @ sums / total
+    # The linearised variance of a ratio of sums over groups.
+    squares = (
+        weights @ np.square(sums)
+        - 2 * means * (weights @ (sums * counts))
+        + np.square(means) * (weights @ np.square(counts))
+    )
+    scale = len(sums) / (len(sums) - 1)
+    errors = np.sqrt(np.maximum(squares, 0.0) * scale) / total
+    return _Ratio(float(means[0]), float(errors[0]), means[1:], errors[1:])
+
+
+def _studentised(sides: Sequence[_Ratio], pairs: int) -> Effect:
+    """Return the bootstrap-t interval and p of a mean, or of a first mean less a second."""
+    mean, means = sides[0].mean, sides[0].means
+    if len(sides) == 2:
+        mean, means = mean - sides[1].mean, means - sides[1].means
+    error = float(np.hypot.reduce([side.error for side in sides]))
+    errors = np.hypot.reduce([side.errors for side in sides])
+    if error <= _TINY:
+        return Effect(mean, mean, mean, 0.0, 1.0 if abs(mean) <= _TINY else 0.0, pairs)
+    usable = errors > _TINY
+    t = (means[usable] - mean) / errors[usable]
+    below, above = np.quantile(t, [_TAIL, 1 - _TAIL])
+    # How often a resampled t lies as far out as 0 would have to.
+    observed = mean / error
+    p = 2 * min(float((t >= observed).mean()), float((t <= observed).mean()))
+    low, high = float(mean - above * error), float(mean - below * error)
+    return Effect(mean, low, high, _mde(error), min(1.0, p + 1 / len(t)), pairs)
+
+
+def _mde(error: float) -> float:
+    normal = NormalDist()
+    return float((normal.inv_cdf(1 - _TAIL) + normal.inv_cdf(POWER)) * error)
+
+
+def _sign_test(difference: Floats) -> float:
+    """Return the exact two-sided p of as many wins and losses, ties left out."""
+    won, lost = int((difference > 0).sum()), int((difference < 0).sum())
+    tossed = won + lost
+    tail = sum(comb(tossed, k) for k in range(min(won, lost) + 1))
+    return min(1.0, float(2 * tail / 2**tossed))
+
+
+def _grouped(prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
+    """Add up by group of prompts and step: (groups, steps)."""
+    groups = min(shape[0], _GROUPS)
+    size = groups * shape[1]
+    total = np.bincount((prompts % groups) * shape[1] + steps, values, size)
+    return total.astype(np.float64).reshape(groups, -1)
+
+
+@lru_cache(maxsize=8)
+def _resampled(count: int, seed: int) -> Floats:
+    """Return how often each of ``count`` is drawn, float64 (RESAMPLES, count)."""
+    drawn = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
+    return drawn.astype(np.float64)

@@ -1,0 +1,301 @@
+"""A comparison in words: the verdict, what was paired, what could not be compared."""
+
+from __future__ import annotations
+
+import math
+
+from rlreport.check.words import figure, listed, marked, message, span, whole
+from rlreport.columns import RESPONSE
+from rlreport.comparison.guardrails import PART, Guardrail
+from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.statistics import Effect
+from rlreport.text.numbers import written
+
+HEADLINES = {
+    "better": marked("Better"),
+    "worse": marked("Worse"),
+    "no_evidence": marked("No evidence either way"),
+    "incomparable": marked("Cannot be compared"),
+}
+
+GUARDRAIL_NAMES = {
+    "watched_reward": marked("Watched reward"),
+    "kl": marked("KL"),
+    "length": marked("Length"),
+    "cut_off": marked("Cut off at the limit"),
+    "surprisal": marked("Surprisal"),
+    "distinct_2": marked("Distinct-2"),
+    "duplicates": marked("Repeated responses"),
+    "zero_variance_groups": marked("Zero-variance groups"),
+    "mismatch": marked("Engine mismatch, k3"),
+    "tool_errors": marked("Tool errors"),
+}
+
+_REASONS = {
+    "no_common_steps": marked(
+        "No step is in both runs: {base_window} of BASE and {new_window} of NEW are compared, "
+        "the end of the steps that both cover, and no curve of the difference is drawn."
+    ),
+    "no_overlap": marked(
+        "The runs have no steps in common, not even a range: each one's own end is compared, "
+        "{base_window} of BASE and {new_window} of NEW."
+    ),
+    "few_common_prompts": marked(
+        "Fewer than 30 % of the prompts are in both runs: compared unpaired, clustered by prompt, "
+        "which sees far less."
+    ),
+    "redacted": marked(
+        "A side is a report without texts or hashes (--redact): its prompts cannot be paired, so "
+        "the runs are compared unpaired, clustered by prompt, which sees far less."
+    ),
+    "no_reward": marked("A side has no reward in what is compared."),
+    "few_prompts": marked("Fewer than two prompts can be compared."),
+}
+
+SEVERAL_SEEDS = marked(
+    "One run on each side shows that these two runs differ, never that the change made the "
+    "difference: give BASE several times, one run a seed, to tell."
+)
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign: "+0.31", "−0.2"."""
+    text = figure(value)
+    return f"+{text}" if value > 0 and not text.startswith("+") else text
+
+
+def interval(effect: Effect) -> str:
+    """Return "−0.2 to 0.1"."""
+    return message("{low} to {high}", low=figure(effect.low), high=figure(effect.high))
+
+
+def headline(outcome: Outcome) -> str:
+    """Return the verdict in a few words, as a subject holds it."""
+    comparison = outcome.comparison
+    name = message(HEADLINES[comparison.level])
+    if comparison.level in ("better", "worse"):
+        effect = comparison.effect
+        return message("{name}: reward {effect}", name=name, effect=signed(effect.value))
+    return name
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return the verdict in one sentence with effect, interval and pairs."""
+    comparison = outcome.comparison
+    effect = comparison.effect
+    places = {
+        "name": message(HEADLINES[comparison.level]),
+        "effect": signed(effect.value),
+        "interval": interval(effect),
+        "most": figure(max(abs(effect.low), abs(effect.high))),
+        "prompts": _prompts(effect),
+        "window": span(comparison.windows.new),
+    }
+    if comparison.level == "incomparable":
+        why = [reason for reason in reasons(outcome) if reason]
+        return message("{name}: {why}", name=places["name"], why=_uncapital(why[-1]))
+    if comparison.level == "no_evidence":
+        return message(
+            "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}), so the "
+            "effect could be up to ±{most}.",
+            **places,
+        )
+    return message(
+        "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}).", **places
+    )
+
+
+def against(outcome: Outcome) -> str:
+    """Return what got worse whatever the reward did, "" where nothing did."""
+    worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
+    critical = [found for found in outcome.changed.new if found.severity == "critical"]
+    said = []
+    if worse:
+        said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
+    if critical:
+        names = listed([found.id.replace("_", " ") for found in critical])
+        said.append(message("New critical findings: {names}.", names=names))
+    return " ".join(said)
+
+
+def _prompts(effect: Effect) -> str:
+    pairs = whole(effect.pairs)
+    if effect.paired:
+        return message("{pairs} prompts in pairs", pairs=pairs)
+    return message("unpaired, at least {pairs} prompts a side", pairs=pairs)
+
+
+def _uncapital(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def reasons(outcome: Outcome) -> list[str]:
+    """Return what could not be compared as usual, a sentence each."""
+    windows = outcome.comparison.windows
+    places = {"base_window": span(windows.base), "new_window": span(windows.new)}
+    return [message(_REASONS[reason], **places) for reason in outcome.comparison.reasons]
+
+
+def notes(outcome: Outcome) -> list[str]:
+    """Return what a reader has to know of the comparison, a sentence each."""
+    comparison = outcome.comparison
+    said = [pairs_in_words(outcome)]
+    effect = comparison.effect
+    if math.isfinite(effect.mde) and effect.mde > 0:
+        mde = figure(effect.mde)
+        said.append(
+            message("A difference of {mde} would be seen in 80 % of such comparisons.", mde=mde)
+        )
+    if comparison.level != "incomparable" or len(comparison.reasons) > 1:
+        said += reasons(outcome)
+    if len(outcome.bases) == 1:
+        if comparison.level in ("better", "worse"):
+            said.append(message(SEVERAL_SEEDS))
+    else:
+        said.append(
+            message(
+                "BASE is {runs} runs: the interval is over runs, then prompts; curves, guardrails "
+                "of prompts and examples are of the first.",
+                runs=whole(len(outcome.bases)),
+            )
+        )
+    said += _one_sided(outcome)
+    for run in (*outcome.bases, outcome.new):
+        if run.dropped:
+            said.append(
+                message(
+                    "{run}: its report had no room for the figures of {rows} responses, those of "
+                    "the first steps.",
+                    run=run.name,
+                    rows=whole(run.dropped),
+                )
+            )
+    return said
+
+
+def pairs_in_words(outcome: Outcome) -> str:
+    """Return how many prompts are paired, how many are not, and why."""
+    comparison = outcome.comparison
+    names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
+    said = message(
+        "Compared: {window} of {split} responses; {pairs} prompts are in both runs.",
+        window=span(comparison.windows.new),
+        split=message(names[comparison.split]),
+        pairs=whole(_shared(outcome)),
+    )
+    for side, only, never, other in (
+        ("BASE", comparison.only_base, comparison.never_base, "NEW"),
+        ("NEW", comparison.only_new, comparison.never_new, "BASE"),
+    ):
+        if only:
+            said += " " + message(
+                "Only in {side}: {only} ({elsewhere} that {other} has in other steps, {never} "
+                "that it never has).",
+                side=side,
+                other=other,
+                only=whole(only),
+                elsewhere=whole(only - never),
+                never=whole(never),
+            )
+    return said
+
+
+def _shared(outcome: Outcome) -> int:
+    table = outcome.comparison.prompts
+    return int((table["base_responses"].notna() & table["new_responses"].notna()).sum())
+
+
+_COMPARED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
+
+
+def _one_sided(outcome: Outcome) -> list[str]:
+    base, new = outcome.base.side.responses, outcome.new.side.responses
+    said = []
+    for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
+        missing = [RESPONSE[c].label for c in _COMPARED if c in here and c not in there]
+        if missing:
+            said.append(
+                message(
+                    "Only {side} logs {figures}, which cannot be compared.",
+                    side=name,
+                    figures=listed([_uncapital(m) if m[1:2].islower() else m for m in missing]),
+                )
+            )
+    return said
+
+
+def texts_note(outcome: Outcome) -> str:
+    """Return why texts are missing, "" where all are known."""
+    missing = sum(flip.base is None or flip.new is None for flip in outcome.flips)
+    if outcome.redact:
+        return message("Texts are left out (--redact).")
+    if missing:
+        return message(
+            "{missing} of {flips} pairs lack a text that an earlier report did not keep.",
+            missing=whole(missing),
+            flips=whole(len(outcome.flips)),
+        )
+    return ""
+
+
+def equal_kl(outcome: Outcome) -> str:
+    """Return the comparison at the same distance from the reference."""
+    comparison = outcome.comparison
+    if not comparison.kl_known:
+        return message("At equal KL: not compared, as KL is not logged by both runs.")
+    parts = []
+    for name, found in (
+        (marked("reward"), comparison.equal_kl),
+        (marked("watched reward"), comparison.equal_kl_watched),
+    ):
+        if found is not None:
+            parts.append(
+                message(
+                    "{name} {effect} (95 % interval {low} to {high})",
+                    name=message(name),
+                    effect=signed(found.effect),
+                    low=figure(found.low),
+                    high=figure(found.high),
+                )
+            )
+    if comparison.equal_kl is None:
+        return message("At equal KL: no overlap; the runs were never as far from the reference.")
+    return message(
+        "At equal KL: {parts}, over {share} of the range of √KL that either run reached.",
+        parts=listed(parts),
+        share=written(comparison.equal_kl.overlap, "share"),
+    )
+
+
+def guardrail_name(guardrail: Guardrail) -> str:
+    """Return its name as pages have it."""
+    if guardrail.id.startswith(PART):
+        return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
+    return message(GUARDRAIL_NAMES[guardrail.id])
+
+
+def unit_of(guardrail: Guardrail) -> str:
+    """Return the unit of its figure."""
+    return RESPONSE[guardrail.column].unit if guardrail.column in RESPONSE else ""
+
+
+def shown(guardrail: Guardrail) -> str:
+    """Return its level as benchstat would: "~" where nothing is shown."""
+    return {
+        "better": message("better"),
+        "worse": message("worse"),
+        "none": "~",
+        "missing": "–",
+    }[guardrail.level]
+
+
+def failures(outcome: Outcome) -> str:
+    """Return what the gate says, "" where it was not asked."""
+    found = outcome.gate
+    if found.failed:
+        return message("The gate fails: {what}.", what=listed(found.failed))
+    if found.exit:
+        return message("The gate is inconclusive: evidence was required and there is none.")
+    if found.fail_on:
+        return message("The gate passes ({what}).", what=listed(found.fail_on))
+    return ""

@@ -1,0 +1,292 @@
+"""Runs against runs: from logs and from earlier reports, in words, as data, and at the gate."""
+
+from __future__ import annotations
+
+import json
+import random as dice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import rlreport
+from rlreport.cli import main
+from rlreport.errors import UnusableInputError, UsageError
+from tests.schemas import validate
+
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "and",
+    "saw",
+    "one",
+    "red",
+    "kite",
+    "over",
+    "two",
+    "hills",
+]
+
+
+def write_run(
+    folder: Path,
+    *,
+    seed=0,
+    drop=0.0,
+    steps=range(10),
+    prompts=range(48),
+    name="p",
+    without=(),
+    **extra,
+):
+    """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
+    ability = np.random.default_rng(99).beta(1.5, 1.5, 400)
+    random, words = np.random.default_rng(seed), dice.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "log.jsonl").open("w") as log:
+        for step in steps:
+            for prompt in prompts:
+                for _ in range(2):
+                    row = {
+                        "step": step,
+                        "prompt": f"{name}{prompt}: what?",
+                        "response": " ".join(words.choices(WORDS, k=8)),
+                        "reward": float(random.random() < ability[prompt] - drop),
+                        "ref_reward": 0.5,
+                        "id": prompt,
+                        **extra,
+                    }
+                    log.write(json.dumps({k: v for k, v in row.items() if k not in without}) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folders of logs: main, a second seed of it, and a run that lost 40 points."""
+    root = tmp_path_factory.mktemp("runs")
+    return {
+        "main": write_run(root / "main"),
+        "same": write_run(root / "same", seed=1),
+        "lost": write_run(root / "lost", seed=2, drop=0.4),
+    }
+
+
+def told(out: Path) -> dict:
+    """``compare.json`` of a folder, valid by its schema."""
+    found = json.loads((out / "data" / "compare.json").read_text())
+    validate(found, "compare")
+    return found
+
+
+def test_a_loss_is_worse_and_a_second_seed_is_not(runs, tmp_path):
+    lost = rlreport.compare(runs["main"], runs["lost"], tmp_path / "lost")
+    assert lost.sentence.startswith("Worse: reward −0.")
+    found = told(tmp_path / "lost")
+    assert found["verdict"]["level"] == "worse"
+    assert found["verdict"]["pairs"] == 48
+    assert found["verdict"]["high"] < 0
+    assert found["window"] == {"steps": [8, 9], "steps_base": [8, 9], "split": "train"}
+    rlreport.compare(runs["main"], runs["same"], tmp_path / "same")
+    verdict = told(tmp_path / "same")["verdict"]
+    assert verdict["level"] == "no_evidence"
+    assert verdict["low"] < 0 < verdict["high"]
+    assert verdict["mde"] > 0
+
+
+def test_the_effect_is_the_mean_of_the_prompts_differences(runs, tmp_path):
+    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out")
+
+    def means(folder):
+        sums: dict[str, list[float]] = {}
+        for line in (folder / "log.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            if row["step"] >= 8:
+                sums.setdefault(row["prompt"], []).append(row["reward"])
+        return {prompt: np.mean(rewards) for prompt, rewards in sums.items()}
+
+    base, new = means(runs["main"]), means(runs["lost"])
+    differences = [new[prompt] - base[prompt] for prompt in base]
+    found = told(tmp_path / "out")
+    assert found["verdict"]["effect"] == pytest.approx(np.mean(differences))
+    for flip in found["flips"]:
+        assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
+
+
+def test_a_run_against_itself_shows_nothing(runs, tmp_path):
+    made = rlreport.compare(runs["main"], runs["main"], tmp_path / "out", fail_on=["any"])
+    found = told(tmp_path / "out")
+    assert found["verdict"]["level"] == "no_evidence"
+    assert found["flips"] == []
+    assert found["verdict"]["effect"] == 0
+    assert made.gate.exit == 0
+
+
+@pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
+def test_an_earlier_report_says_what_its_logs_say(runs, tmp_path, form):
+    base = tmp_path / form
+    rlreport.build(runs["main"], base)
+    rlreport.compare(runs["main"], runs["lost"], tmp_path / "logs")
+    rlreport.compare(base, runs["lost"], tmp_path / "out")
+    of_logs, of_report = told(tmp_path / "logs"), told(tmp_path / "out")
+    assert of_report["verdict"] == of_logs["verdict"]
+    assert of_report["flips"] == of_logs["flips"]
+    assert of_report["curves"] == of_logs["curves"]
+    assert "lack a text" not in (tmp_path / "out" / "compare.html").read_text()
+
+
+def test_the_same_runs_give_the_same_bytes(runs, tmp_path):
+    for suffix in ("", ".zip", ".html", ".md", ".eml"):
+        first, second = tmp_path / f"a{suffix}", tmp_path / f"b/a{suffix}"
+        for out in (first, second):
+            rlreport.compare(runs["main"], runs["lost"], out)
+        for one, other in zip(files(first), files(second), strict=True):
+            assert one.name == other.name
+            assert one.read_bytes() == other.read_bytes()
+
+
+def files(out: Path) -> list[Path]:
+    """The files of a report."""
+    return [out] if out.is_file() else sorted(p for p in out.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ([], 0),
+        (["--fail-on", "worse"], 1),
+        (["--fail-on", "worse", "--margin", "0.9"], 0),
+        (["--fail-on", "any"], 1),
+    ],
+)
+def test_the_gate_fails_on_what_it_is_told_and_writes_first(runs, tmp_path, options, status):
+    out = tmp_path / "out"
+    given = ["compare", str(runs["main"]), str(runs["lost"]), "-o", str(out), *options]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == status, result.output
+    assert told(out)["gate"]["exit"] == status
+    assert (out / "compare.html").exists()
+
+
+def test_without_evidence_the_gate_is_inconclusive_only_where_it_is_required(runs, tmp_path):
+    given = ["compare", str(runs["main"]), str(runs["same"]), "-o", str(tmp_path / "out")]
+    assert CliRunner().invoke(main, given).exit_code == 0
+    assert CliRunner().invoke(main, [*given, "--require-evidence"]).exit_code == 3
+    assert told(tmp_path / "out")["gate"] == {"failed": [], "exit": 3}
+
+
+def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
+    other = write_run(tmp_path / "other", name="q")
+    made = rlreport.compare(runs["main"], other, tmp_path / "out")
+    found = told(tmp_path / "out")
+    assert not found["verdict"]["paired"]
+    assert (found["verdict"]["only_base"], found["verdict"]["only_new"]) == (48, 48)
+    assert any("Fewer than 30 %" in note for note in made.notes)
+    # By their ids the same prompts are found again.
+    rlreport.compare(runs["main"], other, tmp_path / "out", pair_by="id")
+    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+
+
+def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
+    odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
+    even = write_run(tmp_path / "even", steps=range(0, 10, 2))
+    made = rlreport.compare(even, odd, tmp_path / "out")
+    assert any("No step is in both runs" in note for note in made.notes)
+    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+    late = write_run(tmp_path / "late", steps=range(100, 110))
+    made = rlreport.compare(runs["main"], late, tmp_path / "out")
+    assert any("no steps in common" in note for note in made.notes)
+    assert told(tmp_path / "out")["curves"]["step"] == []
+
+
+def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
+    base = tmp_path / "base.zip"
+    rlreport.build(runs["main"], base, redact=True)
+    made = rlreport.compare(base, runs["lost"], tmp_path / "out")
+    assert any("cannot be paired" in note for note in made.notes)
+    found = told(tmp_path / "out")
+    assert not found["verdict"]["paired"]
+    assert found["verdict"]["level"] in ("worse", "no_evidence")
+    both = rlreport.compare(base, base, tmp_path / "out")
+    assert not both.outcome.comparison.effect.paired
+
+
+def test_redaction_leaves_all_texts_out(runs, tmp_path):
+    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out", redact=True)
+    assert all(isinstance(flip["prompt"], int) for flip in told(tmp_path / "out")["flips"])
+    for path in files(tmp_path / "out"):
+        if path.suffix in (".html", ".json", ".csv"):
+            assert "what?" not in path.read_text()
+            assert "red kite" not in path.read_text()
+
+
+def test_what_only_one_side_logs_is_said(runs, tmp_path):
+    bare = write_run(tmp_path / "bare", without=("ref_reward",))
+    made = rlreport.compare(bare, runs["same"], tmp_path / "out")
+    assert any("Only NEW logs reference reward" in note for note in made.notes)
+    assert told(tmp_path / "out")["verdict"]["level"] == "no_evidence"
+
+
+def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
+    made = rlreport.compare([runs["main"], runs["same"]], runs["lost"], tmp_path / "out")
+    assert any("BASE is 2 runs" in note for note in made.notes)
+    assert told(tmp_path / "out")["verdict"]["level"] == "worse"
+
+
+def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(runs, tmp_path):
+    base = tmp_path / "base"
+    rlreport.build(runs["main"], base)
+    data, about = base / "data" / "responses.csv.gz", base / "data" / "report.json"
+    whole = data.read_bytes()
+    for broken in (b"", b"no gzip", whole[:-20], whole[:100]):
+        data.write_bytes(broken)
+        with pytest.raises(UnusableInputError, match="broken; build the report again"):
+            rlreport.compare(base, runs["lost"], tmp_path / "out")
+    data.unlink()
+    with pytest.raises(UnusableInputError, match="without data/responses"):
+        rlreport.compare(base, runs["lost"], tmp_path / "out")
+    data.write_bytes(whole)
+    about.write_text(json.dumps({**json.loads(about.read_text()), "schema": 99}))
+    with pytest.raises(UnusableInputError, match="newer rlreport"):
+        rlreport.compare(base, runs["lost"], tmp_path / "out")
+    about.write_text("{")
+    with pytest.raises(UnusableInputError, match="broken report"):
+        rlreport.compare(base, runs["lost"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_report_is_refused(runs, tmp_path):
+    (tmp_path / "page.html").write_text("<p>hello</p>")
+    with pytest.raises(UnusableInputError, match="not a report of rlreport"):
+        rlreport.compare(tmp_path / "page.html", runs["lost"], tmp_path / "out")
+    rlreport.build(runs["main"], tmp_path / "run.md")
+    with pytest.raises(UnusableInputError, match="mail and Markdown carry no figures"):
+        rlreport.compare(tmp_path / "run.md", runs["lost"], tmp_path / "out")
+    with pytest.raises(UsageError, match="--pair-by task"):
+        rlreport.compare(runs["main"], runs["lost"], tmp_path / "out", pair_by="task")
+    assert CliRunner().invoke(main, ["compare", str(runs["main"])]).exit_code == 2
+
+
+def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
+    made = rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.md", title="a PR")
+    text = (tmp_path / "out.md").read_text()
+    assert text.startswith("<!-- rlreport ")
+    assert "**Worse: reward −0." in text
+    assert text.count("what?") >= 2
+    assert len(text) < 60_000
+    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
+    assert b"Worse: reward" in (tmp_path / "out.eml").read_bytes()
+    assert made.outcome.flips
+
+
+def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):
+    rlreport.compare(runs["main"], runs["lost"], tmp_path / "whole.html")
+    size = (tmp_path / "whole.html").stat().st_size
+    small = tmp_path / "small.html"
+    rlreport.compare(runs["main"], runs["lost"], small, max_size=size - 2_000)
+    assert small.stat().st_size <= size - 2_000
+    assert "prompts won and lost are shown, the clearest" in small.read_text()

@@ -1,0 +1,167 @@
+"""Comparing runs by prompt: false alarms, power and intervals, on made-up tables of rewards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlreport.comparison.statistics import (
+    Cells,
+    at_equal_kl,
+    difference_band,
+    effect_over_runs,
+    holm,
+    paired_effect,
+    shrunk,
+    unpaired_effect,
+)
+
+
+def rewards(random, prompts, responses, drop, share=0.3):
+    """Binary rewards of two runs by prompt; a share of the prompts loses ``drop`` in the second."""
+    ability = random.beta(1.5, 1.5, prompts)
+    lost = random.random(prompts) < share
+    after = np.where(lost, np.clip(ability - drop, 0, 1), ability)
+    base = random.random((prompts, responses)) < ability[:, None]
+    new = random.random((prompts, responses)) < after[:, None]
+    return base.mean(axis=1), new.mean(axis=1), lost
+
+
+def found_worse(drop, runs=300):
+    random = np.random.default_rng(7)
+    pairs = (rewards(random, 128, 16, drop) for _ in range(runs))
+    return np.mean([paired_effect(b, n, binary=True).high < 0 for b, n, _ in pairs])
+
+
+def test_equal_runs_are_called_worse_as_seldom_as_the_level_says():
+    assert found_worse(0.0) <= 0.05
+
+
+@pytest.mark.parametrize(("drop", "power"), [(0.10, 0.50), (0.17, 0.87), (0.25, 0.98)])
+def test_a_loss_on_some_prompts_is_found_as_often_as_a_paired_test_can(drop, power):
+    assert found_worse(drop) >= power - 0.03
+
+
+def test_the_prompts_that_lost_most_head_the_list():
+    random = np.random.default_rng(3)
+    hits = []
+    for _ in range(100):
+        base, new, lost = rewards(random, 128, 16, 0.25)
+        error = np.sqrt((base * (1 - base) + new * (1 - new)) / 16)
+        first = np.argsort(-np.abs(shrunk(new - base, error)), kind="stable")[:10]
+        hits.append(lost[first].sum())
+    assert np.mean(hits) >= 8
+
+
+def test_a_run_against_itself_differs_by_nothing():
+    base = np.random.default_rng(0).random(50)
+    effect = paired_effect(base, base)
+    assert (effect.value, effect.low, effect.high, effect.p) == (0, 0, 0, 1)
+
+
+def test_pairing_by_prompt_sees_what_unpaired_prompts_hide():
+    random = np.random.default_rng(5)
+    ability = random.normal(0, 3, 200)
+    base = ability + random.normal(0, 0.1, 200)
+    new = ability + 0.2 + random.normal(0, 0.1, 200)
+    paired, unpaired = paired_effect(base, new), unpaired_effect(base, new)
+    assert paired.low > 0
+    assert unpaired.low < 0 < unpaired.high
+    assert unpaired.mde > 5 * paired.mde
+
+
+def test_the_interval_is_students_where_differences_are_normal():
+    random = np.random.default_rng(11)
+    difference = random.normal(0.3, 1, 400)
+    effect = paired_effect(np.zeros(400), difference)
+    half = 1.966 * difference.std(ddof=1) / 20
+    assert effect.value == pytest.approx(difference.mean())
+    assert effect.low == pytest.approx(difference.mean() - half, abs=0.02)
+    assert effect.high == pytest.approx(difference.mean() + half, abs=0.02)
+
+
+def test_few_binary_pairs_need_the_exact_test_as_well():
+    base = np.array([1.0] * 5 + [0.0] * 5)
+    new = np.array([0.0] * 5 + [0.0] * 5)
+    # Five losses of five that changed: the exact p is 1/16.
+    effect = paired_effect(base, new, binary=True)
+    assert effect.high == 0
+    assert effect.p >= 1 / 16
+    assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)], binary=True).high < 0
+
+
+def test_with_other_prompts_equal_runs_are_told_apart_no_more_often_than_the_level_says():
+    random = np.random.default_rng(2)
+    found = 0
+    for _ in range(300):
+        effect = unpaired_effect(random.random(64), random.random(70))
+        found += effect.high < 0 or effect.low > 0
+    assert found / 300 <= 0.08
+
+
+def test_runs_of_several_seeds_widen_the_interval():
+    random = np.random.default_rng(4)
+    new = random.random(100)
+    bases = [new - shift + random.normal(0, 0.01, 100) for shift in (-0.5, 0.0, 0.6)]
+    one, many = paired_effect(bases[2], new), effect_over_runs(bases, new)
+    assert one.low > 0
+    assert many.low < 0 < many.high
+
+
+def test_the_band_misses_an_equal_curve_anywhere_in_few_runs():
+    random = np.random.default_rng(9)
+    missed = 0
+    for run in range(120):
+        prompts, steps = np.divmod(np.arange(40 * 12), 12)
+        cells = [Cells.of(prompts, steps, random.random(480), (40, 12)) for _ in range(2)]
+        band = difference_band(*cells, paired=True, seed=run)
+        missed += bool(((band.low > 0) | (band.high < 0)).any())
+    assert missed / 120 <= 0.12
+
+
+def test_the_band_marks_the_steps_that_differ():
+    random = np.random.default_rng(1)
+    prompts, steps = np.divmod(np.arange(64 * 10), 10)
+    base = random.random(640)
+    new = base + random.normal(0, 0.05, 640) - 0.2 * (steps >= 6)
+    band = difference_band(
+        Cells.of(prompts, steps, base, (64, 10)),
+        Cells.of(prompts, steps, new, (64, 10)),
+        paired=True,
+    )
+    assert (np.flatnonzero(band.high < 0) == [6, 7, 8, 9]).all()
+
+
+def test_holm_is_what_the_paper_says():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+
+
+def path(kl, reward):
+    """Cells of reward and KL of a run of ten prompts whose steps have these means."""
+    prompts, steps = np.divmod(np.arange(10 * len(kl)), len(kl))
+    shape = (10, len(kl))
+    return (
+        Cells.of(prompts, steps, np.asarray(reward)[steps], shape),
+        Cells.of(prompts, steps, np.asarray(kl)[steps], shape),
+    )
+
+
+def test_at_equal_kl_a_run_that_only_went_further_is_no_better():
+    near, far = np.linspace(0, 4, 9), np.linspace(0, 16, 9)
+    found = at_equal_kl(path(near, np.sqrt(near)), path(far, np.sqrt(far)))
+    assert found is not None
+    assert found.effect == pytest.approx(0, abs=1e-9)
+    assert found.overlap == pytest.approx(0.5)
+
+
+def test_at_equal_kl_says_nothing_without_an_overlap():
+    assert at_equal_kl(path([0, 1], [0, 1]), path([4, 9], [0, 1])) is None
+
+
+def test_many_prompts_are_resampled_in_groups_and_give_the_same_interval():
+    random = np.random.default_rng(6)
+    difference = random.normal(0.1, 1, 5000)
+    effect = paired_effect(np.zeros(5000), difference)
+    half = 1.96 * difference.std(ddof=1) / np.sqrt(5000)
+    assert effect.high - effect.low == pytest.approx(2 * half, rel=0.12)
