@@ -12,7 +12,7 @@ import numpy as np
 
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
-from rlreport.bake.token_codec import pack_tokens
+from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
 from rlreport.rollout import Rollout, TokenFigures
 from rlreport.text.numbers import exact, written
@@ -71,6 +71,8 @@ class Made:
         "🎉",
         "<|im_end|>",
     )
+    nan: bool = False
+    """Whether a token's logp is NaN, and every value."""
     logged: Mapping[str, str] = field(default_factory=dict)
     """How words are logged that are not logged as they read."""
 
@@ -155,6 +157,8 @@ def step_view(made: Made) -> StepView:
         "highlights": ["more"],
         "metrics": TOKEN_METRICS,
     }
+    rollouts = [_rollout(n, made, random) for n in range(made.with_tokens)]
+    data["nan"] = empty_metrics(rollouts)
     table = TableView(
         "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows
     )
@@ -169,7 +173,7 @@ def step_view(made: Made) -> StepView:
         findings=[],
         responses=table,
         data=data,
-        tokens=pack_tokens([_rollout(n, made, random) for n in range(made.with_tokens)], 4),
+        tokens=pack_tokens(rollouts, 4),
         picker={"steps": [99, 100], "rewards": [0.0, 1.0], "hrefs": ["99.html", "100.html"]},
     )
 
@@ -186,6 +190,10 @@ def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
         value=random.normal(size=made.tokens),
         advantage=random.normal(size=made.tokens),
     )
+    if made.nan:
+        logp[3] = np.nan
+        figures.value = np.full(made.tokens, np.nan)
+        figures.advantage = None
     raw = [made.logged.get(token, token) or "Ģ" for token in tokens]
     return Rollout(
         100, n, "rank_0.jsonl", n + 1, "", "", raw_tokens=raw, tokens=tokens, figures=figures

@@ -176,6 +176,9 @@ def test_list_and_panel_stand_side_by_side_only_on_wide_screens(
 ) -> None:
     with visiting(browser, step, "#r=2", viewport={"width": width, "height": 800}) as page:
         page.wait_for_selector(TITLE)
+        if not beside:
+            assert page.locator(".responses").is_hidden()
+            page.click("button:has-text('List')")
         table = page.locator(".responses").bounding_box()
         panel = page.locator(".response").bounding_box()
         assert table is not None

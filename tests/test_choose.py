@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.choose.detail import LEAST, Candidate, Plan, thinned
 from rlreport.choose.extremes import extremes
+from rlreport.choose.twins import recurring, twins
 from rlreport.choose.worth import by_worth
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
@@ -144,3 +145,26 @@ def test_more_steps_than_a_report_can_list_are_refused_with_what_to_do(tmp_path)
     with pytest.raises(UnusableInputError, match=r"20,001 steps.*--map step=FIELD"):
         rlreport.build(log, tmp_path / "report", workers=1)
     assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
+    steps, each, prompts = 4, 400, 100
+    table = responses(steps, each)
+    table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
+    keys = recurring(table, seed=0)
+    kept = []
+    for step in range(steps):
+        own = table["step"].to_numpy() == step
+        rows = by_worth(table[own], step, 80, recurring=keys[own])
+        assert len(set(rows.tolist())) == 80
+        kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
+    assert len(set.intersection(*kept)) >= 20
+
+
+def test_twins_are_the_nearest_shown_responses_to_the_same_prompt():
+    table = responses(4, 3)
+    table["prompt_id"] = [0, 1, 2, 0, 0, 2, 1, 3, 4, 0, 1, 5]
+    found = twins(table, [np.array(rows) for rows in ([0, 1, 2], [4, 3], [6, 7], [9, 11])])
+    assert found.of(0) == {0: (None, (1, 1)), 1: (None, (2, 0))}
+    assert found.of(1) == {0: ((0, 0), (3, 0))}
+    assert found.of(2) == {1: ((0, 1), None)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from rlreport.bake.addresses import Addresses, link
 from rlreport.bake.context import PageContext, extra_key, is_numeric
 from rlreport.bake.findings import finding_view
+from rlreport.bake.groups import group_data
 from rlreport.bake.key_figures import step_figures
-from rlreport.bake.token_codec import pack_tokens, token_metrics
+from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
+from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
 from rlreport.draw.words import finite_or_none
@@ -46,6 +48,7 @@ class StepRows:
         rollouts: the shown responses, in the order of the list.
         with_tokens: n of the responses whose token data is carried.
         digits: significant digits of token values.
+        twins: prompt -> names of the nearest earlier and later response to it.
     """
 
     step: int
@@ -54,6 +57,7 @@ class StepRows:
     rollouts: Sequence[Rollout]
     with_tokens: frozenset[int]
     digits: int
+    twins: Mapping[int, tuple[Name | None, Name | None]] = field(default_factory=dict)
 
 
 def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
@@ -204,7 +208,21 @@ class _Shown:
             "badges": self._badges(findings),
             "highlights": sorted({text for f in findings for text in f.texts}),
             "metrics": token_metrics(rollouts),
+            "nan": empty_metrics(rollouts),
+            "twins": self._twins(),
+            **group_data(
+                self.rows.responses,
+                extras,
+                [rollout.n for rollout in rollouts],
+                ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
+            ),
         }
+
+    def _twins(self) -> dict[str, tuple[Name | None, Name | None]]:
+        """The shown responses' prompts at other steps: n -> names before and after."""
+        prompts = self.rows.responses["prompt_id"].to_numpy()[self.places].tolist()
+        pairs = zip(self.rows.rollouts, prompts, strict=True)
+        return {str(r.n): self.rows.twins[p] for r, p in pairs if p in self.rows.twins}
 
     def _ranks(self, key: str) -> list[int | None]:
         """Ranks of the shown responses among all of the step, 1 is the largest value."""

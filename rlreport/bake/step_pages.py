@@ -19,7 +19,8 @@ from rlreport.bake.context import PageContext
 from rlreport.bake.pages import Page, addresses_from, rendered
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.step_page import StepRows, charts_of, step_view
-from rlreport.choose import Candidate, Plan, StepPlan
+from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
+from rlreport.choose.twins import Name
 from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
 
@@ -78,6 +79,11 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
     rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
     shared = (builder.context, builder.locations, builder.finish)
     beside = len(candidates) >= LEAST_BESIDE
+    # What the pages will show, as far as it can be told before any is weighed.
+    expected = [
+        c.packed(room * own / max(rest, own)) for c, own in zip(candidates, costs, strict=True)
+    ]
+    same = twins(builder.tables.responses, [plan.rows for plan in expected])
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
         for first, last in _rounds(len(candidates)):
             jobs = []
@@ -86,7 +92,7 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
                 rest -= costs[place]
                 room -= share
                 jobs.append((candidates[place], share, scale))
-            pages = builder.pool.map(bake_within, _jobs(builder, jobs), shared, beside=beside)
+            pages = builder.pool.map(bake_within, _jobs(builder, jobs, same), shared, beside=beside)
             for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
                 made.add(page.content, page.plan)
                 room += allowance - page.weight
@@ -120,6 +126,7 @@ class StepJob:
         responses: RESPONSE_COLUMNS of all responses of the step.
         extras: their further columns.
         texts: numbers of their texts, see ``response_numbers``.
+        twins: the same prompts at other steps, see ``Twins.of``.
     """
 
     candidate: Candidate
@@ -128,6 +135,7 @@ class StepJob:
     responses: pd.DataFrame
     extras: pd.DataFrame
     texts: list[int]
+    twins: dict[int, tuple[Name | None, Name | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,7 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
             _best_first(shown, job.responses),
             frozenset(r.n for r in shown[: plan.with_tokens]),
             plan.digits,
+            job.twins,
         )
         view = step_view(rows, context, addresses, charts)
         page = rendered("step", view, context, addresses, root="../", step=plan.step)
@@ -192,7 +201,9 @@ def _rounds(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _jobs(
-    builder: ReportBuilder, shares: list[tuple[Candidate, float, float]]
+    builder: ReportBuilder,
+    shares: list[tuple[Candidate, float, float]],
+    same: Twins | None = None,
 ) -> Iterator[StepJob]:
     responses, extras = builder.tables.responses, builder.tables.extras
     texts = builder.once("texts", lambda: response_numbers(responses))
@@ -207,6 +218,7 @@ def _jobs(
             responses.iloc[rows],
             extras.iloc[rows],
             texts[rows].tolist(),
+            same.of(candidate.step) if same else {},
         )
 
 

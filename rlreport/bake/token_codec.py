@@ -113,6 +113,18 @@ def token_metrics(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
     ]
 
 
+def empty_metrics(rollouts: Sequence[Rollout]) -> list[str]:
+    """Labels of figures that are logged, and NaN at every token of ``rollouts``."""
+    figures = [rollout.figures for rollout in rollouts if rollout.raw_tokens]
+    found = []
+    for figure in TOKEN_FIGURES:
+        arrays = [getattr(one, ATTRIBUTES.get(figure.name, figure.name)) for one in figures]
+        logged = [values for values in arrays if values is not None]
+        if logged and all(np.isnan(values).all() for values in logged):
+            found.append(figure.label)
+    return found
+
+
 def _spelling(texts: Sequence[str], raw: Sequence[str]) -> tuple[Style, list[str]]:
     """The style from which most tokens' strings follow, so that the fewest are shipped.
 

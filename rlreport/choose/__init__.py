@@ -7,12 +7,23 @@ import numpy as np
 from rlreport.check.finding import Verdict
 from rlreport.choose.detail import Candidate, Plan, StepPlan, thinned
 from rlreport.choose.extremes import Extreme, extremes
+from rlreport.choose.twins import Twins, recurring, twins
 from rlreport.choose.worth import by_worth
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
 
-__all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "thinned"]
+__all__ = [
+    "Candidate",
+    "Extreme",
+    "Plan",
+    "StepPlan",
+    "Twins",
+    "choose",
+    "extremes",
+    "thinned",
+    "twins",
+]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 """Logged arrays that token views carry."""
@@ -26,7 +37,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     """Orders the responses of each step: what its page shows first, and what when there is room.
 
     In each step: what findings point at and the run's extremes, then the step's extremes of
-    every metric, then a seeded sample; see ``by_worth``.
+    every metric, then a seeded sample that keeps prompts which recur; see ``by_worth``.
 
     Raises:
         UnusableInputError: there are too many steps for any report.
@@ -58,6 +69,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     # log-ratios, advantages and returns are carried beside what is logged
     arrays = logged + 3 if has_tokens and logged else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
+    sampled_by = recurring(responses, options.seed)
     chosen = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
@@ -67,6 +79,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             options.max_responses,
             evidence=evidence.get(step, ()),
             seed=options.seed,
+            recurring=sampled_by[start:stop],
         )
         pointed = len(evidence.get(step, ()))
         chosen.append(

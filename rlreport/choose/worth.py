@@ -26,14 +26,23 @@ METRICS = (
 EXTREME_SHARE = 0.5
 """Share of the places that extremes may take; the rest is a sample of all others."""
 
+RECURRING_SHARE = 0.5
+"""Share of the sample that prompts of other steps may take, one response each."""
+
 
 def by_worth(
-    responses: pd.DataFrame, step: int, shown: int, *, evidence: Iterable[int] = (), seed: int = 0
+    responses: pd.DataFrame,
+    step: int,
+    shown: int,
+    *,
+    evidence: Iterable[int] = (),
+    seed: int = 0,
+    recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
     """Chooses the responses of one step that are shown, most worth a look first.
 
     First the responses that findings point at, then the extremes of every metric in turn,
-    then a seeded sample of the rest.
+    then a seeded sample of the rest, part of it prompts that other steps sample too.
 
     Args:
         responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
@@ -41,6 +50,8 @@ def by_worth(
         shown: most responses shown.
         evidence: n of the responses that findings point at.
         seed: seed of the sample.
+        recurring: float64, what prompts that recur are sampled by, NaN for the others; as
+            ``responses``.
 
     Returns:
         int64 positions into ``responses``, at most ``shown``.
@@ -58,8 +69,19 @@ def by_worth(
     extremes = max(int(pointed.sum()), int(shown * EXTREME_SHARE))
     first, rest = order[: min(extremes, shown)], order[min(extremes, shown) :]
     random = np.random.default_rng([seed, step % (1 << 63)])
-    sampled = random.permutation(len(rest))[: shown - len(first)]
-    return np.concatenate([first, rest[sampled]])
+    rest, room = rest[random.permutation(len(rest))], shown - len(first)
+    if recurring is not None:
+        rest = _followed_first(rest, recurring, int(room * RECURRING_SHARE))
+    return np.concatenate([first, rest[:room]])
+
+
+def _followed_first(
+    rest: NDArray[np.int64], recurring: NDArray[np.float64], most: int
+) -> NDArray[np.int64]:
+    """Move one response each of up to ``most`` prompts that recur to the front."""
+    _, first = np.unique(recurring[rest], return_index=True)
+    followed = first[~np.isnan(recurring[rest][first])][:most]
+    return np.concatenate([rest[followed], np.delete(rest, followed)])
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:

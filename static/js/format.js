@@ -1,6 +1,7 @@
 /** How numbers are written, the one place for it in the browser: as rlreport/text/numbers.py. */
 
 export const MISSING = "–";
+export const NAN = "NaN";
 const MINUS = "−";
 
 /** @typedef {"number" | "count" | "share"} Kind */
@@ -29,7 +30,7 @@ export function exact(value) {
 
 /** As the page's data have it, four digits, for a hover. @param {number} value */
 export function precise(value) {
-  if (Number.isNaN(value)) return MISSING;
+  if (Number.isNaN(value)) return NAN;
   return exact(Number(value.toPrecision(4))).replace(/-/g, MINUS).replace("Infinity", "∞");
 }
 

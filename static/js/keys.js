@@ -27,7 +27,13 @@ export function mountKeys(place, bindings) {
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (isTyping(event)) {
+      // Escape leaves a field; a dialog closes by itself.
+      const field = /** @type {HTMLElement} */ (event.target);
+      if (event.key === "Escape" && field.matches("input, select")) field.blur();
+      return;
+    }
     const found = [...always, ...bindings()].find(({ keys }) => keys.includes(event.key));
     if (!found) return;
     event.preventDefault();

@@ -1,7 +1,7 @@
 /** Metrics × tokens as a table of numbers on colours; only the columns in view exist. */
 
 import { el } from "./dom.js";
-import { exact, written } from "./format.js";
+import { NAN, exact, written } from "./format.js";
 import { visible } from "./token-text.js";
 
 const CELL_PX = 64;
@@ -27,7 +27,7 @@ export class Matrix {
     /** @type {() => Line[]} */
     this.source = () => [];
     this.seen = false;
-    this.caption = el("caption", {}, "Every metric of every token; each row on its own scale");
+    this.caption = el("caption", {}, "Every metric of every token; each row on its own scale, dark where a value is unusual");
     this.head = el("tr");
     this.body = el("tbody");
     this.table = el("table", { class: "matrix", "aria-colcount": texts.length + 1 }, this.caption);
@@ -105,7 +105,7 @@ export class Matrix {
           gap("td", from),
           ...places.map((i) => {
             const at = this.at === i ? " at" : "";
-            return cell("td", i, { class: scale.className(values[i]) + at, title: exact(values[i]) }, written(values[i]));
+            return cell("td", i, { class: scale.className(values[i]) + at, title: exact(values[i]) }, Number.isNaN(values[i]) ? NAN : written(values[i]));
           }),
           gap("td", size - to),
         ),

@@ -66,14 +66,23 @@ function advantages(data) {
 /** Metrics whose small values are the ones worth a look. */
 const SMALL_IS_EXTREME = new Set(["logp", "ref_logp", "prob", "ref_prob", "sampler_logp"]);
 
+/** Metrics whose usual level is not zero: what is far from it is worth a look. */
+const AROUND_MEDIAN = new Set(["value", "return"]);
+
+/** The level from which a metric's values are unusual. @param {Float64Array} values @param {Metric} metric */
+function middleOf(values, metric) {
+  return AROUND_MEDIAN.has(metric.key) ? quantile(values.filter(Number.isFinite).sort(), 0.5) : 0;
+}
+
 /**
- * Indices of the most extreme values first: largest, largest in size where signed, or least
- * likely for probabilities.
+ * Indices of the most extreme values first: largest, largest in size where signed, furthest
+ * from the median for values and returns, or least likely for probabilities.
  * @param {Float64Array} values
  * @param {Metric} metric
  */
 export function extremes(values, metric) {
-  const size = (x) => (metric.signed ? Math.abs(x) : SMALL_IS_EXTREME.has(metric.key) ? -x : x);
+  const middle = middleOf(values, metric);
+  const size = (x) => (metric.signed ? Math.abs(x - middle) : SMALL_IS_EXTREME.has(metric.key) ? -x : x);
   return [...values.keys()]
     .filter((i) => !Number.isNaN(values[i]))
     .sort((a, b) => size(values[b]) - size(values[a]) || a - b);
@@ -82,6 +91,7 @@ export function extremes(values, metric) {
 /** What the jump is called. @param {Metric} metric */
 export function extremeName(metric) {
   if (SMALL_IS_EXTREME.has(metric.key)) return "Next least likely";
+  if (AROUND_MEDIAN.has(metric.key)) return "Next furthest from the median";
   return metric.signed ? "Next largest ±" : "Next largest";
 }
 
@@ -98,7 +108,9 @@ function quantile(sorted, share) {
 }
 
 /**
- * A scale in bins: 11 centred on zero for signed metrics, 9 from low to high for the others.
+ * A scale in bins, dark where a value is unusual: 11 centred on zero (values and returns: on
+ * their median) for signed metrics; for the others 9 from the usual end to the other, which is
+ * the low end for log-probabilities and probabilities.
  * It is clipped at the 98th percentile so that one outlier does not bleach the rest.
  */
 export class Scale {
@@ -108,14 +120,16 @@ export class Scale {
     const { signed } = metric;
     this.prefix = signed ? "div" : "seq";
     this.bins = signed ? 11 : 9;
-    const sorted = (signed ? finite.map(Math.abs) : finite.slice()).sort();
+    this.reversed = !signed && SMALL_IS_EXTREME.has(metric.key);
+    this.middle = signed ? middleOf(values, metric) || 0 : 0;
+    const sorted = (signed ? finite.map((x) => Math.abs(x - this.middle)) : finite.slice()).sort();
     const clip = quantile(sorted, CLIP);
     this.largest = sorted.at(-1) ?? NaN;
     if (metric.key === "prob" || metric.key === "ref_prob") {
       [this.low, this.high] = [0, 1];
     } else if (signed) {
       const end = clip || this.largest || 1;
-      [this.low, this.high] = [-end, end];
+      [this.low, this.high] = [this.middle - end, this.middle + end];
     } else {
       this.low = Math.min(0, quantile(sorted, 1 - CLIP));
       this.high = Math.max(0, clip || (this.low < 0 ? 0 : this.largest));
@@ -129,6 +143,6 @@ export class Scale {
     if (Number.isNaN(value)) return "none";
     const share = (value - this.low) / (this.high - this.low);
     const bin = Math.min(this.bins - 1, Math.max(0, Math.floor(share * this.bins)));
-    return `${this.prefix}-${bin + 1}`;
+    return `${this.prefix}-${this.reversed ? this.bins - bin : bin + 1}`;
   }
 }

@@ -7,6 +7,7 @@ import { readTable } from "./read-table.js";
 import { mountScrubber } from "./scrubber.js";
 import { TableView } from "./table.js";
 import { Tip } from "./tip.js";
+import { keepAlong } from "./twins.js";
 import { mountTools } from "./tools.js";
 import { loadVega } from "./vega.js";
 
@@ -39,6 +40,7 @@ export function mount(root, address) {
     brushed: (ranges) => list?.brushed(ranges),
   });
   list?.rows.listeners.add(charts.follow);
+  if (list) keepAlong(root, data, address, () => list.panel.open);
   const stop = address.onChange(() => follow(root, list, address));
   follow(root, list, address);
   return {
@@ -140,13 +142,25 @@ function follow(root, list, address) {
   if (i !== list.panel.open) {
     const fresh = list.panel.open < 0 && i >= 0;
     if (i < 0) list.panel.close();
-    else list.panel.show(i);
+    else arrive(list.panel, list.panel.show(i), fresh, address);
     list.view.select(i);
-    if (fresh) list.panel.node.scrollIntoView({ block: "nearest" });
   } else if (i >= 0) {
     list.panel.show(i);
+  } else if (wanted !== null) {
+    list.panel.showMissing(wanted);
+  } else if (!list.panel.node.hidden) {
+    list.panel.close();
   }
   document.title = i < 0 ? base : `Response ${wanted} · ${base}`;
+}
+
+/** Brings a response that was opened afresh into sight: its head, or the token that is asked for. */
+async function arrive(panel, shown, fresh, address) {
+  if (!fresh) return;
+  panel.node.scrollIntoView({ block: "start" });
+  await shown;
+  const beside = matchMedia("(min-width: 1100px)").matches;
+  if (beside || address.get("token") === null) panel.node.scrollIntoView({ block: "start" });
 }
 
 /** Opens the folded prompt that `p` names. */
@@ -173,11 +187,13 @@ function bindings(root, list) {
   if (!list) return found;
   return [
     ...found,
+    { keys: ["{"], what: "the same prompt at an earlier step", run: () => list.panel.twin(-1) },
+    { keys: ["}"], what: "the same prompt at a later step", run: () => list.panel.twin(1) },
     { keys: ["j"], what: "next response", run: () => list.panel.step(1) },
     { keys: ["k"], what: "previous response", run: () => list.panel.step(-1) },
     { keys: ["n"], what: "next most extreme token", run: () => list.panel.tokens?.jump(1) },
     { keys: ["N"], what: "the one before", run: () => list.panel.tokens?.jump(-1) },
-    { keys: ["Escape"], what: "close the response", run: () => list.panel.open >= 0 && list.open(null) },
+    { keys: ["Escape"], what: "leave the field, close the response", run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: "from token to token, once one has the focus", run: () => {} },
     { keys: [], shown: "Shift", what: "with a press on a header: sort by several columns", run: () => {} },
   ];

@@ -3,7 +3,9 @@
 import { copies } from "./copy.js";
 import { decodeTokens, unpack } from "./data.js";
 import { el } from "./dom.js";
-import { exact, ordinal, written } from "./format.js";
+import { figures } from "./figures.js";
+import { groupStrip } from "./group.js";
+import { hrefOf, twinLinks } from "./twins.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
 import { TokenView } from "./tokens.js";
@@ -57,20 +59,25 @@ export class Panel {
     }
     this.tokens?.unmount();
     this.tokens = null;
+    const was = this.open;
     this.open = i;
+    this.node.parentElement?.classList.remove("listing");
     const { data } = this;
     const n = data.n[i];
-    const text = (key) => this.rows.column(key)?.strings?.[i] ?? null;
+    const text = (key, at = i) => this.rows.column(key)?.strings?.[at] ?? null;
     const texts = textsSection(
       { prompt: text("prompt"), response: text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights },
     );
     const holder = el("section", { class: "token-view", "aria-label": "Tokens" });
-    this.node.replaceChildren(this.head(i, n), ...this.badges(n), this.figures(i), texts.node, holder);
+    const [line, ...folded] = figures(data, i);
+    const strip = groupStrip(data, i, { text, open: this.go });
+    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, holder, ...folded);
     this.node.hidden = false;
     this.node.setAttribute("aria-label", `Response ${n}`);
     this.node.scrollTop = 0;
+    if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
     texts.remark();
     this.showPlace();
     await this.showTokens(i, n, holder);
@@ -82,28 +89,56 @@ export class Panel {
     this.tokens = null;
     this.node.replaceChildren();
     this.node.hidden = true;
+    this.node.parentElement?.classList.remove("listing");
   }
 
-  /** @param {number} i @param {number} n */
-  head(i, n) {
+  /** Says that the address names a response which is not here. @param {string} n */
+  showMissing(n) {
+    this.close();
+    const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, "Close");
+    this.node.replaceChildren(
+      el("div", { class: "response-head" }, el("h2", {}, `Response ${n}`), close),
+      el("p", { class: "note" }, "This response is not among those that the report carries with their text."),
+    );
+    this.node.hidden = false;
+  }
+
+  /** @param {number} i @param {number} n @param {(key: string) => string | null} text */
+  head(i, n, text) {
     const step = (label, way, key) =>
       el("button", { type: "button", title: `Key ${key}`, onclick: () => this.step(way) }, label);
+    const copy = (label, what) => {
+      const button = el("button", { type: "button" }, label);
+      copies(button, what);
+      return button;
+    };
     this.place = el("span", { class: "count" });
     this.before = step("← Previous", -1, "k");
     this.after = step("Next →", 1, "j");
     const where = this.data.where[i];
-    const copy = el("button", { type: "button" }, "Copy place in the logs");
-    copies(copy, () => where);
+    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, "List");
+    list.addEventListener("click", () => {
+      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
+      list.setAttribute("aria-pressed", String(on));
+    });
     return el(
       "div",
       { class: "response-head" },
       el("h2", {}, `Response ${n}`),
+      list,
       this.before,
       this.after,
       this.place,
-      copy,
-      el("span", { class: "place" }, where),
       el("button", { type: "button", class: "close", title: "Key Escape", onclick: () => this.go(null) }, "Close"),
+      el(
+        "div",
+        { class: "response-more" },
+        ...twinLinks(this.data, i, this.address),
+        copy("Copy response", () => text("response") ?? ""),
+        copy("Copy link", () => location.href),
+        copy("Copy place in the logs", () => where),
+        el("span", { class: "place" }, where),
+      ),
     );
   }
 
@@ -125,6 +160,12 @@ export class Panel {
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
+  /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
+  twin(way) {
+    const there = this.open < 0 ? null : this.data.twins?.[this.data.n[this.open]]?.[way < 0 ? 0 : 1];
+    if (there) location.assign(hrefOf(this.address, there));
+  }
+
   /** @param {number} n */
   badges(n) {
     const found = this.data.badges[n] ?? [];
@@ -141,29 +182,6 @@ export class Panel {
     return [el("ul", { class: "findings" }, ...items)];
   }
 
-  /** Figures with their rank in the whole step, also where the page shows a part of it. */
-  figures(i) {
-    const items = this.data.columns
-      .filter(({ key }) => this.data.values[key] && this.data.values[key][i] !== null)
-      .map(({ key, label, unit, help, written: how }) => {
-        const value = this.data.values[key][i];
-        const rank = this.data.ranks[key]?.[i];
-        return el(
-          "div",
-          { "data-figure": key },
-          el("dt", { title: help }, label),
-          el(
-            "dd",
-            {},
-            el("span", { title: exact(value) }, written(value, how)),
-            unit && el("span", { class: "unit" }, ` ${unit}`),
-            rank && el("span", { class: "rank" }, `, ${ordinal(rank)} of ${this.data.total}`),
-          ),
-        );
-      });
-    return el("dl", { class: "response-figures" }, ...items);
-  }
-
   /** @param {number} i @param {number} n @param {HTMLElement} holder */
   async showTokens(i, n, holder) {
     if (!this.packed) return;
@@ -175,6 +193,6 @@ export class Panel {
       return;
     }
     const { address, tip, stepScales } = this;
-    this.tokens = new TokenView(holder, { data: tokens, n, metrics: this.data.metrics, address, tip, stepScales });
+    this.tokens = new TokenView(holder, { data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
   }
 }

@@ -2,6 +2,7 @@
 
 import { difference } from "./diff.js";
 import { el } from "./dom.js";
+import { written } from "./format.js";
 import { mark } from "./marks.js";
 
 /** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
@@ -12,6 +13,9 @@ const TITLES = [
   ["ref_response", "Reference response", "reference"],
   ["ground_truth", "Ground truth", ""],
 ];
+
+/** Longer texts show their beginning and a button: what stands below them stays near. */
+const LONG = { prompt: 900, other: 6000 };
 
 /**
  * @param {Texts} texts
@@ -26,10 +30,17 @@ export function textsSection(texts, turns, { query, highlights }) {
     if (key === "prompt" && turns.length) body.append(...turns.map(turn));
     else body.append(texts[key] || "(empty)");
     bodies.set(key, body);
-    return el("details", { open: true, class: side || null, "data-text": key }, el("summary", {}, title), body);
+    const long = !query && texts[key].length > (LONG[key] ?? LONG.other);
+    return el(
+      "details",
+      { open: true, class: side || null, "data-text": key },
+      el("summary", {}, title),
+      body,
+      long && shortened(body, texts[key].length),
+    );
   });
   const both = texts.response !== null && texts.ref_response !== null;
-  if (both) node.append(differenceButton(texts, bodies));
+  if (both) node.append(differenceButton("the reference", texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);
@@ -39,17 +50,33 @@ export function textsSection(texts, turns, { query, highlights }) {
   return { node, remark };
 }
 
+/** Cuts a text to its beginning; returns the button that shows all of it. @param {HTMLElement} body @param {number} length */
+export function shortened(body, length) {
+  body.classList.add("cut");
+  const button = el("button", { type: "button", class: "whole" }, `Show all ${written(length, "count")} characters`);
+  button.addEventListener("click", () => {
+    body.classList.remove("cut");
+    button.remove();
+  });
+  return button;
+}
+
 /** @param {[string, string]} turn */
 function turn([role, text]) {
   return el("div", { class: "turn" }, el("span", { class: "role" }, role), el("span", { dir: "auto" }, text));
 }
 
-/** Marks what differs from the reference while pressed. */
-function differenceButton(texts, bodies) {
-  const button = el("button", { type: "button", "aria-pressed": "false" }, "Mark differences to the reference");
+/**
+ * Marks, while pressed, what differs between two texts.
+ * @param {string} other what the first is compared with, in words
+ * @param {string} after @param {string} before
+ * @param {HTMLElement} afterBody @param {HTMLElement} beforeBody
+ */
+export function differenceButton(other, after, before, afterBody, beforeBody) {
+  const button = el("button", { type: "button", "aria-pressed": "false" }, `Mark differences to ${other}`);
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
-    const runs = on ? difference(texts.ref_response, texts.response) : null;
+    const runs = on ? difference(before, after) : null;
     if (on && !runs) {
       button.textContent = "The two share too little to mark";
       button.disabled = true;
@@ -59,8 +86,8 @@ function differenceButton(texts, bodies) {
     const side = (kind, tag) =>
       (runs ?? []).filter((run) => run.kind === "same" || run.kind === kind)
         .map((run) => (run.kind === "same" ? document.createTextNode(run.text) : el(tag, {}, run.text)));
-    bodies.get("response").replaceChildren(...(runs ? side("added", "ins") : [texts.response]));
-    bodies.get("ref_response").replaceChildren(...(runs ? side("removed", "del") : [texts.ref_response]));
+    afterBody.replaceChildren(...(runs ? side("added", "ins") : [after]));
+    beforeBody.replaceChildren(...(runs ? side("removed", "del") : [before]));
   });
   return button;
 }

@@ -27,6 +27,11 @@ export class Tip {
     const head = title && el("p", { class: "raw" }, title);
     this.node.replaceChildren(...(head ? [head] : []), el("table", {}, el("tbody", {}, ...rows)));
     this.node.hidden = false;
+    this.place(beside);
+  }
+
+  /** Puts the box below, else above, what it speaks of, whole in the window. @param {DOMRect | {left: number, right: number, top: number, bottom: number}} beside */
+  place(beside) {
     const { offsetWidth: width, offsetHeight: height } = this.node;
     const left = Math.max(4, Math.min(beside.left, innerWidth - width - 4));
     const below = beside.bottom + 8;

@@ -121,15 +121,7 @@ export class TokenText {
     span.tabIndex = 0;
     if (describedBy) span.setAttribute("aria-describedby", describedBy);
     if (focus) span.focus({ preventScroll: true });
-    this.reveal(span);
-  }
-
-  /** Scrolls the text's own box only. @param {HTMLElement} span */
-  reveal(span) {
-    const [box, rect] = [this.node.getBoundingClientRect(), span.getBoundingClientRect()];
-    if (rect.top < box.top || rect.bottom > box.bottom) {
-      this.node.scrollTop += rect.top - box.top - box.height / 3;
-    }
+    reveal(span);
   }
 
   /** The token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
@@ -155,4 +147,20 @@ function kindOf(text) {
   if (text === "") return "t part";
   if (SPECIAL.test(text)) return "t special";
   return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";
+}
+
+/** Room kept below a token for the box with its figures, and above it for controls that stick. */
+const ROOM_PX = 96;
+
+/** Brings a token into sight in every box that scrolls, and the page. @param {HTMLElement} span */
+function reveal(span) {
+  // Blocks out of sight have guessed heights: the first scroll lays them out, the next is exact.
+  for (let turn = 0; turn < 3 && !inSight(span); turn += 1) span.scrollIntoView({ block: "center", inline: "nearest" });
+}
+
+/** @param {HTMLElement} span */
+function inSight(span) {
+  const { top, bottom } = span.getBoundingClientRect();
+  const box = span.closest(".response")?.getBoundingClientRect();
+  return top >= Math.max(0, box?.top ?? 0) + ROOM_PX && bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2;
 }

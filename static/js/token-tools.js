@@ -54,18 +54,20 @@ export class TokenTools {
  */
 export function legend(metric, scale, byStep) {
   const bins = Array.from({ length: scale.bins }, (_, k) => el("span", { class: `${scale.prefix}-${k + 1}` }));
-  const [low, high] = [written(scale.low), written(scale.high)];
+  const ends = [written(scale.low), written(scale.high)];
+  const [low, high] = scale.reversed ? ends.reverse() : ends;
   const where = byStep ? "step" : "response";
   const beyond = scale.clipped === 1 ? "1 token" : `${written(scale.clipped, "count")} tokens`;
   const clip =
     scale.clipped > 0
       ? `clipped at the ${CLIP * 100}th percentile of the ${where}, ${beyond} beyond`
       : `scale of the ${where}`;
+  const middle = scale.middle ? `centred on the median, ${written(scale.middle)}; ` : "";
   return [
     el("strong", {}, metric.label),
     el("span", { class: "ends" }, low),
     el("span", { class: "bins", role: "img", "aria-label": `colours from ${low} to ${high}` }, ...bins),
     el("span", { class: "ends" }, metric.unit ? `${high} ${metric.unit}` : high),
-    el("span", { class: "unit" }, clip),
+    el("span", { class: "unit" }, middle, clip),
   ];
 }

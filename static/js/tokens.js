@@ -10,6 +10,9 @@ import { TokenTools, legend } from "./token-tools.js";
 
 /** @typedef {import("./metrics.js").Metric} Metric */
 
+/** Tokens above which the text comes last. */
+const LONG = 1500;
+
 export class TokenView {
   /**
    * @param {HTMLElement} root
@@ -17,11 +20,12 @@ export class TokenView {
    * @param {import("./data.js").TokenData} given.data
    * @param {number} given.n
    * @param {Metric[]} given.metrics
+   * @param {string[]} given.nan labels of metrics that are NaN in every token of the page
    * @param {import("./address.js").Address} given.address
    * @param {import("./tip.js").Tip} given.tip
    * @param {Map<string, Scale>} given.stepScales scales of the whole step, shared by its views
    */
-  constructor(root, { data, n, metrics, address, tip, stepScales }) {
+  constructor(root, { data, n, metrics, nan, address, tip, stepScales }) {
     this.root = root;
     this.data = data;
     this.address = address;
@@ -42,7 +46,10 @@ export class TokenView {
     /** @type {{node: HTMLElement, select: (i: number) => void}[]} */
     this.plots = [];
     this.texts = Array.from(data.ids.subarray(this.start, this.end), (id) => data.vocabulary[id]);
-    this.metrics = metrics.filter((metric) => valuesOf(data, metric.key));
+    const there = metrics.filter((metric) => valuesOf(data, metric.key));
+    const fed = there.filter((metric) => this.values(metric).some((value) => !Number.isNaN(value)));
+    this.metrics = fed.length ? fed : there;
+    this.empty = [...there.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label), ...nan];
     this.at = -1;
     /** @type {Map<string, number[]>} */
     this.ranked = new Map();
@@ -57,13 +64,23 @@ export class TokenView {
     this.pair = el("div", { class: "token-pair" });
     this.lines = el("div", { class: "lines" });
     this.matrix = new Matrix(this.texts, (i) => this.pick(i));
-    root.append(el("h3", {}, `Tokens (${written(this.texts.length, "count")})`), this.tools.node, this.pair, this.lines, this.matrix.node);
+    const head = el("h3", {}, `Tokens (${written(this.texts.length, "count")})`);
+    const empty = this.empty.length && el("p", { class: "note" }, `NaN or not logged in every token: ${this.empty.join(", ")}.`);
+    // Beside a long text the line is the map of it, and a matrix below would never be found.
+    const folded = () => el("details", { class: "matrix-fold" }, el("summary", {}, "Every metric of every token"), this.matrix.node);
+    const body = this.texts.length > LONG ? [this.lines, folded(), this.pair] : [this.pair, this.lines, this.matrix.node];
+    root.append(...[head, this.tools.node, empty, ...body].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
+    /** @type {HTMLElement | null} the token that the box of figures speaks of */
+    this.told = null;
+    this.follow = () => this.moveTip();
+    document.addEventListener("scroll", this.follow, { capture: true, passive: true });
     this.sync();
   }
 
   unmount() {
     this.matrix.unmount();
+    document.removeEventListener("scroll", this.follow, { capture: true });
     this.tip.hide();
   }
 
@@ -104,7 +121,8 @@ export class TokenView {
     }
     const token = this.address.get("token");
     const wanted = token === null ? this.at : Math.max(0, Math.min(this.texts.length - 1, Number(token) || 0));
-    if (wanted !== this.at) this.select(wanted);
+    // A token that the address names was asked for: it is shown with its figures.
+    if (wanted !== this.at) this.select(wanted, true);
   }
 
   buildTexts() {
@@ -112,7 +130,7 @@ export class TokenView {
       () =>
         new TokenText(this.texts, {
           pick: (i) => this.pick(i),
-          hover: (i, node) => this.describe(i, node.getBoundingClientRect()),
+          hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
           leave: () => this.tip.hide(),
         }),
     );
@@ -166,10 +184,18 @@ export class TokenView {
     for (const text of this.views) text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
     for (const plot of this.plots) plot.select(i);
     this.matrix.select(i);
-    if (focus) this.describe(i, held.span(i).getBoundingClientRect());
+    if (focus) this.describe(i, held.span(i));
   }
 
-  /** All values of token i. @param {number} i @param {DOMRect} beside */
+  /** The box of figures goes where its token goes, and away with it. */
+  moveTip() {
+    if (!this.told || this.tip.node.hidden) return;
+    const rect = this.told.getBoundingClientRect();
+    if (rect.bottom < 0 || rect.top > innerHeight) this.tip.hide();
+    else this.tip.place(rect);
+  }
+
+  /** All values of token i. @param {number} i @param {HTMLElement} beside */
   describe(i, beside) {
     const raw = this.data.raw(this.data.ids[this.start + i]);
     const lines = this.metrics.map((metric) => {
@@ -180,7 +206,8 @@ export class TokenView {
     });
     const shown = visible(this.texts[i]).trimEnd() || "part of a character";
     const logged = raw === this.texts[i] ? "" : `  (logged as ${raw})`;
-    this.tip.show(`${i}: ${shown}${logged}`, lines, beside);
+    this.tip.show(`${i}: ${shown}${logged}`, lines, beside.getBoundingClientRect());
+    this.told = beside;
   }
 
   /** To the next most extreme token of the metric. @param {number} way 1 or −1 */

@@ -1,0 +1,149 @@
+"""The response panel on real runs: what leads, its group, its prompt at other steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser import serious, visiting
+from tests.pages import Made, write_step
+
+pytestmark = pytest.mark.untraced
+TITLE = ".response h2"
+Report = Callable[[str], Path]
+
+
+@pytest.fixture
+def math(browser: Browser, real_report: Report) -> Iterator[Page]:
+    with visiting(browser, real_report("grpo_math") / "steps" / "0.html", "#r=5") as page:
+        page.wait_for_selector(".token-text .t")
+        yield page
+
+
+def prompt(page: Page) -> str:
+    return page.inner_text('[data-text="prompt"] .prose')
+
+
+def test_six_figures_stand_in_a_line_and_the_others_are_folded(math: Page) -> None:
+    line = math.locator(".response-figures.line > div")
+    assert line.count() == 6
+    assert len({line.nth(k).bounding_box()["y"] for k in range(6)}) == 1  # type: ignore[index]
+    rest = math.locator(".response-figures.rest")
+    assert rest.is_hidden()
+    math.click(".all-figures summary")
+    assert rest.is_visible()
+
+
+def test_the_end_of_a_response_is_said_in_words_without_a_rank(math: Page) -> None:
+    ended = math.inner_text('[data-figure="finished"] dd')
+    assert ended in {"with its end token", "cut off at the limit"}
+    assert "of 48" not in math.inner_text('[data-figure="reward"]')  # two rewards: no order
+
+
+def test_nothing_inside_the_panel_scrolls_down_by_itself(math: Page) -> None:
+    inner = math.eval_on_selector_all(
+        ".response *",
+        """all => all.filter(one => /auto|scroll/.test(getComputedStyle(one).overflowY)
+            && one.scrollHeight > one.clientHeight + 1).map(one => one.className)""",
+    )
+    assert inner == []
+
+
+def test_the_group_s_siblings_stand_in_a_strip_and_open(math: Page) -> None:
+    siblings = math.locator(".group li button")
+    assert siblings.count() == 8
+    assert math.locator('.group [aria-current="true"]').count() == 1
+    said = [siblings.nth(k).get_attribute("aria-label") or "" for k in range(8)]
+    rewards = [float(one.split("reward ")[1].split(",")[0]) for one in said]
+    assert [one.endswith("right") for one in said] == [reward == 1 for reward in rewards]
+    other = said[0 if "Response 5," not in said[0] else 1].split(",")[0]
+    math.click(f'.group button[aria-label^="{other},"]')
+    assert math.text_content(TITLE) == other
+
+
+def test_best_and_worst_stand_side_by_side_with_what_differs(
+    browser: Browser, real_report: Report
+) -> None:
+    page_file = real_report("grpo_math") / "steps" / "0.html"
+    with visiting(browser, page_file) as page:
+        for row in range(48):
+            page.goto(f"{page_file.as_uri()}#r={row}")
+            page.wait_for_function(
+                f"document.querySelector('.response h2')?.textContent.endsWith(' {row}')"
+            )
+            if page.locator(".versus").count():
+                break
+        page.click(".versus summary")
+        page.wait_for_selector(".versus ins, .versus del")
+        best, worst = page.locator(".versus .label").all_inner_texts()
+        assert "reward 1" in best
+        assert "reward 0" in worst
+
+
+def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(
+    browser: Browser, real_report: Report
+) -> None:
+    steps = real_report("ppo_healthy") / "steps"
+    with visiting(browser, steps / "30.html", "#sort=-reward&q=review") as page:
+        page.click(".responses tbody tr[data-n] td.text")
+        page.wait_for_selector(TITLE)
+        asked = prompt(page)
+        page.keyboard.press("}")
+        page.wait_for_url(lambda url: "steps/30.html" not in url)
+        page.wait_for_selector(TITLE)
+        assert prompt(page) == asked
+        later = page.url
+        assert "sort=-reward" in later
+        assert "q=review" in later
+        page.keyboard.press("{")
+        page.wait_for_url("**/30.html#*")
+        page.wait_for_selector(TITLE)
+        assert prompt(page) == asked
+        page.keyboard.press("]")
+        page.wait_for_url("**/31.html#*")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        assert "sort=-reward" in page.url
+        assert page.input_value("input[type=search]") == "review"
+
+
+def test_escape_leaves_the_search_before_it_closes_the_response(math: Page) -> None:
+    math.keyboard.press("/")
+    math.keyboard.press("Escape")
+    assert math.locator(".response").is_visible()
+    math.keyboard.press("j")
+    assert math.text_content(TITLE) != "Response 5"
+    math.keyboard.press("Escape")
+    assert math.locator(".response").is_hidden()
+
+
+def test_a_response_that_is_not_carried_is_said_to_be_so(browser: Browser, tmp_path: Path) -> None:
+    with visiting(browser, write_step(tmp_path, Made()), "#r=999") as page:
+        assert "not among those" in page.inner_text(".response .note")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".response", state="hidden")
+
+
+def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser: Browser, tmp_path: Path) -> None:
+    step = write_step(tmp_path, Made(responses=30, with_tokens=2, tokens=1400))
+    for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
+        with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
+            page.wait_for_selector(".token-text .t.at")
+            page.wait_for_timeout(100)
+            for selector in (".token-text .t.at", ".tip:not([hidden])"):
+                box = page.locator(selector).bounding_box()
+                assert box is not None
+                assert box["y"] >= 0
+                assert box["y"] + box["height"] <= size["height"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_panel(
+    browser: Browser, real_report: Report, scheme: str
+) -> None:
+    page_file = real_report("grpo_math") / "steps" / "0.html"
+    with visiting(browser, page_file, "#r=5&token=2", color_scheme=scheme) as page:
+        page.wait_for_selector(".token-text .t.at")
+        assert serious(page) == []
