@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -18,6 +20,7 @@ from rlreport.bake.step_pages import LEAST_BESIDE
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
+from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
@@ -94,10 +97,7 @@ def build_report(
         name = "run"
     if len(tables.steps) >= LEAST_BESIDE:
         pool.warm("rlreport.bake.step_pages", "get_ready")
-    run = Run(tables, limits)
-    verdict = judge(run, muted=muted)
-    spreading = run.spreading.told()
-    del run
+    verdict, spreading = _judged(tables, limits, muted)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
 
     verdict = with_excerpts(
@@ -135,6 +135,14 @@ def build_report(
     return Report(
         out, chosen_form.id, size, builder.plan.responses, tables, verdict, builder.context.left_out
     )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # rewards may be as large as a float holds
+def _judged(
+    tables: Tables, limits: Thresholds, muted: Mapping[str, str] | None
+) -> tuple[Verdict, SpreadingNgrams]:
+    run = Run(tables, limits)
+    return judge(run, muted=muted), run.spreading.told()
 
 
 def _read(

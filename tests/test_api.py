@@ -12,8 +12,8 @@ import rlreport
 from rlreport.cli.build import build as command
 from tests.hostile import hostile_rows, write_log
 
-RENAMED = {"pad_token": "pad_tokens", "fail_on": None}
-"""Parameters of the command that Python calls otherwise, or does without."""
+RENAMED = {"pad_token": "pad_tokens", "fail_on": None, "redact_names": None}
+"""Parameters of the command that Python calls otherwise (``redact="names"``), or does without."""
 
 
 def test_it_says_what_it_built(tmp_path):

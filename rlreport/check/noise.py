@@ -108,6 +108,8 @@ def _z(
     if difference == 0:
         return 0.0
     error = max(_response_error(parts), abs(difference) * 1e-12)
+    if error == 0:  # a difference below what a float can divide
+        return 0.0
     likely = abs(difference) / error
     noise, freedom = _step_noise(tables, values, weights, parts)
     if freedom >= 1:

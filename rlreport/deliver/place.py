@@ -53,8 +53,13 @@ def _checked(out: Path, form: Form) -> Path:
         out = out.resolve()
     if not out.name:
         raise OutputError(f"{out}: is no place for a report; name a file or a folder to make")
-    if form.pictures and (beside := pictures_of(out)).exists() and not _is_folder(beside):
-        raise OutputError(f"{beside}: is not a folder; choose another name than {out}")
+    if form.pictures and (beside := pictures_of(out)).exists():
+        if not _is_folder(beside):
+            raise OutputError(f"{beside}: is not a folder; choose another name than {out}")
+        ours = picture_files(beside, out)
+        names = [entry.name for entry in beside.iterdir()]
+        if names and not any(map(ours, names)):
+            raise OutputError(f"{beside}: holds other files; choose another name than {out}")
     if not out.exists():
         return out
     if form.folder:
