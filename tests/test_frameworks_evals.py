@@ -302,3 +302,23 @@ def test_harbor_trajectories_take_their_trial_s_result() -> None:
         {"role": "tool", "text": "4", "sampled": False, "tool": "calc", "tokens": [2, 3]},
         {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [3, 4]},
     ]  # fmt: skip
+
+
+# tinker-cookbook
+
+
+def test_tinker_summaries_take_their_texts_from_the_logtree() -> None:
+    rows = rows_of(DUMPS / "tinker")
+    assert [(r["step"], r["split"]) for r in rows[::6]] == [(1, "train"), (2, "eval"), (2, "train")]
+    for shown, hidden in ((rows[i : i + 3], rows[i + 3 : i + 6]) for i in (0, 6, 12)):
+        assert [r["response"] for r in shown] == ["5, say", "6", "4"]
+        assert [r["response"] for r in hidden] == [""] * 3
+        for group, own in enumerate((shown, hidden)):
+            assert [r["reward"] for r in own] == [0.0, 0.0, 1.0]
+            assert [r["action_tokens"] for r in own] == [3, 1, 1]
+            assert {r["group_id"] for r in own} == {str(group)}
+            assert [r["correct"] for r in own] == [0.0, 0.0, 1.0]
+            assert {r["policy_version"] for r in own} == {own[0]["step"] - 1}
+        assert {r["prompt"] for r in shown} == {"2+2?"}
+    assert by_step(read(DUMPS / "tinker", split="train")) == {1: 1 / 3, 2: 1 / 3}
+    assert by_step(read(DUMPS / "tinker", split="eval")) == {2: 1 / 3}

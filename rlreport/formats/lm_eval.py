@@ -115,7 +115,6 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     likelihoods = []
     for resp in resps:
         said = resp[0] if isinstance(resp, list) and resp else None
-        known = isinstance(said, list) and bool(said)
-        likelihoods.append(number(said[0]) if known else -math.inf)
+        likelihoods.append(number(said[0]) if isinstance(said, list) and said else -math.inf)
     best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
     return text(arguments[min(best, len(arguments) - 1)].get("arg_1"))

@@ -57,6 +57,8 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
         return "Miles' token columns, read with the trajectories beside them"
     if has_keys(objects, "trial_name", "verifier_result"):
         return "a trial's result, read with the trajectory beside it"
+    if has_keys(objects, "title", "started_at", "root"):
+        return "a logtree, read with the rollout summaries beside it"
     if has_keys(objects, "cells", "nbformat"):
         return "a notebook"
     if _only_numbers(objects):

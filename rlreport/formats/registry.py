@@ -23,6 +23,7 @@ from rlreport.formats.roll_agentic import RollAgentic
 from rlreport.formats.skyrl import SkyRL
 from rlreport.formats.slime import Slime
 from rlreport.formats.swift import Swift
+from rlreport.formats.tinker import Tinker
 from rlreport.formats.trackio import Trackio
 from rlreport.formats.trl import TRL
 from rlreport.formats.verifiers import Verifiers
@@ -34,7 +35,7 @@ ENTRY_POINTS = "rlreport.formats"
 _OWN: tuple[Callable[[], Format], ...] = (
     RLBoard, TRL, Verl, NemoRL, SkyRL, PrimeRLTokens, Verifiers,
     AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Slime,
-    Trackio, LMEval, InspectAI, ATIF, Plain,
+    Tinker, Trackio, LMEval, InspectAI, ATIF, Plain,
 )  # fmt: skip
 
 
