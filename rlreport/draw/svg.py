@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import orjson
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import LABEL_PADDING, SMALL, Theme, sentinels, tokens
+from rlreport.draw.theme import SMALL, Theme, sentinels, tokens
 from rlreport.text.clean import printable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,6 +35,7 @@ _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
 _SAYING_NOTHING = {("opacity", "1"), ("transform", "translate(0,0)"), ("fill", "transparent")}
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
+_TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
 def drawn(charts: Sequence[Chart]) -> list[Chart]:
@@ -52,7 +54,9 @@ def drawn(charts: Sequence[Chart]) -> list[Chart]:
         "config": charts[0].vega["config"],
         "marks": [_group(chart.vega, _label(i)) for i, chart in enumerate(charts)],
     }
-    svg = vl_convert.vega_to_svg(_json(together), allowed_base_urls=[])
+    # Vega would measure every text, which takes most of its time; nothing depends on it.
+    unmeasured = _TEXT_SIZE.sub(r"\g<1>0", _json(together))
+    svg = vl_convert.vega_to_svg(unmeasured, allowed_base_urls=[])
     groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
     return [replace(chart, svg=_themed(groups[_label(i)], chart)) for i, chart in enumerate(charts)]
 
@@ -96,39 +100,8 @@ def _group(vega: dict[str, Any], name: str) -> dict[str, Any]:
         "encode": {"enter": {key: {"value": at} for key, at in {**place, **size}.items()}},
         "signals": [{"name": side, "value": pixels} for side, pixels in size.items()]
         + vega.get("signals", []),
-        **{key: vega.get(key, []) for key in ("data", "scales")},
-        "axes": [_unmeasured_axis(axis) for axis in vega["axes"]],
-        "marks": [_unmeasured(mark) for mark in vega["marks"]],
+        **{key: vega.get(key, []) for key in ("data", "scales", "axes", "marks")},
     }
-
-
-_BELOW_TOP, _BELOW_MIDDLE, _ABOVE_BOTTOM = (round(share * SMALL) for share in (0.79, 0.3, 0.21))
-"""How far from its place Vega writes a text whose top, middle or bottom shall be there."""
-
-
-def _unmeasured_axis(axis: dict[str, Any]) -> dict[str, Any]:
-    """An axis whose texts have no size, and lie where they would with one.
-
-    No layout depends on a text's width, but Vega measures each, which takes most of the time of
-    a drawing; only texts of size 0 it does not. The drawing gives all texts their one size.
-    """
-    if axis["orient"] == "bottom":
-        move = {"labelPadding": LABEL_PADDING + _BELOW_TOP, "titlePadding": 7 + SMALL}
-    else:
-        move = {"labelOffset": _BELOW_MIDDLE}
-        if "titleY" in axis:
-            move["titleY"] = axis["titleY"] - _ABOVE_BOTTOM
-    return {**axis, "labelFontSize": 0, "titleFontSize": 0, **move}
-
-
-def _unmeasured(mark: dict[str, Any]) -> dict[str, Any]:
-    """A mark whose texts, if it is of texts, have no size."""
-    if mark["type"] != "text":
-        return mark
-    update = {**mark["encode"]["update"], "fontSize": {"value": 0}}
-    if update.get("baseline", {}).get("value") == "middle":
-        update["dy"] = {"value": update.get("dy", {}).get("value", 0) + _BELOW_MIDDLE}
-    return {**mark, "encode": {**mark["encode"], "update": update}}
 
 
 def _json(vega: dict[str, Any]) -> str:
@@ -208,7 +181,7 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
         if key not in _KEPT or (key, value) in _SAYING_NOTHING:
             continue
         if key in _GEOMETRY:
-            kept[key] = _NUMBER.sub(_tenth, value)
+            kept[key] = _in_tenths(value)
         elif key in ("fill", "stroke"):
             kept[key] = f"var({variables[value]})" if value in variables else value
         elif key == "id":
@@ -216,6 +189,11 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
         else:
             kept[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
     return kept
+
+
+@lru_cache(maxsize=4096)  # symbols of one size, ticks of one axis
+def _in_tenths(geometry: str) -> str:
+    return _NUMBER.sub(_tenth, geometry)
 
 
 def _tenth(number: re.Match[str]) -> str:

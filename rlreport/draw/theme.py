@@ -13,7 +13,6 @@ Theme = Literal["light", "dark"]
 
 FONT = "sans-serif"
 SMALL = 11
-LABEL_PADDING = 6
 
 LIGHT: dict[str, str] = {
     "page": "#ffffff",
@@ -91,7 +90,7 @@ def vega_config() -> dict[str, Any]:
         "gridColor": LIGHT["line"],
         "labelColor": LIGHT["muted"],
         "labelFontSize": SMALL,
-        "labelPadding": LABEL_PADDING,
+        "labelPadding": 6,
         "labelLimit": 0,
         "labelOverlap": False,
         "labelFlush": False,
@@ -106,9 +105,23 @@ def vega_config() -> dict[str, Any]:
         "font": FONT,
         "view": {"stroke": None},
         "axis": axis,
-        "axisX": {"grid": False, "domain": True, "domainColor": LIGHT["muted"]},
+        # Texts lie on their base lines, so that no place depends on their size.
+        "axisX": {
+            "grid": False,
+            "domain": True,
+            "domainColor": LIGHT["muted"],
+            "labelBaseline": "alphabetic",
+            "labelPadding": 15,
+            "titleBaseline": "alphabetic",
+        },
         # The title lies flat above its axis: easier to read than on its side.
-        "axisY": {"titleAngle": 0, "titleAlign": "left", "titleBaseline": "bottom"},
+        "axisY": {
+            "labelBaseline": "alphabetic",
+            "labelOffset": 3,
+            "titleAngle": 0,
+            "titleAlign": "left",
+            "titleBaseline": "alphabetic",
+        },
         "line": {"strokeWidth": 1.75, "strokeJoin": "round"},
         "rule": {"color": LIGHT["muted"]},
         "text": {"fontSize": SMALL, "color": LIGHT["muted"]},

@@ -6,6 +6,7 @@ Run ``python -m rlreport.draw.designs`` after a change of a design, of Altair or
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import vl_convert
@@ -39,10 +40,25 @@ def compiled(spec: Spec) -> Spec:
     still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
     still["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
     vega: Spec = vl_convert.vegalite_to_vega(still)
+    lines = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
+    vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
         # What gives way depends on the width of text, and so on the fonts of a machine.
         axis["labelOverlap"] = False
+        if axis["scale"] in lines:  # one axis costs half of two
+            axis |= {"grid": True, "gridScale": lines[axis["scale"]]["gridScale"]}
+    vega["axes"].sort(key=lambda axis: not axis["grid"])  # under all else
+    for mark in _marks(vega):
+        mark["encode"]["update"].pop("tooltip", None)
     return vega
+
+
+def _marks(group: Spec) -> Iterator[Spec]:
+    for mark in group["marks"]:
+        if "marks" in mark:
+            yield from _marks(mark)
+        else:
+            yield mark
 
 
 if __name__ == "__main__":

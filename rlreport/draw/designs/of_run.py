@@ -78,7 +78,7 @@ def curves() -> Spec:
     )
     label = (
         over_own("label")
-        .mark_text(align="left", dx=7, baseline="middle")
+        .mark_text(align="left", dx=7, dy=3, baseline="alphabetic")
         .encode(x="step:Q", y="y:Q", text="label:N", color=series)
     )
     hover = alt.selection_point(
@@ -157,7 +157,7 @@ def path() -> Spec:
         )
         .properties(name="point")
     )
-    place: dict[str, Any] = {"align": "left", "dx": 4, "dy": -8}
+    place: dict[str, Any] = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
     page = LIGHT["page"]
     halo, label = (
         over_own(name).mark_text(**place, **look).encode(x="x:Q", y="y:Q", text="label:N")

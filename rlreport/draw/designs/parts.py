@@ -49,13 +49,13 @@ def by_series(channel: type[Channel]) -> Channel:
 
 def x_axis(**changes: Any) -> alt.Axis:
     """The axis below; labels that touch in a narrow column give way."""
-    usual = {"titleAnchor": "end", "titlePadding": 7, "tickCount": 6, "labelOverlap": "greedy"}
+    usual = {"titleAnchor": "end", "titleY": 33, "tickCount": 6, "labelOverlap": "greedy"}
     return alt.Axis(**{**usual, **changes})
 
 
 def y_axis(**changes: Any) -> alt.Axis:
     """The axis on the left; its title lies flat above it, from the chart's left edge."""
-    return alt.Axis(**{"tickCount": 5, "titleX": -PADDING["left"], "titleY": -13, **changes})
+    return alt.Axis(**{"tickCount": 5, "titleX": -PADDING["left"], "titleY": -15, **changes})
 
 
 def zero() -> alt.Chart:
