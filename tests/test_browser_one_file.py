@@ -118,7 +118,7 @@ def test_the_worst_response_and_its_worst_token_are_two_clicks_away(
     browser: Browser, report: Path
 ) -> None:
     with visiting(browser, report) as page:
-        page.click('[data-table="extremes"] a:text("Largest KL of one token")')
+        page.click('[data-table="extremes"] a:text("Largest token KL, k3")')
         page.wait_for_selector(".response .token-text")
         assert "token=" in page.url
         assert page.title().startswith("Response ")

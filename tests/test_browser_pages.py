@@ -122,7 +122,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
 
 def test_the_worst_token_of_the_run_is_three_clicks_away(browser: Browser, report: Path) -> None:
     with visiting(browser, report / "index.html") as page:
-        page.click("a:has-text('Largest KL of one token')")
+        page.click("a:has-text('Largest token KL, k3')")
         page.wait_for_selector(".token-text .t.at")
         at = page.url.split("token=")[1].split("&")[0]
         page.goto(page.url.split("&token=")[0] + "&metric=kl")
