@@ -95,10 +95,10 @@ FIELDS = (
     Field("prompt_turns", "turns", "the prompt's messages: pairs of role and text"),
     Field("turns", "turns", "the conversation after the prompt, in order: one object a turn"),
     Field("agent", "text", "which seat spoke, where several agents take part", column=True),
-    Field("trainable", "bool", "whether that seat is trained", column=True),
+    Field("trainable", "bool", "whether that seat is trained; else its rows are left out"),
     Field("policy_version", "range", "version that sampled, or first and last", column=True),
     Field("errors", "texts", "what went wrong in the rollout"),
-    Field("seconds", "number", "seconds that the rollout took", column=True),
+    Field("seconds", "number", "seconds that the rollout took"),
     Field("split", "text", "train, val or eval", column=True),
 )  # fmt: skip
 """In the order in which docs list them."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rlreport.figures.ragged import Floats
 
 
@@ -29,10 +32,48 @@ class TokenFigures:
     value_error: Floats | None = None
     sampler_logp: Floats | None = None
 
+    def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
+        """The figures at the places of the tokens that they are of, NaN at all others."""
+        spread = []
+        for name in self.__slots__:
+            part = getattr(self, name)
+            if part is not None:
+                part, own = np.full(len(sampled), np.nan), part
+                part[sampled] = own
+            spread.append(part)
+        return TokenFigures(*spread)
+
     def between(self, start: int, stop: int) -> TokenFigures:
         """The figures of some consecutive tokens."""
         parts = (getattr(self, name) for name in self.__slots__)
         return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of the conversation after the prompt; texts cleaned, None for what is not logged.
+
+    Attributes:
+        role, text: who spoke, and what.
+        sampled: the policy wrote it.
+        tokens: first and last + 1 of its tokens in the response.
+        thinking: what was thought, logged apart from the text.
+        calls: (tool, arguments as text, as JSON where they are an object).
+        tool: whose answer it is.
+        error: what went wrong.
+        seconds, reward: of the turn.
+    """
+
+    role: str
+    text: str
+    sampled: bool
+    tokens: tuple[int, int] | None = None
+    thinking: str | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    tool: str | None = None
+    error: str | None = None
+    seconds: float | None = None
+    reward: float | None = None
 
 
 @dataclass(slots=True)
@@ -46,7 +87,10 @@ class Rollout:
         raw_tokens: token strings as logged, length T (empty without tokens).
         tokens: the same as readable text: one entry a token; a token that holds only part
             of a character is ``""`` except where the character completes (see text/tokens).
-        figures: per-token arrays of length T.
+        figures: per-token arrays of length T, NaN for tokens that were not sampled.
+        sampled: bool (T,), tokens that the policy sampled; None where that is all.
+        conversation: turns after the prompt.
+        errors: what went wrong in the rollout.
     """
 
     step: int
@@ -61,3 +105,6 @@ class Rollout:
     raw_tokens: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     figures: TokenFigures = field(default_factory=TokenFigures)
+    sampled: NDArray[np.bool_] | None = None
+    conversation: list[Turn] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)

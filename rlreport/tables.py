@@ -6,7 +6,7 @@ charts and pages read nothing else. All are pandas DataFrames with a RangeIndex.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -102,6 +102,9 @@ class Tables:
         fields: canonical field -> rows that carried it.
         metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
         metrics_files: the files they come from.
+        validation: STEP_COLUMNS of the responses of validation, one row per step of
+            ``steps``; empty without any. ``steps`` itself is of training.
+        tools: answers of each tool in each step: ``step``, ``tool``, ``answers``, ``errors``.
     """
 
     responses: pd.DataFrame
@@ -121,3 +124,26 @@ class Tables:
     fields: dict[str, int] = field(default_factory=dict)
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics_files: list[MetricsFile] = field(default_factory=list)
+    validation: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    def training(self) -> Tables:
+        """Return the part that is judged: responses and steps without those of validation.
+
+        Samples hold none of them anyway; their rows are numbered anew.
+        """
+        own = self.responses["validation"].to_numpy() == 0
+        if own.all():
+            return self
+        place = np.cumsum(own) - 1
+        return replace(
+            self,
+            responses=self.responses[own].reset_index(drop=True),
+            extras=self.extras[own].reset_index(drop=True),
+            steps=self.steps[self.steps["responses"] > 0].reset_index(drop=True),
+            **{
+                name: replace(sample, rows=place[sample.rows])
+                for name in ("ngrams", "ref_ngrams")
+                if (sample := getattr(self, name)) is not None
+            },
+        )

@@ -16,6 +16,7 @@ import pytest
 from rlreport.fields import FIELDS, Field
 from rlreport.formats import RowError, RowReader, Where, detect, format_by_id
 from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.extras import mended
 from rlreport.formats.repeats import repeated_files
 from tests.format_logs import ANSWERS, QUESTIONS, STEPS, WRITERS, reward_of, samples
 
@@ -415,10 +416,10 @@ TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
 
 @pytest.mark.parametrize("mask", [[1, 0], [1, 0, 1, 1], [1, 0, 2], "110", [0.5, 1, 1]])
 def test_a_mask_that_is_none_is_left_out_and_counted(mask: object) -> None:
-    row, reader = plain(**TOKENS, response_mask=mask)
+    row, _ = plain(**TOKENS, response_mask=mask)
+    assert mended(row) == ["bad_mask"]
     assert "response_mask" not in row
-    assert (row["logprobs"], reader.take_odd()) == ([-0.5] * 3, {"bad_mask": 1})
-    assert reader.take_odd() == {}
+    assert (row["logprobs"], mended(row)) == ([-0.5] * 3, [])
 
 
 def turn(**changes: Any) -> Row:
@@ -429,17 +430,17 @@ def turn(**changes: Any) -> Row:
     "spans", [[[0, 2], [1, 3]], [[0, 4]], [[2, 1]], [[1.0, 2]], ["01"], [[-1, 2]]]
 )
 def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
-    row, reader = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
+    row, _ = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
+    assert mended(row) == ["bad_spans"]
     assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
     assert not any("tokens" in t for t in row["turns"])
-    assert reader.take_odd() == {"bad_spans": 1}
 
 
 @pytest.mark.parametrize("turns", [["hello"], [{"text": "no role"}], "hello", 3])
 def test_turns_that_are_none_are_left_out_and_counted(turns: object) -> None:
-    row, reader = plain(turns=turns)
+    row, _ = plain(turns=turns)
+    assert mended(row) == ["bad_turns"]
     assert (row["response"], "turns" in row) == ("a", False)
-    assert reader.take_odd() == {"bad_turns": 1}
 
 
 def test_odd_turns_are_shown_as_they_are() -> None:
@@ -452,13 +453,13 @@ def test_odd_turns_are_shown_as_they_are() -> None:
         {"role": "tool", "content": image},
         *[{"role": "assistant", "content": str(i)} for i in range(10_000)],
     ]
-    row, reader = plain(response=messages)
+    row, _ = plain(response=messages)
+    assert mended(row) == []
     assert row["turns"][0] == {
         "role": "assistant", "text": "", "sampled": True,
         "calls": [{"name": "calc", "arguments": "{no json"}],
     }  # fmt: skip
     assert (row["turns"][1]["text"], len(row["turns"])) == ("[image_url]", 10_002)
-    assert reader.take_odd() == {}
     assert row["response"].startswith("calc({no json)\n0\n1")
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
+from rlreport.formats.extras import mended
 from rlreport.read import Scan
 from tests.reading import kinds, read
 
@@ -42,8 +43,9 @@ def rows_of(root: Path) -> list[Row]:
             continue
         reader = RowReader(form)
         for i, obj in enumerate(objects):
-            rows += reader(obj, Where(name, i + 1, i))
-        assert reader.take_odd() == {}
+            made = list(reader(obj, Where(name, i + 1, i)))
+            assert [mended(row) for row in made] == [[]] * len(made)
+            rows += made
     return rows
 
 
@@ -56,7 +58,8 @@ def sampled(row: Row, name: str) -> list[float]:
 
 
 def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
-    return scan.responses.groupby("step")[column].mean().to_dict()
+    judged = scan.responses[scan.responses["validation"] == 0]
+    return judged.groupby("step")[column].mean().to_dict()
 
 
 # TRL
@@ -77,7 +80,7 @@ def test_trl_rewards_are_those_that_its_trainer_names() -> None:
     ]  # fmt: skip
     assert by_step(scan) == {1: pytest.approx(np.nansum(parts, axis=0).mean())}
     assert by_step(scan)[1] == pytest.approx(logged["reward"])
-    assert scan.extras["temperature_reward_hint"].tolist() == [0.5] * 4
+    assert scan.extras["temperature_reward_hint"].tolist() == [0.5] * 12
     assert "format" not in kinds(scan)
 
 
@@ -86,7 +89,10 @@ def test_trl_evaluations_are_a_split_of_their_own() -> None:
     assert by_step(scan) == {
         step: pytest.approx(trl_columns(step)[1]["eval_reward"]) for step in (2, 3)
     }
-    assert "other_split" in kinds(read(DUMPS / "trl"))
+    both = read(DUMPS / "trl")
+    beside = both.responses[both.responses["validation"] == 1]
+    assert beside.groupby("step")["reward"].mean().to_dict() == by_step(scan)
+    assert note(both, "split").startswith("responses of split val, beside those of train")
 
 
 def test_trl_without_its_state_says_what_was_taken(tmp_path: Path) -> None:
@@ -125,9 +131,12 @@ def test_rollouts_given_to_write_are_read_in_place_of_trl_s(tmp_path: Path) -> N
 def test_verifiers_judges_and_failures_are_no_responses(folder: str) -> None:
     scan = read(DUMPS / "verifiers" / folder)
     assert by_step(scan) == {3: 0.5}
+    assert scan.failed == {3: 1}
     assert len(scan.responses) == 2
     assert scan.responses["finished"].tolist() == [1.0, 0.0]
-    assert (scan.bad_count, {n.count for n in scan.notes if n.kind == "untrained"}) == (0, {3})
+    assert scan.bad_count == 0
+    counted = {n.kind: n.count for n in scan.notes if n.kind in ("untrained", "failed")}
+    assert sum(counted.values()) == 3
 
 
 def test_verifiers_token_figures_are_the_sampled_tokens_own() -> None:
@@ -183,8 +192,9 @@ def test_nemo_rl_messages_stay_with_their_group() -> None:
     assert sampled(multi, "logprobs") == [-1.0, -0.5, -0.25]
     scan = read(DUMPS / "nemo_rl")
     assert by_step(scan) == {1: 0.5, 2: 0.75, 3: 0.5}
-    assert scan.responses["response_tokens"].tolist() == [2.0, 3.0] * 3
-    assert scan.responses.groupby("step")["group"].nunique().tolist() == [1, 1, 1]
+    judged = scan.responses[scan.responses["validation"] == 0]
+    assert judged["response_tokens"].tolist() == [2.0, 3.0] * 3
+    assert judged.groupby("step")["group"].nunique().tolist() == [1, 1, 1]
     assert by_step(read(DUMPS / "nemo_rl", split="val")) == {2: 1.0}
 
 

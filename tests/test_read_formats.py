@@ -97,13 +97,16 @@ def test_fields_named_by_the_user(tmp_path: Path) -> None:
     assert responses(scan) == ["a0", "a1", "a2"]
 
 
-def test_splits_are_never_mixed_unasked(tmp_path: Path) -> None:
+def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "train_rows.jsonl", [row(1)])
     write(tmp_path / "val_rows.jsonl", [row(1), row(2)])
+    write(tmp_path / "eval_rows.jsonl", [row(1)] * 3)
     scan = read(tmp_path)
-    assert len(scan.responses) == 1
-    assert "other_split" in kinds(scan)
-    assert len(read(tmp_path, split="val").responses) == 2
+    assert scan.responses["validation"].tolist() == [0, 1, 1]
+    assert scan.extras["split"].tolist() == ["train", "val", "val"]
+    assert {"split", "other_split"} <= kinds(scan)
+    only = read(tmp_path, split="val").responses
+    assert only["validation"].tolist() == [0, 0]
     with pytest.raises(UsageError, match="train, val"):
         read(tmp_path, split="test")
 
@@ -151,7 +154,7 @@ def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> 
     assert read(tmp_path, strict=True).bad_count == 0
 
 
-def test_rows_of_another_split_than_their_file_s_are_counted(tmp_path: Path) -> None:
+def test_rows_of_another_split_than_their_file_s_stand_beside(tmp_path: Path) -> None:
     def episode(kind: str) -> dict[str, object]:
         node = {"message": {"role": "assistant", "content": kind}, "sampled": True}
         trace = {"nodes": [node], "rewards": {"r": {"score": 1.0}}}
@@ -159,5 +162,7 @@ def test_rows_of_another_split_than_their_file_s_are_counted(tmp_path: Path) -> 
 
     path = write(tmp_path / "traces.jsonl", [episode("train"), episode("eval"), episode("train")])
     scan = read(path)
-    assert responses(scan) == ["train", "train"]
-    assert "other_split_rows" in kinds(scan)
+    assert responses(scan) == ["train", "train", "eval"]
+    assert scan.responses["validation"].tolist() == [0, 0, 1]
+    assert responses(read(path, split="eval")) == ["eval"]
+    assert kinds(read(path, split="train")) == {"other_split_rows"}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
-from rlreport.rollout import Rollout
+from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Tables
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
@@ -63,6 +63,18 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
         ref_response=None if ref is None else stand_in("reference response", ref),
         ground_truth=None if truth is None else stand_in("label", truth),
         turns=[],
+        conversation=[
+            Turn(
+                turn.role,
+                stand_in("turn", turn.text),
+                turn.sampled,
+                turn.tokens,
+                seconds=turn.seconds,
+                reward=turn.reward,
+            )
+            for turn in rollout.conversation
+        ],
+        errors=[stand_in("error", text) for text in rollout.errors],
         raw_tokens=hidden,
         tokens=hidden,
     )
@@ -94,9 +106,17 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         tokens=tokens,
         ngrams=None,
         ref_ngrams=None,
+        tools=_numbered_tools(tables.tools),
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
         notes=[replace(note, text=_unquoted(note.text)) for note in tables.notes],
     )
+
+
+def _numbered_tools(tools: pd.DataFrame) -> pd.DataFrame:
+    """The table of tools with numbers for names, which are a model's output too."""
+    if tools.empty:
+        return tools
+    return tools.assign(tool=[f"tool {code + 1}" for code in pd.factorize(tools["tool"])[0]])
 
 
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:

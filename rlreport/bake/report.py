@@ -193,22 +193,22 @@ def prepare(
     thresholds: Thresholds | None = None,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
-    responses = tables.responses
-    steps = responses["step"].to_numpy()
+    judged = tables.training()
+    responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
     context = PageContext(
         run=report.title or name,
         steps=tables.steps,
         windows=windows,
-        window_figures=window_table(responses, tables.steps, windows),
+        window_figures=window_table(judged.responses, judged.steps, windows),
         shown_steps=[candidate.step for candidate in candidates],
         verdict=verdict,
         columns=number_columns(responses, tables.extras),
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
-        first_rows=responses[steps == steps[0]],
-        usual_responses=usual_responses(tables.steps["responses"].to_numpy()),
+        first_rows=judged.responses[steps == steps[0]],
+        usual_responses=usual_responses(judged.steps["responses"].to_numpy()),
         file_names=[file.name for file in tables.files],
         metrics_names=[file.name for file in tables.metrics_files],
         report=report,

@@ -153,7 +153,7 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
     candidate, scale = job.candidate, job.scale
     plan = candidate.packed(job.allowance / scale)
     rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
-    charts = charts_of(job.responses, context, candidate.step)
+    charts = charts_of(_judged(job.responses), context, candidate.step)
     addresses = addresses_from(context, root="../")
     for attempt in range(ATTEMPTS + 1):
         shown = [rollouts[row] for row in plan.rows.tolist()]
@@ -175,6 +175,12 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
         scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
         plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
     return BakedStep(content, weight, plan)
+
+
+def _judged(responses: pd.DataFrame) -> pd.DataFrame:
+    """The responses of training; those of validation where a step has no other."""
+    own = responses[responses["validation"] == 0]
+    return own if len(own) else responses
 
 
 def _read(

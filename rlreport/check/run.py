@@ -33,7 +33,7 @@ class Run:
     """The tables of a run with the limits it is judged by.
 
     Attributes:
-        tables: the run, or the part of it that is judged.
+        tables: the run, or the part of it that is judged; of training alone.
         limits: thresholds of the checks.
         first: the first window, None where the run is too short for a trend.
         last: the last window; a run too short for a trend is one window.
@@ -41,7 +41,8 @@ class Run:
     """
 
     def __init__(self, tables: Tables, limits: Thresholds | None = None) -> None:
-        self.tables = tables
+        self.tables = tables.training()
+        tables = self.tables
         self.limits = limits or Thresholds()
         pair = windows.first_and_last(tables, self.limits.trend)
         self.first: Window | None = pair[0] if pair else None

@@ -75,6 +75,10 @@ def _reference(title: str, column: str, std: str = "") -> Curve:
     return Curve("reference", title, column, std, LIGHT["reference"], DASHED)
 
 
+def _validation(column: str) -> Curve:
+    return Curve("validation", "validation", column, dash=DASHED)
+
+
 def _single(
     name: str,
     title: str,
@@ -105,6 +109,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
                 (
                     Curve("policy", "policy", "reward_mean", "reward_std"),
                     _reference("reference", "ref_reward_mean", "ref_reward_std"),
+                    _validation("validation_reward_mean"),
                     Curve(
                         "valid",
                         "valid, policy",
@@ -140,12 +145,16 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Response length",
         (
             Alternative(
-                (Curve("policy", "policy", "response_tokens_mean", "response_tokens_std"),),
+                (
+                    Curve("policy", "policy", "response_tokens_mean", "response_tokens_std"),
+                    _validation("validation_tokens_mean"),
+                ),
             ),
             Alternative(
                 (
                     Curve("policy", "policy", "response_chars_mean", "response_chars_std"),
                     _reference("reference", "ref_response_chars_mean"),
+                    _validation("validation_chars_mean"),
                 ),
             ),
         ),

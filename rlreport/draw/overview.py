@@ -32,12 +32,16 @@ def overview_charts(
     if tables.steps.empty:
         return []
     frame = Frame(floats(tables.steps, "step"), findings)
+    judged = tables
+    if not tables.validation.empty:
+        own = tables.prompts[tables.prompts["validation"] == 0]
+        judged = replace(tables.training(), steps=tables.steps, prompts=own)
     charts = []
     for wanted in OVERVIEW:
         if isinstance(wanted, CurveChart):
             charts.append(_of_step_figures(tables.steps, frame, wanted, band))
         else:
-            charts.extend(wanted(tables, frame))
+            charts.extend(wanted(judged, frame))
     return drawn([_told(chart, run) for chart in charts if chart is not None])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.figures.ragged import (
     Floats,
@@ -127,6 +128,9 @@ def _engines(
         columns["mismatch_k3"] = _mean(*finite_sums(k3(sampler - logp), offsets)[::-1])
         difference = np.abs(prob - probability(sampler))
         columns["mismatch_prob"] = _mean(*finite_sums(difference, offsets)[::-1])
+        columns["mismatch_k3_back"] = _mean(*finite_sums(k3(logp - sampler), offsets)[::-1])
+        count, total = finite_sums(logp - sampler, offsets)
+        columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:
         ratio = importance_ratio(logp, old)
         count, total = finite_sums(ratio, offsets)
@@ -134,6 +138,77 @@ def _engines(
         columns["ratio_tokens"] = count
         columns["ratio_mean"] = _mean(total, count)
         columns["ratio_outside"] = _mean(row_sums(outside, offsets), count)
+
+
+def mismatch_by_turn(
+    figures: TokenFigures, offsets: Ints, sampled: NDArray[np.bool_], laid: Ints
+) -> dict[str, Floats]:
+    """Return the engines' disagreement in the first and in the last turn of each response.
+
+    A turn is a run of sampled tokens between tokens that the environment wrote; responses of
+    one turn have NaN. Both directions of k3 are told by the larger, nats a token.
+
+    Args:
+        figures: of the sampled tokens.
+        offsets: int64 (R + 1,), of the sampled tokens.
+        sampled: bool, of all tokens.
+        laid: int64 (R + 1,), of all tokens.
+    """
+    if figures.logp is None or figures.sampler_logp is None or not len(sampled):
+        return {}
+    gap = figures.logp - figures.sampler_logp
+    mismatch = np.maximum(k3(gap), k3(-gap))
+    # A token opens a turn where the one before it, or the row's start, is not sampled.
+    before = np.append(False, sampled[:-1])
+    before[laid[:-1][laid[:-1] < len(sampled)]] = False
+    turn = np.cumsum((sampled & ~before)[sampled])
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    filled = np.flatnonzero(np.diff(offsets))
+    first, last = np.zeros(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, np.int64)
+    first[filled], last[filled] = turn[offsets[:-1][filled]], turn[offsets[1:][filled] - 1]
+    several = last > first
+    found = {}
+    for name, wanted in (("first", first), ("last", last)):
+        own = np.where(turn == wanted[rows], mismatch, np.nan)
+        mean = _mean(*finite_sums(own, offsets)[::-1])
+        found[f"mismatch_{name}_turn"] = np.where(several, mean, np.nan)
+    return found
+
+
+def thinking_tokens(
+    ids: NDArray[np.int32], offsets: Ints, opening: int, closing: int
+) -> dict[str, Floats]:
+    """Return the tokens of thinking and of the answer, by response, marks among the thinking.
+
+    Args:
+        ids: int32 (N,), numbers of the tokens.
+        offsets: int64 (R + 1,).
+        opening: number of ``<think>``, -1 where it was not met.
+        closing: number of ``</think>`` likewise.
+
+    Returns:
+        two columns, NaN where a response holds neither mark; none where no token is one.
+    """
+    opens, closes = (
+        (ids == mark) if mark >= 0 else np.zeros(len(ids), bool) for mark in (opening, closing)
+    )
+    marks = np.flatnonzero(opens | closes)
+    if not len(marks):
+        return {}
+    lengths = np.diff(offsets)
+    start = np.repeat(offsets[:-1], lengths)
+    latest = np.zeros(len(ids), np.int64)
+    latest[marks] = marks + 1
+    latest = np.maximum.accumulate(latest) - 1
+    own = latest >= start
+    inside = np.where(own, opens[latest], False) | closes
+    # What comes before a row's first mark is thinking where that mark closes it.
+    place = np.minimum(np.searchsorted(marks, offsets[:-1]), len(marks) - 1)
+    first = marks[place]
+    has = (first >= offsets[:-1]) & (first < offsets[1:])
+    inside |= ~own & np.repeat(has & closes[first], lengths)
+    thought = np.where(has, row_sums(inside.astype(np.float64), offsets), np.nan)
+    return {"thinking_tokens": thought, "answer_tokens": lengths - thought}
 
 
 def _mean(total: Floats, count: Floats) -> Floats:

@@ -7,12 +7,12 @@ file is no rollout log, and ``RowReader`` turns objects into canonical rows (see
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlreport.fields import NotTaken, count_not_taken, kind_of
 from rlreport.formats.base import Format, Match, Row, RowError, Where
-from rlreport.formats.extras import mended
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.mapping import Mapped, suggest
 from rlreport.formats.refusal import certain_refusal, refusal
@@ -121,7 +121,6 @@ class RowReader:
         self._format = form
         self._names = names or TokenNames()
         self._not_taken: NotTaken = {}
-        self._odd: dict[str, int] = {}
 
     @property
     def rewarded(self) -> bool:
@@ -143,34 +142,25 @@ class RowReader:
         for name, value in watched.not_taken():
             count_not_taken(self._not_taken, name, kind_of(value))
 
-    def split_of(self, objects: Sequence[Row], name: str) -> str | None:
-        """Return the split of a file's first row, None where it has none."""
+    def splits_of(self, objects: Sequence[Row], name: str) -> set[object]:
+        """Return the splits that the rows of a file's first objects name."""
+        found: set[object] = set()
         for obj in objects:
-            try:
-                row = next(self(obj, Where(name)), None)
-            except RowError:
-                continue
-            if row is not None:
-                split = row.get("split")
-                return split if isinstance(split, str) else None
-        return None
+            with suppress(RowError):
+                found |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
+        # What was looked at is read again, and told of then.
+        self._not_taken = {}
+        return found
 
     def take_not_taken(self) -> NotTaken:
         """Hand over the fields that no one read since the last call."""
         taken, self._not_taken = self._not_taken, {}
         return taken
 
-    def take_odd(self) -> dict[str, int]:
-        """Hand over how many rows' extras were left out since the last call, by kind."""
-        odd, self._odd = self._odd, {}
-        return odd
-
     def _settled(self, row: Row, where: Where) -> Row:
         row = _spread(self._names.fill(row))
         if row.get("split") is None and (split := self._format.split(where.name)):
             row["split"] = split
-        for kind in mended(row):
-            self._odd[kind] = self._odd.get(kind, 0) + 1
         for name in [name for name, value in row.items() if not is_kept(name, value)]:
             value = row.pop(name)
             if value not in (None, "", [], {}):

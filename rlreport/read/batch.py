@@ -10,8 +10,9 @@ import xxhash
 
 from rlreport.fields import TOKEN_ARRAYS, count_not_taken
 from rlreport.options import ReadOptions
+from rlreport.read.conversation import NOTHING, Beside, ToolCounts, add_tool
 from rlreport.read.diagnostics import Diagnostics, LogPosition
-from rlreport.text.clean import clean_prompt, clean_text
+from rlreport.text.clean import clean_prompt, clean_text, safe_text
 
 NAN = float("nan")
 LONGEST_EXTRA = 200
@@ -37,12 +38,14 @@ class TokenFields:
         buffers: field of TOKEN_ARRAYS -> bytes of its float64 values.
         size: tokens of the shortest of them all, -1 where the row has none.
         uneven: they are not of the same length.
+        mask: a byte of 0 or 1 a token: whether the policy sampled it; None for all.
     """
 
     tokens: RawTokens | Sequence[str] | None = None
     buffers: dict[str, memoryview] = field(default_factory=dict)
     size: int = -1
     uneven: bool = False
+    mask: bytes | None = None
 
     def fit(self, size: int) -> None:
         """Take in an array of this size."""
@@ -66,6 +69,7 @@ class ParsedRow(NamedTuple):
         parts: names of extras that are parts of the reward.
         oddities: kinds of what was repaired or left out.
         not_taken: name and type of fields that are neither known nor a column.
+        beside: split, seat, and figures of turns.
     """
 
     step: int
@@ -81,6 +85,7 @@ class ParsedRow(NamedTuple):
     parts: Sequence[str] = ()
     oddities: Sequence[str] = ()
     not_taken: Sequence[tuple[str, str]] = ()
+    beside: Beside = NOTHING
 
 
 class RowScalars(NamedTuple):
@@ -121,10 +126,13 @@ class Batch:
         lengths: tokens of the row after cutting to the shortest array, -1 without any.
         token_rows: numbers of the rows that have token arrays; the next two align with it.
         tokens: token strings: None, a list, or raw JSON.
+        masks: bytes of 0 and 1, which tokens the policy sampled; None for all.
         arrays: field of TOKEN_ARRAYS to bytes of float64, or None.
         texts: cleaned response where a row has no tokens (its words count then), else None.
         references: cleaned reference response, or None.
         extras: name -> [(row, number or string)], for further scalars.
+        figures: column of the response table -> [(row, number)], for those of turns.
+        tools: (step, tool) -> its answers, and how many were errors.
         reward_parts: names of extras that are parts of the reward.
         fields: canonical field -> rows that carried it, for those that leave no other trace.
         diagnostics: what was repaired or odd.
@@ -138,9 +146,12 @@ class Batch:
     arrays: dict[str, list[memoryview | None]] = field(
         default_factory=lambda: {name: [] for name in TOKEN_ARRAYS}
     )
+    masks: list[bytes | None] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
     references: list[str | None] = field(default_factory=list)
     extras: dict[str, list[tuple[int, float | str]]] = field(default_factory=dict)
+    figures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    tools: ToolCounts = field(default_factory=dict)
     reward_parts: set[str] = field(default_factory=set)
     fields: dict[str, int] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
@@ -166,6 +177,7 @@ class Batch:
             return
         self.token_rows.append(len(self.rows))
         self.tokens.append(own.tokens)
+        self.masks.append(own.mask)
         buffers = own.buffers
         if own.uneven:
             buffers = {name: buffer[: 8 * size] for name, buffer in buffers.items()}
@@ -195,6 +207,9 @@ class Batcher:
             batch.diagnostics.add(kind, position)
         if tokens.uneven:
             batch.diagnostics.add("unequal_lengths", position)
+        if tokens.mask is not None and len(tokens.mask) != tokens.size:
+            batch.diagnostics.add("bad_mask", position)
+            tokens.mask = None
         for name, kind in row.not_taken:
             count_not_taken(batch.diagnostics.not_taken, name, kind)
         number = len(batch.rows)
@@ -202,6 +217,10 @@ class Batcher:
             batch.extras.setdefault(name, []).append((number, value))
         for name in row.kept:
             batch.fields[name] = batch.fields.get(name, 0) + 1
+        for name, figure in row.beside.figures.items():
+            batch.figures.setdefault(name, []).append((number, figure))
+        for tool, counts in row.beside.tools.items():
+            add_tool(batch.tools, row.step, safe_text(tool), counts)
         batch.reward_parts.update(row.parts)
         batch.add_tokens(tokens)
         prompt_hash, prompt_chars = self._prompts.figures(row.prompt)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Ints
-from rlreport.figures.response import response_figures
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
 from rlreport.options import FigureOptions
 from rlreport.read.batch import Batch, RowScalars
+from rlreport.read.conversation import add_tool
 from rlreport.read.diagnostics import Diagnostics
 from rlreport.read.ngrams import (
     LONGEST,
@@ -40,6 +41,9 @@ _OPTIONAL = ("ref_reward", "valid_reward", "ref_valid_reward", "ref_response_cha
 _REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 _FLOATS = ("reward", "finish", *_OPTIONAL)
 
+
+THINKING = ("<think>", "</think>")
+"""Token strings that open and close thinking, where they are tokens of their own."""
 
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
@@ -81,15 +85,27 @@ class Collector:
         self._out.segments.append(segment)
         self._totals.setdefault(leaf, TokenTotals())
 
-    def add(self, batch: Batch) -> None:
-        """Measure the rows of a batch, if any."""
+    def add(self, batch: Batch, *, watched: bool = False) -> None:
+        """Measure the rows of a batch, if any.
+
+        Args:
+            batch: the rows.
+            watched: they are of the split that only stands beside: no sum over tokens, no
+                bigram and no sample holds any of them.
+        """
         if batch.rows:
             # Logged numbers may be as large as float64 holds; what overflows is infinite.
             with np.errstate(over="ignore", invalid="ignore"):
-                self._add(batch)
+                self._add(batch, watched)
 
-    def _add(self, batch: Batch) -> None:
+    def add_failed(self, step: int) -> None:
+        """Count a rollout that failed before the policy spoke."""
+        self._out.failed[step] = self._out.failed.get(step, 0) + 1
+
+    def _add(self, batch: Batch, watched: bool) -> None:
         columns = _scalars(batch)
+        columns |= _figures(batch)
+        columns["validation"] = np.full(len(batch.rows), watched, dtype=np.int64)
         steps = columns["step"].astype(np.int64)
         finish = _Finish(columns.pop("finish").astype(np.float64))
         rows = words(batch.texts, self._vocabulary, None)
@@ -97,17 +113,20 @@ class Collector:
             if text is not None and len(text) > LONGEST_TEXT:
                 batch.diagnostics.add("long_text", row.position)
         if batch.token_rows:
-            tokens = token_rows(batch, self._vocabulary)
+            laid = token_rows(batch, self._vocabulary)
+            tokens = laid.sampled_only()
             figures = tokens.figures(self._figures)
-            self._measure(tokens, figures, columns, len(steps))
-            self._add_totals(batch, tokens, figures, steps)
+            self._measure(tokens, laid, figures, columns, len(steps))
+            if not watched:
+                self._add_totals(batch, tokens, figures, steps)
             finish.look_at_tokens(tokens, self._vocabulary)
             rows = with_tokens(rows, tokens)
         finish.look_at_texts(batch)
         columns["finished"], columns["finish_source"] = finish.finished, finish.source
         self._met = _marked(self._met, rows.ids, len(self._vocabulary))
-        self._count_bigrams(rows, columns, steps)
-        self._sample(rows, batch, columns, steps)
+        self._count_bigrams(rows, columns, steps, watched)
+        if not watched:
+            self._sample(rows, batch, columns, steps)
         self._columns.append(columns)
         self._extras.add(batch, self._out.rows)
         self._add_up(batch, columns, finish)
@@ -126,14 +145,34 @@ class Collector:
         return out
 
     def _measure(
-        self, tokens: TokenRows, figures: TokenFigures, columns: Columns, rows: int
+        self,
+        tokens: TokenRows,
+        laid: TokenRows,
+        figures: TokenFigures,
+        columns: Columns,
+        rows: int,
     ) -> None:
+        """Add the columns of tokens; ``laid`` are all of them, sampled or not."""
         found = response_figures(
             figures,
             tokens.offsets,
             logged_advantage=tokens.arrays.get("advantages"),
             old_logp=tokens.arrays.get("old_logprobs"),
         )
+        found |= thinking_tokens(
+            tokens.ids,
+            tokens.offsets,
+            *(self._vocabulary.number(string) for string in THINKING),
+        )
+        if laid.sampled is not None and laid.masked is not None:
+            given = np.diff(laid.offsets) - np.diff(tokens.offsets)
+            found["env_tokens"] = np.where(laid.masked, given, np.nan)
+            found |= mismatch_by_turn(figures, tokens.offsets, laid.sampled, laid.offsets)
+            if "kl_max_position" in found:
+                # Positions are those in the response as it is shown.
+                found["kl_max_position"] = _places(
+                    found["kl_max_position"], laid.sampled, laid.offsets, tokens.offsets
+                )
         for name, values in found.items():
             column = np.full(rows, np.nan)
             column[tokens.rows] = values
@@ -165,11 +204,12 @@ class Collector:
             known = self._totals.get(leaf)
             self._totals[leaf] = own if known is None else merge_totals(known, own)
 
-    def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints) -> None:
+    def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints, watched: bool) -> None:
         columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
             rows.ids, rows.offsets, self._vocabulary.hashes
         )
-        self._bigrams.add(steps[owners], distinct, steps)
+        if not watched:
+            self._bigrams.add(steps[owners], distinct, steps)
 
     def _sample(self, rows: UnitRows, batch: Batch, columns: Columns, steps: Ints) -> None:
         places = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
@@ -201,6 +241,9 @@ class Collector:
         out.rows += len(batch.rows)
         out.ends = (out.ends[0] + finish.ends[0], out.ends[1] + finish.ends[1])
         out.reward_parts |= batch.reward_parts
+        if not columns["validation"].any():
+            for (step, tool), counted in batch.tools.items():
+                add_tool(out.tools, step, tool, counted)
         out.diagnostics.update(batch.diagnostics)
         counts = batch.carried()
         for name in _REWARDS:
@@ -266,6 +309,26 @@ class _Finish:
             self.source[i] = FROM_TEXT
             ends += ended
         self.ends = (self.ends[0], ends)
+
+
+def _figures(batch: Batch) -> Columns:
+    """Return the columns that turns feed, float64 (R,), NaN where a row does not."""
+    columns: Columns = {}
+    for name, pairs in batch.figures.items():
+        column = np.full(len(batch.rows), np.nan)
+        rows, values = zip(*pairs, strict=True)
+        column[list(rows)] = values
+        columns[name] = column
+    return columns
+
+
+def _places(among: Floats, sampled: NDArray[np.bool_], old: Ints, new: Ints) -> Floats:
+    """Return the places in their rows of tokens that are counted among the sampled, NaN kept."""
+    known = np.isfinite(among)
+    where = np.flatnonzero(sampled)
+    places = np.full(len(among), np.nan)
+    places[known] = where[new[:-1][known] + among[known].astype(np.int64)] - old[:-1][known]
+    return places
 
 
 def _scalars(batch: Batch) -> Columns:

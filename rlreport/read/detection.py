@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
 from rlreport.options import ReadOptions
+from rlreport.read.conversation import split_named
 from rlreport.read.lines import BOM, line_blocks
 from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url
 from rlreport.read.splits import NATIVE, LogFormat, Split
@@ -37,7 +38,7 @@ class LogFiles:
 def detect_formats(
     listing: Listing, options: ReadOptions, metrics: Iterable[Path] = ()
 ) -> LogFiles:
-    """Find the format of every file and keep those of one split.
+    """Find the format of every file and keep those of the splits that are read.
 
     Args:
         listing: the files found.
@@ -50,22 +51,26 @@ def detect_formats(
     found = LogFiles()
     plotted = {path.resolve() for path in metrics}
     splits: dict[str, list[int]] = {}
+    mixed: list[int] = []
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     for source in listing.sources:
-        log_format, reason, remark = _format_of(source, options, listed)
+        log_format, reason, remark, told = _format_of(source, options, listed)
         if remark:
             found.notes.append(Note(FORMAT, remark, 1, source.name))
         if log_format is None:
             kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
             found.notes.append(Note(kind, f"not read: {reason}", 1, source.name))
             continue
-        splits.setdefault(log_format.split, []).append(len(found.sources))
+        for split in told or {log_format.split}:
+            splits.setdefault(split, []).append(len(found.sources))
+        if told:
+            mixed.append(len(found.sources))
         found.sources.append(source)
         found.formats.append(log_format)
     for source in listing.other:
         kind = METRICS_FILE if Path(source.path).resolve() in plotted else "other_file"
         found.notes.append(Note(kind, "not read as a log, going by its name", 1, source.name))
-    return _without_repeats(_one_split(found, splits, options.split))
+    return _without_repeats(_chosen_splits(found, splits, mixed, options.split))
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
@@ -97,29 +102,49 @@ def _without_repeats(files: LogFiles) -> LogFiles:
     )
 
 
-def _one_split(found: LogFiles, splits: dict[str, list[int]], wanted: str | None) -> LogFiles:
-    """Keep the files of one split; training and validation are never mixed unasked."""
-    if wanted is not None and wanted not in splits and splits:
+def _chosen_splits(
+    found: LogFiles, splits: dict[str, list[int]], mixed: list[int], wanted: str | None
+) -> LogFiles:
+    """Keep the files of training and those of the split that stands beside, or of the one asked.
+
+    Args:
+        found: all files.
+        splits: split -> its files.
+        mixed: files whose rows name their splits; any of them may hold some of any.
+        wanted: the split asked for.
+    """
+    if wanted is not None and wanted not in splits and splits and not mixed:
         known = ", ".join(sorted(splits))
         raise UsageError(f"No log of split {wanted!r}; there are: {known}")
-    if wanted is None and len(splits) <= 1:
-        return found
-    kept = wanted or ("train" if "train" in splits else sorted(splits)[0])
-    for split, numbers in sorted(splits.items()):
-        if split != kept:
+    named = sorted(splits)
+    main = wanted or ("train" if mixed or "train" in splits or not named else named[0])
+    others = [split for split in named if split != main]
+    watched = None
+    if wanted is None:
+        watched = "val" if "val" in others or not others else others[0]
+        watched = None if watched == main else watched
+    for split in others:
+        if split != watched:
             text = f"files of split {split} not read (--split {split} reads them)"
-            first = found.sources[numbers[0]].name
-            found.notes.append(Note("other_split", text, len(numbers), first))
-    chosen = splits.get(kept, [])
+            if numbers := [i for i in splits[split] if i not in mixed]:
+                first = found.sources[numbers[0]].name
+                found.notes.append(Note("other_split", text, len(numbers), first))
+    of_both = (splits.get(split or "", []) for split in (main, watched))
+    chosen = sorted({*mixed, *(i for numbers in of_both for i in numbers)})
     return LogFiles(
-        [found.sources[i] for i in chosen], [found.formats[i] for i in chosen], found.notes
+        [found.sources[i] for i in chosen],
+        [replace(found.formats[i], main=main, watched=watched) for i in chosen],
+        found.notes,
     )
 
 
 def _format_of(
     source: Source, options: ReadOptions, listed: frozenset[Path]
-) -> tuple[LogFormat | None, str, str]:
-    """Return a file's format (None where it is no log), why, and a remark for the report."""
+) -> tuple[LogFormat | None, str, str, set[str]]:
+    """Return a file's format (None where it is no log), why, and a remark for the report.
+
+    Last come the splits that its first rows name, where its path names none.
+    """
     # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
@@ -135,7 +160,9 @@ def _format_of(
         if options.log_format == NATIVE or native or _all_broken(source, objects):
             fields = ", ".join(f"`{name}`" for name in REQUIRED)
             why = f"has {fields}" if native else "as named"
-            return LogFormat(why=why, split=split_of(source.name) or "train"), "", ""
+            by_path = split_of(source.name)
+            told = set() if by_path else {split_named(o["split"]) for o in objects if "split" in o}
+            return LogFormat(why=why, split=by_path or "train"), "", "", told - {""}
     detected = detect(
         source.name,
         objects,
@@ -144,15 +171,16 @@ def _format_of(
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return None, damage or refusal(source.name, objects), ""
+        return None, damage or refusal(source.name, objects), "", set()
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
-        return None, form, ""
+        return None, form, "", set()
     container = container_of(source.name) or "lines"
     reader = RowReader(form, TokenNames(options.tokenizer))
-    split = form.split(source.name) or reader.split_of(objects, source.name) or "train"
-    log_format = LogFormat(form.id, container, reader, detected.reason, split)
-    return log_format, detected.reason, getattr(form, "remark", "")
+    by_path = form.split(source.name)
+    told = set() if by_path else set(map(split_named, reader.splits_of(objects, source.name)))
+    log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
+    return log_format, detected.reason, getattr(form, "remark", ""), told - {""}
 
 
 def _is_native(obj: dict[str, Any]) -> bool:

@@ -95,9 +95,9 @@ ODDITIES = {
     "bad_mask": "response masks of another length than the tokens, or not of 0 and 1, left out",
     "bad_turns": "rows whose turns are no list of objects with a role; the turns left out",
     "bad_spans": "rows whose turns' token spans overlap or leave the response; the spans left out",
-    "untrained": "rows of agents that are not trained, or of rollouts that failed before the "
-    "policy spoke, kept out of the figures",
-    "other_split_rows": "rows of another split than their file's, not read (--split reads them)",
+    "untrained": "rows of agents that are not trained, kept out of the figures",
+    "failed": "rollouts that failed before the policy spoke, counted by step, no responses",
+    "other_split_rows": "rows of further splits, not read (--split reads them)",
     "long_text": "responses of over 4,194,304 characters, whose words count up to there",
     "many_extras": "further scalar fields, left out beyond the first 64",
     "many_tokens": "token strings left out of the token table beyond the first 262,144",

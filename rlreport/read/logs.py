@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.figures.ragged import Ints
@@ -26,6 +28,7 @@ from rlreport.read.result import (
     response_table,
     row_order,
     token_frame,
+    tool_frame,
 )
 from rlreport.read.scan import Scanner
 from rlreport.read.sources import Listing, find_sources, is_url
@@ -38,6 +41,8 @@ LEAST_BYTES = 24 << 20
 """Smaller logs are read sooner in this process than others start."""
 
 _SHOWN = 20
+SPLIT = "split"
+"""Kind of the note on the split that stands beside training."""
 NOT_TAKEN = "not_taken"
 """Kind of the note on fields that nobody read."""
 _NAMED = 3
@@ -72,6 +77,14 @@ def read_logs(
     files = detect_formats(listing, options, metrics)
     tasks = plan_tasks(plan_splits(files.sources, files.formats))
     partial = scan_tasks(tasks, options, figures, progress)
+    if partial.rows and partial.columns["validation"].all():
+        # No row is of training, as a file's rows alone can tell: then these are what is judged.
+        judged = [
+            replace(form, main=form.watched or form.main, watched=None) for form in files.formats
+        ]
+        files = replace(files, formats=judged)
+        tasks = plan_tasks(plan_splits(files.sources, files.formats))
+        partial = scan_tasks(tasks, options, figures, progress)
     return _scan_of(_name(paths), partial, listing, files, options)
 
 
@@ -125,7 +138,7 @@ def _scan_of(
     order = row_order(partial.columns)
     restart_notes, order = _restarts(partial, files, order, options.restarts)
     notes += restart_notes
-    unclean = [note for note in notes if note.kind not in (NOT_TAKEN, FORMAT)]
+    unclean = [note for note in notes if note.kind not in (NOT_TAKEN, FORMAT, SPLIT)]
     if options.strict and (bad or unclean):
         raise StrictError(_strict(bad, bad_count, unclean))
     responses, prompt_rows = response_table(partial, order)
@@ -136,6 +149,9 @@ def _scan_of(
     ] -= 1
     extras, carried = extras_table(partial.extras, partial.rows, order)
     # Each large part of the partial is let go once there is a table of it.
+    if responses["validation"].any():
+        extras, beside = _with_split(responses, extras, files)
+        notes.append(beside)
     ngrams = ngram_sample(partial.sample, partial, order)
     ref_ngrams = ngram_sample(partial.references, partial, order)
     partial.sample, partial.references = UnitSample(), UnitSample()
@@ -156,9 +172,22 @@ def _scan_of(
         bad_count=bad_count,
         notes=notes,
         fields=dict(sorted(partial.fields.items())) | carried,
+        failed=partial.failed,
+        tools=tool_frame(partial.tools),
         sources=files.sources,
         formats=files.formats,
     )
+
+
+def _with_split(
+    responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
+) -> tuple[pd.DataFrame, Note]:
+    """Return the extras with the split of each row, and the note that says what stands beside."""
+    beside = responses["validation"].to_numpy() == 1
+    main, watched = files.formats[0].main, files.formats[0].watched or ""
+    split = np.where(beside, watched, main).astype(object)
+    text = f"responses of split {watched}, beside those of {main}, which alone are judged"
+    return extras.assign(split=split), Note(SPLIT, text, int(beside.sum()))
 
 
 def _name(paths: Sequence[str | Path]) -> str:

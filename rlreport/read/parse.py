@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.figures.conversation import thinks
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, RawTokens, TokenFields
+from rlreport.read.conversation import BESIDE, NOTHING, beside, mask_of_json
 from rlreport.read.tolerant import (
     FINISH_FIELDS,
     FINISH_REASONS,
@@ -66,6 +68,8 @@ class _Schema:
     finish: str
     extras: tuple[str, ...]
     kept: tuple[str, ...]
+    beside: tuple[str, ...]
+    mask: bool
 
 
 class _UsualLines:
@@ -140,9 +144,16 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
         if value is not None:
             kept[name] = value if type(value) in (str, int, float, bool) else None
     tokens = _tokens(document, schema)
+    reason = document[schema.finish] if schema.finish else None
+    more = {name: _plain(document[name]) for name in schema.beside}
+    if more.get("turns") is not None:
+        raise _Unusual
+    said = NOTHING
+    if more or thinks(prompt, response):
+        said = beside(more, step, prompt, response, reason)
     return ParsedRow(
         step, prompt, response, rewards, reference, group, finish, tokens, extras, kept,
-        not_taken=not_taken,
+        not_taken=not_taken, beside=said,
     )  # fmt: skip
 
 
@@ -167,7 +178,21 @@ def _tokens(document: Any, schema: _Schema) -> TokenFields:
         if count != size:
             uneven = uneven or size >= 0
             size = min(size, count) if size >= 0 else count
-    return TokenFields(tokens, buffers, size, uneven)
+    mask = None
+    if schema.mask and (array := document["response_mask"]) is not None:
+        mask = mask_of_json(array.mini, len(array))
+        if mask is None:
+            raise _Unusual
+    return TokenFields(tokens, buffers, size, uneven, mask)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Python has it."""
+    if type(value) is simdjson.Array:
+        return value.as_list()
+    if type(value) is simdjson.Object:
+        return value.as_dict()
+    return value
 
 
 def _number(value: object) -> float:
@@ -201,4 +226,6 @@ def _schema_of(names: tuple[str, ...]) -> _Schema | None:
         finish=finish[0] if finish else "",
         extras=tuple(name for name in names if name not in NO_COLUMN),
         kept=tuple(name for name in KEPT if name in present),
+        beside=tuple(name for name in BESIDE if name in present),
+        mask="response_mask" in present,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.read.batch import Batch
+from rlreport.read.conversation import ToolCounts, add_tool
 from rlreport.read.diagnostics import Diagnostics
 from rlreport.read.ngrams import BigramSketch, UnitSample, chosen, gathered, sample_size
 from rlreport.read.splits import Nodes, plant
@@ -87,6 +88,8 @@ class Partial:
         strings: those strings.
         extras_dropped: names beyond the 64th were left out.
         ends: EOS tokens met, and texts that end with one.
+        failed: step -> rollouts that failed before the policy spoke.
+        tools: (step, tool) -> its answers, and how many were errors.
     """
 
     rows: int = 0
@@ -104,6 +107,8 @@ class Partial:
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     strings: list[str] = field(default_factory=list)
     ends: tuple[int, int] = (0, 0)
+    failed: dict[int, int] = field(default_factory=dict)
+    tools: ToolCounts = field(default_factory=dict)
 
 
 class ExtraColumns:
@@ -178,6 +183,10 @@ def merge(partials: Sequence[Partial]) -> Partial:
     for partial in partials:
         out.diagnostics.update(partial.diagnostics)
         out.ends = (out.ends[0] + partial.ends[0], out.ends[1] + partial.ends[1])
+        for step, failed in partial.failed.items():
+            out.failed[step] = out.failed.get(step, 0) + failed
+        for (step, tool), counts in partial.tools.items():
+            add_tool(out.tools, step, tool, counts)
         for place, totals in partial.totals.items():
             plant(out.totals, place, totals, merge_totals)
     out.segments = sorted(segment for partial in partials for segment in partial.segments)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import IO, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.errors import RowError, UnusableInputError
 from rlreport.figures.ragged import Ints
@@ -20,7 +22,7 @@ from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_rows import token_rows
 from rlreport.read.tolerant import load_object, parse_record
-from rlreport.rollout import Rollout, TokenFigures
+from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.chat import turns
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import Style, readable_tokens
@@ -240,7 +242,9 @@ def _rollouts(
     """Make the rollouts of rows of one file, which are those of the batch, in order."""
     tokens = _tokens(batch, locations.vocabulary(options.pad_tokens), figures)
     for i, (row, parsed) in enumerate(rows.items()):
-        raw, values = tokens.get(i, ([], TokenFigures()))
+        raw, values, sampled = tokens.get(i, ([], TokenFigures(), None))
+        # Spans count the tokens as logged.
+        whole = len(raw) == parsed.tokens.size
         prompt = _prompt(parsed.prompt, options)
         yield (
             row,
@@ -257,24 +261,30 @@ def _rollouts(
                 raw_tokens=raw,
                 tokens=readable_tokens(raw, locations.style),
                 figures=values,
+                sampled=sampled,
+                conversation=_conversation(parsed.kept.get("turns"), options, spans=whole),
+                errors=_texts(parsed.kept.get("errors"), options),
             ),
         )
 
 
 def _tokens(
     batch: Batch, vocabulary: Vocabulary, figures: FigureOptions
-) -> dict[int, tuple[list[str], TokenFigures]]:
-    """Return the raw tokens and the figures of a batch's rows that have any, by row."""
+) -> dict[int, tuple[list[str], TokenFigures, NDArray[np.bool_] | None]]:
+    """Return raw tokens, figures and what was sampled, of a batch's rows that have tokens."""
     if not batch.token_rows:
         return {}
     tokens = token_rows(batch, vocabulary)
-    flat = tokens.figures(figures)
+    flat = tokens.sampled_only().figures(figures)
+    if tokens.sampled is not None:
+        flat = flat.spread(tokens.sampled)
     ids, string_of = tokens.ids.tolist(), vocabulary.strings.__getitem__
     found = {}
     for place, row in enumerate(tokens.rows.tolist()):
         start, stop = tokens.offsets[place : place + 2].tolist()
         raw = list(map(string_of, ids[start:stop])) if tokens.named[place] else []
-        found[row] = raw, flat.between(start, stop)
+        own = tokens.sampled if tokens.masked is not None and tokens.masked[place] else None
+        found[row] = raw, flat.between(start, stop), None if own is None else own[start:stop]
     return found
 
 
@@ -287,6 +297,59 @@ def _logged_turns(logged: object, options: ReadOptions) -> list[tuple[str, str]]
         (clean_text(str(role), ()), clean_text(str(text), options.pad_tokens))
         for role, text in pairs
     ]
+
+
+def _conversation(logged: object, options: ReadOptions, *, spans: bool) -> list[Turn]:
+    """Return turns that were checked on reading; their optional parts may be of any type."""
+    if not isinstance(logged, list):
+        return []
+
+    def text(value: object) -> str | None:
+        return clean_text(value, options.pad_tokens) if isinstance(value, str) else None
+
+    def number(value: object) -> float | None:
+        return float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+
+    return [
+        Turn(
+            clean_text(turn["role"], ()),
+            clean_text(turn["text"], options.pad_tokens),
+            turn["sampled"],
+            tuple(turn["tokens"]) if spans and "tokens" in turn else None,
+            text(turn.get("thinking")),
+            tuple(map(_call, calls if isinstance(calls := turn.get("calls"), list) else ())),
+            text(turn.get("tool")),
+            _one_text(turn.get("error"), options),
+            number(turn.get("seconds")),
+            number(turn.get("reward")),
+        )
+        for turn in logged
+    ]
+
+
+def _call(call: object) -> tuple[str, str]:
+    """Return a tool's name, and what it was called with as text; what is odd as it is."""
+    if not isinstance(call, dict):
+        return "", clean_text(_as_text(call), ())
+    return (
+        clean_text(_as_text(call.get("name", "")), ()),
+        clean_text(_as_text(call.get("arguments", "")), ()),
+    )
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _one_text(value: object, options: ReadOptions) -> str | None:
+    return clean_text(_as_text(value), options.pad_tokens) if value else None
+
+
+def _texts(value: object, options: ReadOptions) -> list[str]:
+    values = value if isinstance(value, list) else [value] if value else []
+    return [clean_text(_as_text(item), options.pad_tokens) for item in values]
 
 
 def _clean_or_none(value: object, options: ReadOptions) -> str | None:

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.figures.conversation import MOST_TOOLS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.options import ReadOptions
 from rlreport.read.collect import FROM_TEXT, FROM_TOKEN
+from rlreport.read.conversation import ToolCounts
 from rlreport.read.ngrams import BigramSketch, UnitSample, gathered, sample_size
 from rlreport.read.partial import Columns, Extra, Partial, Segment
 from rlreport.read.read_back import RowLocations, fetch_texts
@@ -34,7 +36,7 @@ class Scan:
     Attributes:
         name: of the run: the folder or file that was given.
         files: the log files, in the order of ``file`` in the response table.
-        responses: RESPONSE_COLUMNS, sorted by (step, file, offset, sub).
+        responses: RESPONSE_COLUMNS, sorted by (step, validation, file, offset, sub).
         extras: same index; further scalars: float64, or object for short strings.
         reward_parts: names of extras that are parts of the reward.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
@@ -51,6 +53,8 @@ class Scan:
         bad_count: all of them.
         notes: what was repaired, left out or odd.
         fields: field -> rows that carried it.
+        failed: step -> rollouts of training that failed before the policy spoke.
+        tools: ``step``, ``tool``, ``answers`` and ``errors``, ascending by both.
         sources, formats: the files as opened, for the second pass (``locations``).
     """
 
@@ -69,6 +73,8 @@ class Scan:
     bad_count: int = 0
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
+    failed: dict[int, int] = field(default_factory=dict)
+    tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
 
@@ -94,8 +100,9 @@ def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
 
 
 def row_order(columns: Columns) -> Ints:
-    """Return the order of the response table: by step, file, offset and sub."""
-    keys = (columns["sub"], columns["offset"], columns["file"], columns["step"])
+    """Return the order of the response table: by step, validation, file, offset and sub."""
+    names = ("sub", "offset", "file", "validation", "step")
+    keys = tuple(columns[name] for name in names)
     return np.lexsort(keys)
 
 
@@ -113,10 +120,15 @@ def response_table(partial: Partial, order: Ints) -> tuple[pd.DataFrame, Ints]:
         partial.segments, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
     prompt = columns["prompt_hash"].astype(np.uint64)
+    beside = columns["validation"].astype(np.uint64)
+    if beside.any():
+        # A prompt of training and the same one of validation are followed apart.
+        prompt = np.where(beside > 0, pair_hashes(prompt, beside), prompt)
     columns["prompt_id"], _ = pd.factorize(prompt)
     prompt_rows = np.unique(columns["prompt_id"], return_index=True)[1]
     group = columns["group_hash"].astype(np.uint64)
-    group = pair_hashes(step.astype(np.uint64), np.where(group == 0, prompt, group))
+    group = np.where(group == 0, prompt, group + beside)
+    group = pair_hashes(step.astype(np.uint64), group)
     columns["group"], _ = pd.factorize(group)
     missing = np.full(len(order), np.nan)
     for gap, left, right in (
@@ -219,11 +231,22 @@ def position_frame(totals: TokenTotals) -> pd.DataFrame:
     )
 
 
+def tool_frame(counts: ToolCounts) -> pd.DataFrame:
+    """Return ``Scan.tools``: the 64 tools of the most answers by their names."""
+    by_tool: dict[str, int] = {}
+    for (_, tool), (answers, _) in counts.items():
+        by_tool[tool] = by_tool.get(tool, 0) + answers
+    kept = set(sorted(by_tool, key=lambda tool: (-by_tool[tool], tool))[:MOST_TOOLS])
+    rows = [(*place, *counts[place]) for place in sorted(counts) if place[1] in kept]
+    return pd.DataFrame(rows, columns=["step", "tool", "answers", "errors"])
+
+
 def bigram_frame(partial: Partial) -> pd.DataFrame:
     """Return ``Scan.bigrams``."""
     size = BigramSketch.size_for(len(partial.bigrams))
     steps = sorted(partial.bigrams)
-    step, bigrams = partial.columns["step"], partial.columns["bigrams"]
+    own = partial.columns["validation"] == 0
+    step, bigrams = partial.columns["step"][own], partial.columns["bigrams"][own]
     places = np.searchsorted(np.array(steps, dtype=np.int64), step)
     return pd.DataFrame(
         {

@@ -65,6 +65,7 @@ class _Work:
         self._figures = figures
         self._collector = self._fresh()
         self._batcher = Batcher(options)
+        self._watched = Batcher(options)
         self._parser = LineParser()
         self._done: list[Partial] = []
         self._parts: list[Partial] = []
@@ -120,10 +121,12 @@ class _Work:
         return Collector(self.vocabulary, self._figures)
 
     def _full(self) -> bool:
-        return self._pending >= _BATCH_BYTES or len(self._batcher.batch.rows) >= _BATCH_ROWS
+        rows = len(self._batcher.batch.rows) + len(self._watched.batch.rows)
+        return self._pending >= _BATCH_BYTES or rows >= _BATCH_ROWS
 
     def _flush(self) -> None:
         self._collector.add(self._batcher.take())
+        self._collector.add(self._watched.take(), watched=True)
         self._pending = 0
 
     def _finish(self) -> None:
@@ -174,18 +177,7 @@ class _Work:
         """Read the rows of an object of another format; one bad row costs no other."""
         split = self._split
         rows = split.format.rows(obj, split.source.name, self._lines, offset)
-        position = LogPosition(split.file, offset, self._lines)
-        diagnostics = self._collector.diagnostics
-        if split.format.reader is not None:
-            for kind, times in split.format.reader.take_odd().items():
-                diagnostics.add(kind, position, times)
         for sub, row in enumerate(rows):
-            if row.get("split") not in (None, split.format.split):
-                diagnostics.add("other_split_rows", position)
-                continue
-            if row.get("trainable") is False:
-                diagnostics.add("untrained", position)
-                continue
             try:
                 self._add(parse_record(row), offset, length, sub)
             except RowError as error:
@@ -211,9 +203,25 @@ class _Work:
             self._add_unread(_END, f"cannot be read: {reason_of(error)}")
 
     def _add(self, row: ParsedRow, offset: int, length: int, sub: int = 0) -> None:
-        self._rows += 1
+        """Add a row to those of its split; what is no response of the policy is only counted."""
         position = LogPosition(self._split.file, offset, self._lines)
-        self._batcher.add(row, position, length, sub)
+        said, log_format = row.beside, self._split.format
+        name = said.split or log_format.split
+        watched = name != log_format.main
+        kind = ""
+        if watched and name != log_format.watched:
+            kind = "other_split_rows"
+        elif said.failed:
+            kind = "failed"
+            if not watched:
+                self._collector.add_failed(row.step)
+        elif not said.trained:
+            kind = "untrained"
+        if kind:
+            self._collector.diagnostics.add(kind, position)
+            return
+        self._rows += 1
+        (self._watched if watched else self._batcher).add(row, position, length, sub)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
         self._unread += 1

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlreport.errors import RlreportError, RowError
-from rlreport.fields import TOKEN_ARRAYS
 from rlreport.read.sources import Source
 
 if TYPE_CHECKING:
@@ -36,7 +35,9 @@ class LogFormat:
         container: ``lines``, ``json`` or ``parquet``.
         reader: turns an object into canonical rows; None for native rows, which need none.
         why: why the file is taken for this, in words.
-        split: ``train``, ``val`` or ``eval``; rows that say another are left out.
+        split: ``train``, ``val`` or ``eval``: that of its rows that name none.
+        main: the split that is judged, as a rule ``train``.
+        watched: the split whose rows stand beside, None for none; all others are left out.
     """
 
     id: str = NATIVE
@@ -44,6 +45,8 @@ class LogFormat:
     reader: RowReader | None = None
     why: str = ""
     split: str = "train"
+    main: str = "train"
+    watched: str | None = "val"
 
     @property
     def rewarded(self) -> bool:
@@ -58,7 +61,7 @@ class LogFormat:
         """
         if self.reader is None:
             return [obj]
-        return [_sampled_only(row) for row in self._rows(self.reader, obj, name, line, index)]
+        return list(self._rows(self.reader, obj, name, line, index))
 
     def _rows(
         self, reader: RowReader, obj: dict[str, Any], name: str, line: int, index: int
@@ -73,18 +76,6 @@ class LogFormat:
             # Formats meet objects of any shape, and may come from other packages.
             said = str(error) if isinstance(error, ValueError) else repr(error)
             raise RowError(f"no {self.id} row: {said:.200}") from None
-
-
-def _sampled_only(row: dict[str, Any]) -> dict[str, Any]:
-    """Drop the tokens that the policy did not sample, until token figures heed the mask."""
-    mask = row.get("response_mask")
-    if not isinstance(mask, list) or all(mask):
-        return row
-    for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS):
-        values = row.get(name)
-        if isinstance(values, list):
-            row[name] = [value for value, keep in zip(values, mask, strict=False) if keep]
-    return row
 
 
 NATIVE_LINES = LogFormat()

@@ -30,6 +30,8 @@ class TokenRows:
         named: bool (R,), rows with token strings.
         arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
         nan_values: int64 (R,), values that were logged as NaN, infinite or null.
+        sampled: bool (N,), tokens that the policy sampled; None where that is all of them.
+        masked: bool (R,), rows that log which tokens were sampled.
     """
 
     rows: Ints
@@ -38,13 +40,31 @@ class TokenRows:
     named: NDArray[np.bool_]
     arrays: dict[str, Floats]
     nan_values: Ints
+    sampled: NDArray[np.bool_] | None = None
+    masked: NDArray[np.bool_] | None = None
+
+    def sampled_only(self) -> TokenRows:
+        """Return the tokens that the policy sampled, side by side.
+
+        A token reward on an environment's token counts for the sampled token before it (for
+        the first, where none is before), so that what the row was paid stays the same.
+        """
+        keep = self.sampled
+        if keep is None:
+            return self
+        kept = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
+        offsets = offsets_of(kept)
+        arrays = {name: flat[keep] for name, flat in self.arrays.items()}
+        if (rewards := self.arrays.get("token_rewards")) is not None and len(arrays):
+            arrays["token_rewards"] = _folded(rewards, keep, self.offsets, offsets)
+        nan_values = _less_nan(self, ~keep)
+        return TokenRows(self.rows, offsets, self.ids[keep], self.named, arrays, nan_values)
 
     def figures(self, options: FigureOptions) -> TokenFigures:
         """Return every figure per token, (N,) each.
 
         All that reads figures of tokens reads these (sums by token, the columns of the
-        response table, pages): a mask of what the policy sampled applies in ``token_rows``,
-        for all of them.
+        response table, pages), and always of ``sampled_only``.
         """
         arrays = self.arrays
         return token_figures(
@@ -61,16 +81,13 @@ class TokenRows:
 
 
 def token_rows(batch: Batch, vocabulary: Vocabulary) -> TokenRows:
-    """Lay the token arrays of a batch side by side and drop what is no token of the policy.
-
-    Today that is padding; a mask of tokens that the environment wrote belongs here too.
-    """
+    """Lay the token arrays of a batch side by side, drop padding, and mark what was sampled."""
     rows = np.array(batch.token_rows, dtype=np.int64)
     lengths = np.array(batch.lengths, dtype=np.int64)[rows]
     offsets = offsets_of(lengths)
     ids, named = _ids(batch, lengths, offsets, vocabulary)
     arrays, nan_values = _arrays(batch, lengths, offsets)
-    tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values)
+    tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values, *_masks(batch, lengths))
     return _without_padding(tokens, batch, vocabulary)
 
 
@@ -140,6 +157,9 @@ def _without_padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) ->
         # NaN is not smaller either.
         if logp is not None and len(logp) and not logp.max() <= LOGP_OF_PADDING:
             drop |= logp > LOGP_OF_PADDING
+    if tokens.sampled is not None:
+        # Of an environment's token a trainer may log any number.
+        drop &= tokens.sampled
     _count(drop, "sentinel", tokens, batch)
     pads = vocabulary.pads(tokens.ids)
     if pads is not None and pads.any():
@@ -151,19 +171,47 @@ def _without_padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) ->
     keep = ~drop
     kept = np.add.reduceat(np.append(keep, False), tokens.offsets[:-1], dtype=np.int64)
     kept[np.diff(tokens.offsets) == 0] = 0
-    dropped_nan = np.zeros(len(tokens.rows), dtype=np.int64)
-    for flat in tokens.arrays.values():
-        odd = np.isnan(flat) & drop
-        if odd.any():
-            dropped_nan += row_sums(odd.astype(np.float64), tokens.offsets).astype(np.int64)
     return TokenRows(
         tokens.rows,
         offsets_of(kept),
         tokens.ids[keep],
         tokens.named,
         {name: flat[keep] for name, flat in tokens.arrays.items()},
-        np.maximum(tokens.nan_values - dropped_nan, 0),
+        _less_nan(tokens, drop),
+        None if tokens.sampled is None else tokens.sampled[keep],
+        tokens.masked,
     )
+
+
+def _masks(
+    batch: Batch, lengths: Ints
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | tuple[None, None]:
+    """Return which tokens were sampled, and which rows say so; None twice where no row does."""
+    masked = np.array([mask is not None for mask in batch.masks], dtype=bool)
+    if not masked.any():
+        return None, None
+    sizes = lengths.tolist()
+    masks = [m if m is not None else b"\1" * n for m, n in zip(batch.masks, sizes, strict=True)]
+    return np.frombuffer(b"".join(masks), dtype=np.uint8).astype(bool), masked
+
+
+def _folded(rewards: Floats, sampled: NDArray[np.bool_], old: Ints, new: Ints) -> Floats:
+    """Return the rewards of the sampled tokens, with those of what follows each of them."""
+    row = np.repeat(np.arange(len(old) - 1), np.diff(old))
+    place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
+    paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))
+    return rewards[sampled] + np.bincount(place[paid], rewards[paid], int(new[-1]))
+
+
+def _less_nan(tokens: TokenRows, left_out: NDArray[np.bool_]) -> Ints:
+    """Return ``nan_values`` without those of the tokens that are left out."""
+    odd = np.zeros(len(tokens.rows), dtype=np.int64)
+    for flat in tokens.arrays.values():
+        nan = np.isnan(flat) & left_out
+        if nan.any():
+            odd += row_sums(nan.astype(np.float64), tokens.offsets).astype(np.int64)
+    left: Ints = np.maximum(tokens.nan_values - odd, 0)
+    return left
 
 
 def _at_the_ends(marked: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:

@@ -14,13 +14,14 @@ from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
+from rlreport.read.conversation import beside
 from rlreport.text.clean import safe_text
 
 LARGEST_STEP = 2**53
 SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
 KEPT = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
-    "errors",
+    "errors", "seconds", "trainable",
 )  # fmt: skip
 """Fields that the first pass only counts, and the second may show."""
 
@@ -93,7 +94,13 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         oddities.append("not_text")
         reference = None
     finish = _finish(record, oddities)
+    if record.get("turns") is not None or record.get("response_mask") is not None:
+        # Formats' modules are heavy, and only such rows need this one of them.
+        from rlreport.formats.extras import mended
+
+        oddities += mended(record)
     tokens = _tokens(record, oddities)
+    tokens.mask = _mask(record, tokens.size)
     extras, parts, not_taken = _extras(record)
     kept = {name: record[name] for name in KEPT if record.get(name) is not None}
     group = record.get("group_id")
@@ -111,6 +118,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         parts,
         oddities,
         not_taken,
+        beside(record, step, prompt, response, _reason(record)),
     )
 
 
@@ -183,6 +191,23 @@ def _extras(
         elif value and name not in CANONICAL:
             not_taken.append((safe_text(str(name)), kind_of(value)))
     return extras, names, not_taken
+
+
+def _mask(record: dict[str, Any], size: int) -> bytes | None:
+    """Return which tokens the policy sampled: as logged, else as the turns' spans say."""
+    if (logged := record.get("response_mask")) is not None:
+        return bytes(map(bool, logged))
+    given = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
+    if not given:
+        return None
+    mask = bytearray(b"\1" * size)
+    for start, stop in given:
+        mask[start:stop] = bytes(stop - start)
+    return bytes(mask)
+
+
+def _reason(record: dict[str, Any]) -> object:
+    return next((record[name] for name in FINISH_FIELDS if record.get(name) is not None), None)
 
 
 def _finish(record: dict[str, Any], oddities: list[str]) -> float:

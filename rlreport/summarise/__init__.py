@@ -10,7 +10,7 @@ import pandas as pd
 from rlreport.metrics import TrainerMetrics
 from rlreport.read.result import Scan
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import step_table, usual_responses, window_table
+from rlreport.summarise.steps import step_tables, usual_responses, window_table
 from rlreport.summarise.tokens import token_table
 from rlreport.tables import Tables
 
@@ -32,14 +32,17 @@ def summarise(
         metrics: the trainer's own, with remarks beside those of the scan.
     """
     metrics = metrics or TrainerMetrics()
+    beside = scan.responses["validation"].to_numpy() == 1
+    own = scan.responses[~beside] if beside.any() else scan.responses
+    steps, validation = step_tables(own, scan.responses[beside], scan.bigrams, scan.failed)
     return Tables(
         responses=scan.responses,
         extras=scan.extras,
-        steps=step_table(scan.responses, scan.bigrams),
+        steps=steps,
         prompts=prompt_table(scan.responses, prompts),
         tokens=token_table(scan.tokens, scan.responses, scan.ngrams),
         positions=scan.positions,
-        extras_by_step=_extras_by_step(scan.responses, scan.extras),
+        extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
         ngrams=scan.ngrams,
         ref_ngrams=scan.ref_ngrams,
         reward_parts=scan.reward_parts,
@@ -50,6 +53,8 @@ def summarise(
         fields=scan.fields,
         metrics=metrics.table,
         metrics_files=metrics.files,
+        validation=validation,
+        tools=scan.tools,
     )
 
 

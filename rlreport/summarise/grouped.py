@@ -107,6 +107,19 @@ class Grouped:
         """Largest value per group, NaN skipped; NaN where there is none."""
         return self._extreme(values, np.maximum, -np.inf)
 
+    def quantile(self, values: Floats, part: float) -> Floats:
+        """Quantile per group, linear between values, NaN skipped; NaN where there is none."""
+        counts = self.finite(values)
+        if not counts.any():
+            return np.full(len(self.starts), np.nan)
+        # NaN sorts last inside its group.
+        ordered = values[np.lexsort((values, self.codes))]
+        place = self.starts + np.maximum(counts - 1, 0) * part
+        low = np.floor(place).astype(np.int64)
+        high = np.minimum(low + 1, self.starts + np.maximum(counts - 1, 0))
+        found = ordered[low] + (place - low) * (ordered[high] - ordered[low])
+        return np.where(counts > 0, found, np.nan)
+
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
         """Share of rows where ``mask`` holds, among all rows or those where ``among`` holds."""
         if among is None:

@@ -40,6 +40,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
         {
             "prompt_id": prompts.first(column["prompt_id"]),
             "prompt": [*texts, *[""] * (len(prompts) - len(texts))],
+            "validation": prompts.first(column["validation"]),
             "responses": prompts.counts,
             "steps": of_seen.counts,
             "first_step": prompts.first(step),

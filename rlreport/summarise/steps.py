@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,14 @@ LEAST_WINDOW = 3
 """First and last window, unless thresholds say otherwise: a fifth of the steps, at least three."""
 
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
+_VALIDATION = {
+    "validation_reward_mean": "reward_mean",
+    "validation_tokens_mean": "response_tokens_mean",
+    "validation_chars_mean": "response_chars_mean",
+}
+_BESIDE = ("failed_rollouts", *_VALIDATION)
+"""Columns that responses of training do not feed."""
+
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
@@ -47,11 +55,53 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_kl_coefficient(column, steps),
         **_groups(column, steps),
         **_logprob_sources(column, steps),
+        **_conversation(column, steps),
+        **{name: np.zeros(len(steps)) for name in _BESIDE},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
     }
     table = pd.DataFrame(figures).merge(_distinct_2(bigrams), on="step", how="left")
     return table[[c.name for c in STEP_COLUMNS]].astype({c.name: c.dtype for c in STEP_COLUMNS})
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def step_tables(
+    training: pd.DataFrame,
+    validation: pd.DataFrame,
+    bigrams: pd.DataFrame,
+    failed: Mapping[int, int],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Summarises training and validation by step.
+
+    Args:
+        training: RESPONSE_COLUMNS, sorted by step.
+        validation: the same of the split that stands beside.
+        bigrams: as in ``step_table``, of training.
+        failed: step -> rollouts of training that failed.
+
+    Returns:
+        STEP_COLUMNS of both, one row per step of either, ascending; the second is empty
+        without validation.
+    """
+    steps = step_table(training, bigrams)
+    steps["failed_rollouts"] = steps["step"].map(failed).fillna(0).astype(np.int64)
+    steps[list(_VALIDATION)] = np.nan
+    if validation.empty:
+        return steps, pd.DataFrame()
+    beside = step_table(validation, pd.DataFrame(_NO_BIGRAMS))
+    every = np.union1d(steps["step"], beside["step"])
+    steps, beside = _at(steps, every), _at(beside, every)
+    for name, column in _VALIDATION.items():
+        steps[name] = beside[column]
+    return steps, beside
+
+
+def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
+    """Return a step table with a row for each of these steps."""
+    wide = table.set_index("step").reindex(steps).rename_axis("step").reset_index()
+    counts = {c.name: 0 for c in STEP_COLUMNS if c.dtype in ("int64", "bool")}
+    kinds = {c.name: c.dtype for c in STEP_COLUMNS}
+    return wide.astype(dict.fromkeys(counts, object)).fillna(counts).astype(kinds)
 
 
 def window_table(
@@ -207,13 +257,48 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
 
 def _logprob_sources(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     mismatch, ratio = column["mismatch_tokens"], column["ratio_tokens"]
+    weight = sequence_weights(column["log_weight"])
     return {
         "mismatch_ratio": steps.mean(column["mismatch_ratio"], mismatch),
         "mismatch_k3": steps.mean(column["mismatch_k3"], mismatch),
         "mismatch_prob": steps.mean(column["mismatch_prob"], mismatch),
+        "mismatch_k3_back": steps.mean(column["mismatch_k3_back"], mismatch),
+        "weight_mean": steps.mean(weight),
+        "weight_ess": steps.mean(weight) ** 2 / steps.mean(weight**2),
         "ratio_mean": steps.mean(column["ratio_mean"], ratio),
         "ratio_outside": steps.mean(column["ratio_outside"], ratio),
     }
+
+
+def sequence_weights(log_weight: Floats) -> Floats:
+    """Return exp of the summed trainer − sampler logp, (rows,), cut to e^±20 as verl does."""
+    return np.exp(np.clip(log_weight, -20.0, 20.0))
+
+
+def _conversation(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    turns, calls = column["turns"], column["tool_calls"]
+    own = np.where(np.isnan(turns), np.nan, column["response_tokens"])
+
+    def share(part: Floats, whole: Floats) -> Floats:
+        total = steps.sum(np.where(np.isnan(part), np.nan, whole))
+        nothing = np.full(len(steps), np.nan)
+        found: Floats = np.divide(steps.sum(part), total, out=nothing, where=total > 0)
+        return found
+
+    found = {
+        "tool_error_share": share(column["tool_errors"], calls),
+        "turn_tokens_mean": share(own, turns),
+        "void_turns_share": share(column["void_turns"], turns),
+        "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
+        "at_turn_limit": steps.mean(column["at_turn_limit"]),
+        "lag_max": steps.max(column["lag"]),
+    }
+    for name in ("turns", "tool_calls", "env_tokens", "seconds"):
+        found[f"{name}_mean"] = steps.mean(column[name])
+        found[f"{name}_p95"] = steps.quantile(column[name], 0.95)
+    for name in ("thinking_tokens", "answer_tokens", "thinking_chars", "lag"):
+        found[f"{name}_mean"] = steps.mean(column[name])
+    return found
 
 
 def _distinct(

@@ -78,6 +78,10 @@ class Vocabulary:
         found = _among(ids, self._ends)
         return np.zeros(len(ids), dtype=bool) if found is None else found
 
+    def number(self, string: str) -> int:
+        """Return the number of a string, -1 where it was not met."""
+        return self._ids.get(string, -1)
+
     def numbers(self, strings: list[str]) -> Ids:
         """Return the number of each string, int32 (len,)."""
         known = self._ids

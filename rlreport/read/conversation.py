@@ -1,0 +1,117 @@
+"""What a row says beside its text and tokens: split, seat, errors, version, turns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from rlreport.figures.conversation import (
+    TURN_LIMITS,
+    conversation_figures,
+    thinking_figures,
+    tool_counts,
+)
+
+BESIDE = ("turns", "policy_version", "errors", "seconds", "trainable", "split")
+"""Fields that this module reads."""
+
+_SPLITS = {
+    "training": "train", "validation": "val", "valid": "val", "dev": "val",
+    "evaluation": "eval", "test": "eval",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Beside:
+    """What a row says beside text and tokens.
+
+    Attributes:
+        split: the row's own, None where it names none.
+        trained: its seat is trained.
+        failed: the rollout ended in errors before the policy spoke: it is no response.
+        figures: columns of the response table, by name.
+        tools: tool -> its answers, and how many were errors.
+    """
+
+    split: str | None = None
+    trained: bool = True
+    failed: bool = False
+    figures: dict[str, float] = field(default_factory=dict)
+    tools: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+NOTHING = Beside()
+
+ToolCounts = dict[tuple[int, str], tuple[int, int]]
+"""(step, tool) -> its answers, and how many were errors."""
+
+
+def add_tool(known: ToolCounts, step: int, tool: str, counts: tuple[int, int]) -> None:
+    """Add the answers of a tool in a step."""
+    answers, errors = known.get((step, tool), (0, 0))
+    known[step, tool] = answers + counts[0], errors + counts[1]
+
+
+def beside(
+    record: Mapping[str, Any], step: int, prompt: str, response: str, reason: object = None
+) -> Beside:
+    """Return what a row says in the fields of ``BESIDE``; what means nothing there is skipped.
+
+    Args:
+        record: those fields; turns as ``formats.extras`` has checked them.
+        step: of the row.
+        prompt: its prompt.
+        response: its text.
+        reason: why the response ended.
+    """
+    out = Beside()
+    turns = record.get("turns")
+    if turns:
+        out.figures = conversation_figures(turns)
+        out.tools = tool_counts(turns)
+    else:
+        out.figures = thinking_figures(prompt, response)
+    out.split = split_named(record.get("split")) or None
+    errors = record.get("errors")
+    out.trained = record.get("trainable") is not False
+    out.failed = bool(errors) and not response.strip()
+    version: Any = record.get("policy_version")
+    if isinstance(version, list | tuple) and version:
+        version = version[0]
+    if _is_number(version):
+        out.figures["lag"] = float(step - version)
+    if _is_number(seconds := record.get("seconds")):
+        out.figures["seconds"] = float(seconds)
+    limited = isinstance(reason, str) and reason.lower() in TURN_LIMITS
+    if limited or (turns and isinstance(reason, str)):
+        out.figures["at_turn_limit"] = float(limited)
+    return out
+
+
+def split_named(value: object) -> str:
+    """Return the usual name of a split; "" where a value names none."""
+    return _SPLITS.get(value.lower(), value) if isinstance(value, str) else ""
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def mask_of_json(text: bytes, size: int) -> bytes | None:
+    """Return a JSON array of so many 0, 1, true or false as bytes of 0 and 1; None if it is none.
+
+    Of ``true`` only the t and of ``false`` only the f is looked for; the length of the text
+    proves that nothing else stands there.
+    """
+    data = np.frombuffer(text, dtype=np.uint8)
+    one = (data == ord("1")) | (data == ord("t"))
+    marks = one | (data == ord("0")) | (data == ord("f"))
+    own = data[marks]
+    letters = 3 * int((own == ord("t")).sum()) + 4 * int((own == ord("f")).sum())
+    if len(own) != size or len(text) != 2 * size + 1 + letters:
+        return None
+    return bytes(one[marks].astype(np.uint8))

@@ -1,0 +1,280 @@
+"""Turns: figures count what the policy sampled; the rest stands apart, and is not lost."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read import Scan, fetch
+from rlreport.summarise import summarise
+from rlreport.tables import Tables
+from tests.reading import kinds, read, row, tokens, write
+
+STRINGS = ("a", "b", "(", "4", ")", "c", "a", "b", "[", "c")
+MASK = [1, 1, 0, 0, 0, 1, 1, 1, 0, 1]
+KEEP = np.array(MASK, dtype=bool)
+GIVEN = {
+    "sampler_logprobs": [-0.5, -0.7, 0.0, 0.0, 0.0, -1.2, -1.0, -1.4, 0.0, -1.3],
+    "old_logprobs": [-0.5] * 10,
+}
+
+
+def masked(mask: object = MASK, **fields: Any) -> dict[str, Any]:
+    """A row whose environment wrote the tokens of mask 0."""
+    return tokens(*STRINGS, **{**GIVEN, "response_mask": mask, **fields})
+
+
+def tables_of(scan: Scan) -> Tables:
+    return summarise(scan)
+
+
+def array(name: str) -> Any:
+    return np.array(masked()[name])
+
+
+@pytest.mark.parametrize("kind", [int, bool])
+@pytest.mark.parametrize("more", [{}, {"reward_parts": {"x": 1.0}}])
+def test_token_figures_count_sampled_tokens_only(
+    tmp_path: Path, kind: type, more: dict[str, Any]
+) -> None:
+    """Further fields send the row another way through the reader: the numbers are the same."""
+    rows = [masked([kind(m) for m in MASK], **more), masked([1] * 10, **more)]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    found, every = (scan.responses.iloc[i] for i in range(2))
+    for response, keep in ((found, KEEP), (every, np.ones(10, bool))):
+        logp, ref = array("logprobs")[keep], array("ref_logprobs")[keep]
+        sampler = array("sampler_logprobs")[keep]
+        ratio = logp - ref
+        strings = np.array(STRINGS)[keep]
+        bigrams = list(pairwise(strings))
+        expected = {
+            "kl_k1": ratio.sum(),
+            "kl_k3": (np.exp(-ratio) - 1 + ratio).sum(),
+            "log_ratio_mean": ratio.mean(),
+            "surprisal_mean": -logp.mean(),
+            "mismatch_ratio": np.exp(np.abs(logp - sampler)).mean(),
+            "mismatch_prob": np.abs(np.exp(logp) - np.exp(sampler)).mean(),
+            "log_weight": (logp - sampler).sum(),
+            "ratio_mean": np.exp(logp + 0.5).mean(),
+            "response_tokens": keep.sum(),
+            "distinct_2": len(set(bigrams)) / len(bigrams),
+            "rlhf_reward": 0.1,
+        }
+        assert {name: response[name] for name in expected} == pytest.approx(expected)
+    assert found["env_tokens"] == 4
+    assert found["kl_k1"] != pytest.approx(every["kl_k1"])
+    k3 = np.exp(-(array("logprobs") - array("ref_logprobs")))
+    k3 += array("logprobs") - array("ref_logprobs") - 1
+    where = np.flatnonzero(KEEP)[np.argmax(k3[KEEP])]
+    assert found["kl_max_position"] == where
+    assert set(scan.tokens.groupby("token", observed=True)["count"].sum().items()) == {
+        ("a", 4), ("b", 4), ("c", 4), ("(", 1), ("4", 1), (")", 1), ("[", 1),
+    }  # fmt: skip
+
+
+def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
+    tmp_path: Path,
+) -> None:
+    rewards = [0.0, 0.1, 1.0, 0.0, 2.0, 0.0, 0.2, 0.0, 4.0, 0.5]
+    scan = read(write(tmp_path / "log.jsonl", [masked(token_rewards=rewards)]))
+    paid, values = np.array([0.0, 3.1, 0.0, 0.2, 4.0, 0.5]), array("values")[KEEP]
+    advantage, carried = np.zeros(6), 0.0
+    for t in range(5, -1, -1):
+        delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
+        carried = advantage[t] = delta + 0.95 * carried
+    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    assert rollout.figures.advantage is not None
+    assert rollout.figures.advantage[KEEP] == pytest.approx(advantage)
+    assert np.isnan(rollout.figures.advantage[~KEEP]).all()
+    assert scan.responses["advantage_mean"][0] == pytest.approx(advantage.mean())
+    assert scan.responses["rlhf_reward"][0] == pytest.approx(sum(rewards))
+
+
+def test_all_tokens_are_read_back_with_the_mask(tmp_path: Path) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [masked(), tokens("x", "y")]))
+    first, second = fetch(scan, [0, 1], ReadOptions(), FigureOptions())
+    assert first.raw_tokens == list(STRINGS)
+    assert first.sampled is not None
+    assert first.sampled.tolist() == KEEP.tolist()
+    assert second.sampled is None
+    assert first.figures.logp is not None
+    assert np.isnan(first.figures.logp).tolist() == (~KEEP).tolist()
+    assert first.figures.logp[KEEP] == pytest.approx(array("logprobs")[KEEP])
+
+
+@pytest.mark.parametrize("mask", [MASK[:-1], [*MASK, 1], [0.5] * 10, ["1"] * 10, "1111111111"])
+def test_a_mask_that_fits_no_tokens_is_left_out_with_its_reason(
+    tmp_path: Path, mask: object
+) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [masked(mask), tokens("x")]))
+    assert scan.responses["response_tokens"].tolist() == [10, 1]
+    assert kinds(scan) == {"bad_mask"}
+
+
+def test_a_response_without_a_sampled_token_has_no_figures(tmp_path: Path) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [masked([0] * 10)]))
+    first = scan.responses.iloc[0]
+    assert (first["response_tokens"], first["env_tokens"]) == (0, 10)
+    assert np.isnan(first["kl_k1"])
+
+
+CALL = {"name": "calc", "arguments": {"x": 1}}
+
+
+def conversation(**fields: Any) -> dict[str, Any]:
+    """A row of two turns of the policy, with a tool's answer between them."""
+    turns = [
+        {"role": "assistant", "text": "<think>hm</think>", "sampled": True, "tokens": [0, 2],
+         "calls": [CALL, CALL]},
+        {"role": "tool", "text": "4", "sampled": False, "tokens": [2, 5], "tool": "calc",
+         "error": "timeout"},
+        {"role": "tool", "text": "5", "sampled": False, "tool": "calc"},
+        {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [5, 10]},
+    ]  # fmt: skip
+    changes = {"turns": turns, "policy_version": [3, 4], "seconds": 2.5, "finish_reason": "stop"}
+    return tokens(*STRINGS, step=7, **{**changes, **fields})
+
+
+def test_turns_come_to_columns(tmp_path: Path) -> None:
+    limited = conversation(finish_reason="max_turns")
+    scan = read(write(tmp_path / "log.jsonl", [conversation(), limited, row(7)]))
+    expected = {
+        "turns": 2, "tool_calls": 2, "tool_errors": 1, "void_turns": 0, "env_tokens": 3,
+        "response_tokens": 7, "thinking_chars": 2, "unclosed_thinking": 0, "lag": 4,
+        "seconds": 2.5, "at_turn_limit": 0,
+    }  # fmt: skip
+    assert {name: scan.responses[name][0] for name in expected} == expected
+    assert scan.responses["at_turn_limit"].tolist()[:2] == [0, 1]
+    assert scan.responses.loc[2, [*expected.keys() - {"response_tokens"}]].isna().all()
+    assert scan.tools.to_dict("list") == {
+        "step": [7], "tool": ["calc"], "answers": [4], "errors": [2],
+    }  # fmt: skip
+    (step,) = tables_of(scan).steps.to_dict("records")
+    assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
+    assert (step["lag_mean"], step["lag_max"], step["at_turn_limit"]) == (4, 4, 0.5)
+    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    assert [(t.role, t.tokens, t.error) for t in rollout.conversation] == [
+        ("assistant", (0, 2), None), ("tool", (2, 5), "timeout"), ("tool", None, None),
+        ("assistant", (5, 10), None),
+    ]  # fmt: skip
+    assert rollout.conversation[0].calls == (("calc", '{"x": 1}'),) * 2
+    assert rollout.sampled is not None
+    assert rollout.sampled.tolist() == [True] * 2 + [False] * 3 + [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("prompt", "response", "chars", "unclosed"),
+    [
+        ("q", "plain", None, None),
+        ("q", "<think>abc</think>d", 3, 0),
+        ("q", "<think>abc", 3, 1),
+        ("q<think>\n", "abc", 3, 1),
+        ("q<think>\n", "abc</think>d", 3, 0),
+        ("q", "abc</think>d<think>ef", 5, 1),
+        ("q", "<think>" * 3, 14, 1),
+    ],
+)
+def test_thinking_without_an_end_is_told(
+    tmp_path: Path, prompt: str, response: str, chars: float | None, unclosed: float | None
+) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [row(prompt=prompt, response=response)]))
+    found = scan.responses[["thinking_chars", "unclosed_thinking"]].iloc[0]
+    expected = [np.nan if x is None else x for x in (chars, unclosed)]
+    assert found.tolist() == pytest.approx(expected, nan_ok=True)
+
+
+def test_thinking_is_counted_in_tokens_where_its_marks_are_tokens(tmp_path: Path) -> None:
+    rows = [
+        tokens("<think>", "a", "b", "</think>", "c"),
+        tokens("a", "</think>", "b", "c"),
+        tokens("<think>", "a", "</think>", "b", "<think>", "c"),
+        tokens("a", "b"),
+    ]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    thought = scan.responses["thinking_tokens"].tolist()
+    assert thought == pytest.approx([4, 2, 5, np.nan], nan_ok=True)
+    assert scan.responses["answer_tokens"].tolist()[:3] == [1, 2, 1]
+
+
+HOSTILE: list[Any] = [
+    {"role": "assistant"},
+    {"role": "assistant", "text": None, "calls": "no list"},
+    {"role": "assistant", "text": ["x", {"type": "image"}], "calls": [3, None, {"name": 5}]},
+    {"role": "tool", "text": {"a": 1}, "tool": 7, "error": {"code": 1}, "seconds": "long"},
+    {"role": "assistant", "text": "\ud800 <script>", "thinking": 3, "reward": [1]},
+    {"role": "tool", "text": "t", "tool": "x" * 10_000, "error": True, "seconds": True},
+]
+
+
+def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
+    many = [{"role": "assistant", "text": str(i)} for i in range(10_000)]
+    rows = [
+        row(turns=HOSTILE), row(turns=many), row(turns="x"), row(turns=[3]), row(turns=[]),
+        row(turns=[{"role": "tool", "tool": str(i), "text": ""} for i in range(1_000)]),
+        conversation(turns=[{"role": "assistant", "text": "", "tokens": [2, 99]}]),
+        row(policy_version="new", seconds="1", errors=3, trainable="no", split=5),
+        row(policy_version=[], errors=[None]), row(seconds=float("inf"), policy_version=[None]),
+    ]  # fmt: skip
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert (len(scan.responses), scan.bad_count) == (len(rows), 0)
+    assert {"bad_turns", "bad_spans"} <= kinds(scan)
+    assert scan.responses["turns"].max() == 10_000
+    assert scan.tools["tool"].nunique() <= 64
+    rollouts = list(fetch(scan, range(len(rows)), ReadOptions(), FigureOptions()))
+    assert len(rollouts[0].conversation) == len(HOSTILE)
+    assert rollouts[0].conversation[3].error == '{"code": 1}'
+    assert tables_of(scan).steps["turns_mean"].notna().any()
+
+
+def test_seats_that_are_not_trained_and_failures_are_no_responses(tmp_path: Path) -> None:
+    rows = [
+        row(1), row(1, reward=5.0, agent="judge", trainable=False),
+        row(1, reward=None, response="", errors=["SandboxError"]), row(2, errors=["late"]),
+    ]  # fmt: skip
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    assert scan.responses["reward"].tolist() == [1.0, 1.0]
+    assert {"untrained", "failed"} <= kinds(scan)
+    assert tables_of(scan).steps["failed_rollouts"].tolist() == [1, 0]
+
+
+def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
+    rows = [row(0, reward=9.0, split="validation")] * 30
+    rows += [row(s, reward=float(s), split="train", prompt=f"p{s}") for s in (1, 2, 2)]
+    rows += [tokens("v", "v", "w", step=2, reward=7.0, split="val", prompt="p2")]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    tables = tables_of(scan)
+    assert tables.steps["step"].tolist() == [0, 1, 2]
+    assert tables.steps["responses"].tolist() == [0, 1, 2]
+    assert tables.steps["validation_reward_mean"].tolist() == pytest.approx(
+        [9.0, np.nan, 7.0], nan_ok=True
+    )
+    assert tables.validation["responses"].tolist() == [30, 0, 1]
+    assert scan.tokens.empty
+    judged = tables.training()
+    assert judged.steps["reward_mean"].tolist() == [1.0, 2.0]
+    assert judged.responses["n"].tolist() == [0, 0, 1]
+    # The same prompt in both is two prompts.
+    assert len(tables.prompts) == 4
+    assert (tables.prompts["validation"] == 1).sum() == 2
+
+
+def test_a_log_of_validation_alone_is_what_is_judged(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", [row(1, split="val"), row(2, split="val")])
+    for split in (None, "val"):
+        tables = tables_of(read(path, split=split))
+        assert tables.steps["responses"].tolist() == [1, 1]
+        assert tables.validation.empty
+
+
+def test_absent_fields_leave_no_column(tmp_path: Path) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [tokens("a", "b")]))
+    names = ("turns", "tool_calls", "env_tokens", "lag", "seconds", "unclosed_thinking")
+    assert scan.responses[list(names)].isna().all(axis=None)
+    assert scan.tools.empty
+    assert json.dumps(scan.failed) == "{}"
