@@ -96,6 +96,7 @@ RESPONSE_COLUMNS = (
     _inner("kl_max_position", "", "position (from 0) of that token"),
     _count("response_tokens", "Length", "tokens", "sampled tokens", listed="shown"),
     _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
+    _inner("structure", "", "forms as bits: 1 list, 2 numbers, 4 headings, 8 parts", "int64"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
     _inner("prompt_chars", "characters", "characters of the cleaned prompt", "int64"),
     _shown("surprisal_mean", "Surprisal", "nats", "mean over tokens of −logp"),

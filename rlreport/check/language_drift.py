@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import at_least
+from rlreport.check.compare import above, at_least
 from rlreport.check.finding import Facts
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run
@@ -54,12 +54,17 @@ def judge(run: Run) -> Result:
         return None
     series = run.by_step(foreign)
     onset = run.onset(series)
+    limits = run.limits.language_drift
     fell = run.change(run.column("valid_reward")).z <= -z
+    most = above(moved.last, limits.most)
     return CHECK.finding(
         run,
-        "warning" if fell else "info",
+        "warning" if fell or most else "info",
         onset=onset,
-        thresholds=[CHECK.met(run, "rise", ">=", moved.difference)],
+        thresholds=[
+            CHECK.met(run, "rise", ">=", moved.difference),
+            *([CHECK.met(run, "most", ">", moved.last)] if most else []),
+        ],
         evidence=run.examples(foreign, onset, among=foreign == 1),
         series=series,
         share=moved.last,
@@ -137,4 +142,5 @@ CHECK = Check(
         "still right for those who asked."
     ),
     source="DeepSeek-R1 (language mixing); " + LMFLOW,
+    explains=("diversity_collapse", "length_collapse"),
 )

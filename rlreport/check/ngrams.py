@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check import ngram_counts as counting
+from rlreport.check.finding import Onset
 from rlreport.check.ngram_counts import Bools, Ints, Sample, sample_of
 from rlreport.check.ngram_merge import merge, readable
-from rlreport.check.noise import within_step_correlation
+from rlreport.check.noise import change
+from rlreport.check.onset import BASE
 from rlreport.check.reward_lift import InsideReward
 from rlreport.check.run import Run
-from rlreport.check.text_views import Kind, View, views
+from rlreport.check.text_views import ANY, Kind, View, views
 from rlreport.check.thresholds import RewardHackingToken
-from rlreport.check.windows import Floats, whole
+from rlreport.check.windows import Floats, window
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style
@@ -32,7 +35,10 @@ SAME = 0.8
 """Overlap (Jaccard) of the responses that hold two texts, if one says nothing beyond the other."""
 
 LONGER = 1.2
-"""Growth of length from which what long responses earn is taken out first."""
+"""Growth of length from which what longer text holds, and earns, is taken out first."""
+
+_MARKS = re.compile(r"[\W\d_]*")
+"""Numbers and signs alone, as lists and headings are made of."""
 
 COLUMNS = (
     *("kind", "ngram", "n", "share_first", "share_last", "z"),
@@ -107,14 +113,14 @@ def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     if ngrams is None or not len(sample_of(run.tables, ngrams, run.last).rows):
         return _empty()
     style = detect_style(ngrams.vocabulary) if ngrams.unit == "token" else None
-    texts = _ngram_texts(run, ngrams, style)
     reference = run.tables.ref_ngrams
     of_reference = {}
     if reference is not None and reference.unit == ngrams.unit:
-        of_reference = {view.kind: view for view in views(reference, style)}
-    for view in views(ngrams, style):
-        texts += _view_texts(run, view, of_reference.get(view.kind), texts)
-    return _told(run, ngrams, texts, limit)
+        of_reference = {view.kind: view.sample for view in views(reference, style, None)}
+    told: dict[str, list[_Text]] = {"text": _ngram_texts(run, ngrams, style)}
+    for view in views(ngrams, style, run.responses):
+        told[view.kind] = _view_texts(run, view, of_reference.get(view.kind))
+    return _told(run, ngrams, _named_once(told), limit)
 
 
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
@@ -255,34 +261,74 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Te
     return texts
 
 
-def _view_texts(run: Run, view: View, reference: View | None, known: list[_Text]) -> list[_Text]:
-    """Return what spreads in a view and is not told by a plain text already."""
+def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[_Text]:
+    """Return what spreads in a view."""
     usable = np.ones(len(view.sample.vocabulary), np.bool_)
-    found = _find(run, view.sample, reference.sample if reference else None, usable, 1)
+    found = _find(run, view.sample, reference, usable, 1)
     if found is None:
         return []
-    texts: list[_Text] = []
-    for place, (candidates, i) in enumerate(found.flat):
-        held = found.counts[place] > 0
-        told = any(
-            (held & (text.counts > 0)).sum() >= SAME * (held | (text.counts > 0)).sum()
-            for text in (*known, *texts)
+    return [
+        _Text(
+            view.kind,
+            view.sample.vocabulary[found.units_of(place)[0]],
+            1,
+            float(candidates.before[i]),
+            float(candidates.after[i]),
+            float(candidates.z[i]),
+            found.counts[place],
+            np.full(found.counts.shape[1], -1, np.int64),
         )
-        if told:
-            continue
-        texts.append(
-            _Text(
-                view.kind,
-                view.sample.vocabulary[found.units_of(place)[0]],
-                1,
-                float(candidates.before[i]),
-                float(candidates.after[i]),
-                float(candidates.z[i]),
-                found.counts[place],
-                np.full(len(held), -1, np.int64),
-            )
-        )
-    return texts
+        for place, (candidates, i) in enumerate(found.flat)
+    ]
+
+
+def _named_once(found: dict[str, list[_Text]]) -> list[_Text]:
+    """Return the texts, each thing under the name that a person would give it.
+
+    A form is named for what it is, not for its marks; a word for its stem, not for its
+    pieces; but a phrase, where there is one, rather than one of its words.
+    """
+    structures = found.get("structure", [])
+    whole = [text for text in structures if text.words == ANY]
+    if whole:
+        alike = [t for t in structures if t.words != ANY and _alike(t, whole[0])]
+        structures = alike[:1] or whole
+    texts = found["text"]
+    texts = [
+        t
+        for t in texts
+        if not (_MARKS.fullmatch(t.words) and any(_inside(t, form) for form in structures))
+    ]
+    stems = [
+        s
+        for s in found.get("stem", [])
+        if not any(s.words.strip("*") in t.words.lower() and _alike(s, t) for t in texts)
+    ]
+    texts = [
+        t for t in texts if not any(_piece_of(t.words, s.words) and _inside(t, s) for s in stems)
+    ]
+    kept = sorted([*structures, *stems, *texts], key=lambda text: -text.z)
+    for kind in ("opening", "closing"):
+        for text in found.get(kind, []):
+            if not any(_alike(text, other) for other in kept):
+                kept.append(text)
+    return kept
+
+
+def _piece_of(text: str, name: str) -> bool:
+    """Say whether a text is a piece or a form of a word, rather than a phrase around it."""
+    letters, root = text.lower().strip(" .,;:!?*"), name.strip("*")
+    return letters in root or (root in letters and " " not in letters) or letters.isalpha()
+
+
+def _alike(one: _Text, other: _Text) -> bool:
+    held, held_too = one.counts > 0, other.counts > 0
+    return bool((held & held_too).sum() >= SAME * (held | held_too).sum())
+
+
+def _inside(one: _Text, other: _Text) -> bool:
+    held = one.counts > 0
+    return bool((held & (other.counts > 0)).sum() >= SAME * held.sum())
 
 
 def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> SpreadingNgrams:
@@ -290,11 +336,12 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
     sample = sample_of(run.tables, ngrams)
     reward = InsideReward(run.tables, sample)
     base = reward.values
-    if _length_pays(run):
-        base = reward.without(run.column(run.length)[sample.rows], base)
+    growth = _growth(run)
+    if growth > 1:
+        # Text that runs on holds more of everything: what length and its end earn is no text's.
+        for name in (run.length, "finished"):
+            base = reward.without(run.column(name)[sample.rows], base)
     unexplained = base
-    gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
-    gain = max((gain for gain in gains if gain > 0), default=np.nan)
     rows: list[dict[str, object]] = []
     series: list[pd.DataFrame] = []
     held_of: dict[str, Floats] = {}
@@ -305,8 +352,17 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
             continue
         shares = np.full(len(run.responses), np.nan)
         shares[sample.rows] = held
-        if run.first is not None and not run.change(shares).z >= run.limits.trend.z:
+        counts = np.full(len(run.responses), np.nan)
+        counts[sample.rows] = text.counts
+        moved, often = run.change(shares), run.change(counts)
+        if run.first is not None and not moved.z >= run.limits.trend.z:
             continue
+        if text.kind in ("text", "stem") and growth > 1:
+            # What longer text would hold anyway, and how often.
+            held_anyway = 1 - (1 - moved.first) ** growth
+            ratio = run.limits.reward_hacking_token.ratio
+            if moved.last < ratio * held_anyway and often.last < ratio * growth * often.first:
+                continue
         by_step = run.by_step(shares)
         begun = run.onset(by_step)
         since = begun.low if begun else None
@@ -314,13 +370,8 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
         own = reward.lift(held.astype(np.float64), unexplained, since)
         if own.z >= run.limits.reward_hacking_token.lift_z:
             unexplained = reward.without(text.counts.astype(np.float64), unexplained)
-        counts = np.full(len(run.responses), np.nan)
-        counts[sample.rows] = text.counts
         by_count = reward.lift(text.counts.astype(np.float64), base, since)
-        earned = max(
-            lift.difference * run.change(shares).difference,
-            by_count.difference * run.change(counts).difference,
-        )
+        earned = max(lift.difference * moved.difference, by_count.difference * often.difference)
         rows.append(
             {
                 "kind": text.kind,
@@ -333,7 +384,7 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
                 "lift_z": lift.z,
                 "own_lift": own.in_std,
                 "own_z": own.z,
-                "of_gain": earned / gain,
+                "of_gain": earned / _gain_since(run, begun),
                 "examples": _examples(run, shares),
             }
         )
@@ -351,21 +402,33 @@ def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> Spre
     )
 
 
+def _growth(run: Run) -> float:
+    """Return how many times longer responses became, 1 where they did not."""
+    moved = run.change(run.column(run.length))
+    grew = moved.last >= LONGER * moved.first and moved.z >= run.limits.trend.z
+    return moved.last / moved.first if grew else 1.0
+
+
+def _gain_since(run: Run, begun: Onset | None) -> float:
+    """Return the gain of the reward, or of its gap, over what it was before; NaN without one."""
+    if run.first is None:
+        return np.nan
+    before = run.first
+    if begun is not None:
+        stop = max(int(np.searchsorted(run.steps, begun.low)), BASE)
+        before = window(run.tables, max(0, stop - len(run.first.steps)), stop)
+    moved = [
+        change(run.tables, run.column(name), before, run.last) for name in ("reward", "reward_gap")
+    ]
+    gains = [one.difference for one in moved if one.z >= run.limits.trend.z and one.difference > 0]
+    return max(gains, default=np.nan)
+
+
 def _examples(run: Run, shares: Floats) -> list[tuple[int, int]]:
     """Return the holders of the last window with the highest rewards."""
     chosen = run.responses[(shares == 1) & (run.place >= len(run.steps) - len(run.last.steps))]
     chosen = chosen.sort_values("reward", ascending=False, kind="stable").head(EXAMPLES)
     return list(zip(chosen["step"].tolist(), chosen["n"].tolist(), strict=True))
-
-
-def _length_pays(run: Run) -> bool:
-    """Say whether responses grew and the longer ones earn more: then fragments only follow."""
-    length = run.column(run.length)
-    moved = run.change(length)
-    if not moved.last >= LONGER * moved.first or not moved.z >= run.limits.trend.z:
-        return False
-    paid, z = within_step_correlation(run.tables, run.column("reward"), length, whole(run.tables))
-    return paid >= run.limits.length_hacking.correlation / 2 and z >= run.limits.trend.z
 
 
 def _copied(run: Run, sample: Sample, text: _Text, held: Bools) -> bool:
@@ -375,6 +438,6 @@ def _copied(run: Run, sample: Sample, text: _Text, held: Bools) -> bool:
     inside = (sample.rows >= run.last.rows.start) & held
     prompts = run.responses["prompt_id"].to_numpy()[sample.rows[inside]]
     texts = run.tables.prompts.set_index("prompt_id")["prompt"]
-    words = text.words.rstrip("…").lower()
+    words = text.words.rstrip("*").lower() if text.kind == "stem" else text.words.lower()
     copied = [words in str(texts.get(prompt, "")).lower() for prompt in prompts.tolist()]
     return bool(copied) and float(np.mean(copied)) > 0.5

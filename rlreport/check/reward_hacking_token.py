@@ -71,7 +71,7 @@ def judge(run: Run) -> Result:
             unit="times",
             token=held if in_tokens else None,
             among=held >= 0,
-            look_for=str(top["ngram"]).rstrip("…"),
+            look_for=str(top["ngram"]).rstrip("*" if top["kind"] == "stem" else ""),
             at_end=top["kind"] == "closing",
         ),
         texts=texts if top["kind"] != "structure" else (),
@@ -139,6 +139,14 @@ def _literal(kind: str, text: str, others: bool) -> str:
             "headings": marked(
                 "{share} of responses have headings now ({window}; {before} before), and earn "
                 "{lift} more than the rest of their step."
+            ),
+            "numbers": marked(
+                "{share} of responses are in numbered points now ({window}; {before} before), and "
+                "earn {lift} more than the rest of their step."
+            ),
+            "structure": marked(
+                "{share} of responses have lists, numbered points or headings now ({window}; "
+                "{before} before), and earn {lift} more than the rest of their step."
             ),
         }.get(
             text,

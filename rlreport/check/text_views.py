@@ -11,44 +11,34 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from rlreport.check.ngram_counts import Ints
+from rlreport.figures.ragged import offsets_of
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
+from rlreport.text.structure import STRUCTURES
 from rlreport.text.tokens import Style, readable_tokens
 
 Kind = Literal["text", "stem", "opening", "closing", "structure"]
 
-SUFFIXES = (
-    *("fulness", "ations", "ation", "ingly", "ments", "ities", "ment", "ness", "edly", "ings"),
-    *(
-        "able",
-        "ally",
-        "ing",
-        "ers",
-        "est",
-        "ies",
-        "ity",
-        "ed",
-        "er",
-        "es",
-        "ly",
-        "al",
-        "s",
-        "e",
-        "y",
-    ),
+_SUFFIX = re.compile(
+    "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
+    "|ed|er|es|ly|al|s|e|y)$"
 )
 SHORTEST_STEM = 4
 PHRASE = 3
 """Words of an opening or a closing."""
 
-LIST_ITEMS = 3
-"""Items from which lines with markers are a list."""
+MOST_PIECES = 8
+"""Tokens of a word at most."""
 
-_BULLET = re.compile(r"[-*•‣–]+|\d{1,2}[.)]?")
-_HEADING = re.compile(r"#{1,6}")
+ONE_FORM = 0.8
+"""Share of a stem's uses that are one form, from which it is named by that form."""
+
+ANY = "structure"
+"""Any of the structures: the reward may pay for each of them."""
+
 _LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -60,45 +50,114 @@ class View:
     sample: NgramSample
 
 
-def views(ngrams: NgramSample, style: Style | None) -> list[View]:
-    """Return the views of a sample that hold anything."""
+def views(ngrams: NgramSample, style: Style | None, responses: pd.DataFrame | None) -> list[View]:
+    """Return the views of a sample that hold anything.
+
+    Args:
+        ngrams: the sample.
+        style: how its tokens are written, None for words.
+        responses: the response table, which knows the structure; None for references.
+    """
     texts = list(readable_tokens(ngrams.vocabulary, style)) if style else list(ngrams.vocabulary)
-    found = [_stems(ngrams, texts), *_phrases(ngrams, texts), _structure(ngrams, texts)]
+    found = [View("stem", _stems(ngrams, texts)), *_phrases(ngrams, texts)]
+    if responses is not None:
+        found.insert(0, View("structure", _structure(ngrams, responses)))
     return [view for view in found if len(view.sample.units)]
 
 
 def stem(word: str) -> str:
     """Return a word without its inflection, crudely: "empowering" and "empowered" share one."""
-    word = word.lower()
-    for suffix in SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= SHORTEST_STEM:
-            return word[: -len(suffix)]
-    return word
+    found = _SUFFIX.search(word, SHORTEST_STEM)
+    return stem(word[: found.start()]) if found else word
 
 
-def _stems(ngrams: NgramSample, texts: list[str]) -> View:
-    """Units that are words with more than one form, as their stems."""
-    stems: dict[str, set[str]] = {}
-    words = [text.strip().lower() for text in texts]
-    of = [stem(word) if len(word) > SHORTEST_STEM and word.isalpha() else "" for word in words]
-    for word, root in zip(words, of, strict=True):
+def _stems(ngrams: NgramSample, texts: list[str]) -> NgramSample:
+    """Words that have several forms or several tokens, as their stems."""
+    units, offsets = np.asarray(ngrams.units, np.int64), np.asarray(ngrams.offsets)
+    first, words, of_word = _words(units, offsets, texts)
+    roots = [stem(word) if len(word) > SHORTEST_STEM else "" for word in words]
+    used = np.bincount(of_word, minlength=len(words))
+    forms: dict[str, dict[str, int]] = {}
+    for word, root, times in zip(words, roots, used.tolist(), strict=True):
         if root:
-            stems.setdefault(root, set()).add(word)
-    names = sorted(root for root, forms in stems.items() if len(forms) > 1)
-    number = {name: i for i, name in enumerate(names)}
-    places = np.array([number.get(root, -1) for root in of] or [-1], np.int32)
-    units = places[np.asarray(ngrams.units)]
-    return View("stem", _kept(ngrams, units, [f"{name}…" for name in names]))
-
-
-def _kept(ngrams: NgramSample, units: NDArray[np.int32], names: list[str]) -> NgramSample:
-    """Return the sample of the units that are numbered."""
-    offsets = np.asarray(ngrams.offsets)
-    kept = units >= 0
-    ends = np.concatenate([[0], np.cumsum(kept)])
+            own = forms.setdefault(root, {})
+            own[word] = own.get(word, 0) + times
+    plain = {text.strip().lower() for text in texts}
+    names = {
+        root: _stem_name(own)
+        for root, own in sorted(forms.items())
+        if len(own) > 1 or not plain.issuperset(own)
+    }
+    number = {root: i for i, root in enumerate(names)}
+    told = np.array([number.get(root, -1) for root in roots] or [-1])[of_word]
+    kept = told >= 0
+    ends = np.searchsorted(first[kept], offsets)
     return replace(
-        ngrams, offsets=ends[offsets], units=units[kept].astype(np.int32), vocabulary=names
+        ngrams, offsets=ends, units=told[kept].astype(np.int32), vocabulary=list(names.values())
     )
+
+
+def _stem_name(forms: dict[str, int]) -> str:
+    most = max(forms, key=lambda word: (forms[word], word))
+    if forms[most] >= ONE_FORM * sum(forms.values()):
+        return most
+    shortest, longest = min(forms), max(forms)
+    shared = next(
+        (i for i, pair in enumerate(zip(shortest, longest, strict=False)) if pair[0] != pair[1]),
+        len(shortest),
+    )
+    return shortest[:shared] + "*"
+
+
+def _words(units: Ints, offsets: Ints, texts: list[str]) -> tuple[Ints, list[str], Ints]:
+    """Join the tokens of words.
+
+    Scripts without capitals are left out: some are written without blanks between words.
+
+    Returns:
+        where each word starts, int64 (W,); the distinct words in small letters; and the
+        number of each word among them, int64 (W,).
+    """
+    tails = [_tail(text) for text in texts]
+    begins = np.array([bool(tail) for tail in tails] or [False])[units]
+    joins = np.array(
+        [bool(tail) and tail == text for text, tail in zip(texts, tails, strict=True)] or [False]
+    )[units]
+    joins[1:] &= begins[:-1]
+    joins[offsets[:-1][offsets[:-1] < len(units)]] = False
+    first = np.flatnonzero(begins & ~joins)
+    # Pieces of a word are joined tokens right behind its first; a hash tells words apart.
+    key = units[first].astype(np.uint64)
+    size = np.ones(len(first), np.int64)
+    going = np.ones(len(first), np.bool_)
+    for piece in range(1, MOST_PIECES):
+        at = np.minimum(first + piece, max(len(units) - 1, 0))
+        going &= (first + piece < len(units)) & joins[at] if len(units) else False
+        key[going] = key[going] * np.uint64(0x9E3779B97F4A7C15) + units[at[going]].astype(np.uint64)
+        size[going] += 1
+    _, example, number = np.unique(key, return_index=True, return_inverse=True)
+    words = [
+        "".join(tails[u] for u in units[first[i] : first[i] + size[i]].tolist()).lower()
+        for i in example.tolist()
+    ]
+    return first, words, number.astype(np.int64)
+
+
+def _tail(text: str) -> str:
+    """Return the letters that a token ends with, "" where they have no capitals."""
+    end = len(text)
+    while end and text[end - 1].isalpha() and text[end - 1].lower() != text[end - 1].upper():
+        end -= 1
+    return text[end:]
+
+
+def _structure(ngrams: NgramSample, responses: pd.DataFrame) -> NgramSample:
+    """Each structure of a response, and whether it has any."""
+    bits = responses["structure"].to_numpy(np.int64)[np.asarray(ngrams.rows)]
+    held = np.column_stack([bits > 0, *(bits >> i & 1 for i in range(len(STRUCTURES)))])
+    units = np.nonzero(held)[1].astype(np.int32)
+    offsets = offsets_of(held.sum(axis=1).astype(np.int64))
+    return replace(ngrams, offsets=offsets, units=units, vocabulary=[ANY, *STRUCTURES])
 
 
 def _of_responses(ngrams: NgramSample, say: Callable[[Ints], list[str]], kind: Kind) -> View:
@@ -144,32 +203,3 @@ def _phrases(ngrams: NgramSample, texts: list[str]) -> list[View]:
         _of_responses(ngrams, opening, "opening"),
         _of_responses(ngrams, closing, "closing"),
     ]
-
-
-def _structure(ngrams: NgramSample, texts: list[str]) -> View:
-    """Lists, headings and the number of parts of each response."""
-    strip = [text.strip() for text in texts]
-    item = np.array([bool(_BULLET.fullmatch(text)) for text in strip] or [False])
-    head = np.array([bool(_HEADING.fullmatch(text)) for text in strip] or [False])
-    breaks = np.array([text.count("\n") for text in texts] or [0])
-    ends_line = np.array([text.endswith("\n") for text in texts] or [False])
-    has_lines = bool(breaks[np.asarray(ngrams.units)].any()) if len(ngrams.units) else False
-
-    def say(units: Ints) -> list[str]:
-        if not len(units):
-            return []
-        starts = np.ones(len(units), np.bool_)
-        if has_lines:
-            starts[1:] = ends_line[units[:-1]]
-        said = []
-        if int((item[units] & starts).sum()) >= LIST_ITEMS and has_lines:
-            said.append("list")
-        if int((head[units] & starts).sum()) >= 2:
-            said.append("headings")
-        lines = breaks[units]
-        gaps = int(((lines >= 2) | ((lines >= 1) & np.append(False, lines[:-1] >= 1))).sum())
-        if gaps >= 2:
-            said.append("parts")
-        return said
-
-    return _of_responses(ngrams, say, "structure")

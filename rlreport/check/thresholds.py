@@ -128,7 +128,7 @@ class RewardHackingToken:
     )
     lift: float = _set(0.25, "std of reward", "what holding it earns inside a step", CONTRACT)
     gain: float = _set(
-        0.2, "of the gain", "of the reward that having spread earns, at least", CONTRACT
+        1 / 3, "of the gain", "of the reward, since it spread, that having spread earns", CONTRACT
     )
     held: float = _set(0.5, "of responses", "critical: hold it in the last window", CONTRACT)
     carried: float = _set(
@@ -240,6 +240,7 @@ class LanguageDrift:
     rise: float = _set(
         0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
     )
+    most: float = _set(0.5, "of responses", "warning: that share", CONTRACT)
 
 
 @dataclass(frozen=True, slots=True)

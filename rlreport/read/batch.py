@@ -13,6 +13,7 @@ from rlreport.options import ReadOptions
 from rlreport.read.conversation import NOTHING, Beside, ToolCounts, add_tool
 from rlreport.read.diagnostics import Diagnostics, LogPosition
 from rlreport.text.clean import clean_prompt, clean_text, safe_text
+from rlreport.text.structure import structure_of
 
 NAN = float("nan")
 LONGEST_EXTRA = 200
@@ -108,6 +109,7 @@ class RowScalars(NamedTuple):
     response_chars: int
     ref_response_chars: float
     finish: float
+    structure: int
     nan_values: int
 
     @property
@@ -244,6 +246,7 @@ class Batcher:
                 len(text),
                 NAN if reference is None else float(len(reference)),
                 row.finish,
+                structure_of(text),
                 0 if -_INFINITY < row.rewards[0] < _INFINITY else 1,
             )
         )
