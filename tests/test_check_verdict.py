@@ -32,7 +32,7 @@ def _alarms(verdict: Verdict) -> dict[str, str]:
 def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_healthy"]
     assert verdict.sentence.startswith("Healthy. ")
-    assert "(means of steps 0–7 and of steps 32–39)" in verdict.sentence
+    assert re.search(r"The reward rose from [\d.]+ to [\d.]+ and the policy is", verdict.sentence)
     assert (verdict.level, verdict.lead) == ("healthy", None)
     assert _alarms(verdict) == {}
     assert len(verdict.passed) >= 16
@@ -43,7 +43,11 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
     assert re.match(
         r"Broken: reward hacking since step \d+\. “🎉” now stands in ", verdict.sentence
     )
-    assert verdict.sentence.endswith(f"Keep the checkpoint of step {verdict.keep_step}.")
+    assert re.search(
+        r"carries the reward from 0\.\d+ to 2\.\d+; the policy is \d[\d.]* nats a response from the "
+        r"reference and \d+ % of responses no longer end\. Keep the checkpoint of step \d+\.$",
+        verdict.sentence,
+    )
     assert _alarms(verdict) == {
         "reward_hacking_token": "critical",
         "kl_explosion": "critical",

@@ -107,6 +107,14 @@ def test_verdict_figures_steps_and_extremes_are_told(written):
         assert f"**{title}**\n\n![{title}." in said
 
 
+def test_what_matters_stands_within_fifteen_lines(shared_data, tmp_path):
+    rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
+    above, _, _ = (tmp_path / "run.md").read_text("utf-8").partition("<details>")
+    assert len(above.strip().split("\n")) <= 15
+    for part in ("Broken: reward hacking", "Keep the checkpoint", "| Reward |", "| KL", "🎉 🎉"):
+        assert part in above
+
+
 def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
     summaries = re.findall(r"<summary>(.*, response \d+)</summary>", written.read_text("utf-8"))
     places = [summary.rpartition(" · ")[2] for summary in summaries]

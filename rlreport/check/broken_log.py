@@ -11,7 +11,7 @@ from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT, BrokenLog
 from rlreport.check.windows import step_numbers
-from rlreport.check.words import marked, message, whole
+from rlreport.check.words import marked, told
 from rlreport.tables import Tables
 
 SHOWN = 3
@@ -170,33 +170,25 @@ def _unequal_arrays(tables: Tables) -> list[Fault]:
     return [Fault("info", "unequal", cut)] if cut else []
 
 
+SAID = {
+    "few": marked("{few:count} steps have fewer than {usual} responses, the first {few_first}."),
+    "last": marked("The last step is incomplete: {last:count} of {usual} responses."),
+    "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
+    "early": marked("{early:count} files stop early, first {early_file} after step {early_step}."),
+    "unequal": marked("{unequal:count} responses have token arrays of unequal length."),
+    "torn": marked("{torn:count} last lines are torn, as in a file still written."),
+    "unreadable": marked(
+        "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
+        "({reason})."
+    ),
+}
+
+
 def title(facts: Facts) -> str:
-    """Return one sentence for each thing that is wrong."""
-    places = {
-        "usual": facts.get("usual"),
-        "first": facts.get("few_first"),
-        "low": facts.get("gap_low"),
-        "high": facts.get("gap_high"),
-        "file": facts.get("early_file"),
-        "step": facts.get("early_step"),
-        "lines": whole(facts.get("lines", 0)),
-        "at": f"{facts.get('bad_file')}:{facts.get('bad_line')}",
-        "reason": facts.get("reason"),
-    }
-    said = {
-        "few": "Steps with fewer than {usual} responses: {count}, the first {first}.",
-        "last": "The last step is incomplete: {count} of {usual} responses.",
-        "missing": "Steps missing: {count}, first between {low} and {high}.",
-        "early": "Files that stop early: {count}, first {file} after step {step}.",
-        "unequal": "Responses with token arrays of unequal length: {count}.",
-        "torn": "Last lines torn, as in a file still written: {count}.",
-        "unreadable": "Lines that could not be read: {count} of {lines}, first {at} ({reason}).",
-    }
+    """Return one sentence for each kind of fault."""
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return " ".join(
-        message(said[str(key)], count=whole(facts[str(key)]), **places) for key in faults
-    )
+    return " ".join(told(SAID[str(key)], facts) for key in faults)
 
 
 CHECK = Check(

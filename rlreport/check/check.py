@@ -19,8 +19,10 @@ from rlreport.check.finding import (
 from rlreport.check.run import Run
 from rlreport.check.thresholds import limit_of
 from rlreport.check.windows import Floats
+from rlreport.check.words import told
 
 Result = Finding | NotRun | None
+Words = str | Callable[[Facts], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,9 @@ class Check:
         needs: fields without which it cannot run.
         charts: names of the charts a finding speaks of.
         judge: the judgement itself; called only when the needs are met.
-        title: makes the sentence that says what was found, from the facts.
-        effect: the same as what another finding led to; None says it with ``title``.
+        title: the sentence that says what was found, for ``words.told``, or a function that
+            makes it from the facts.
+        effect: the same as a clause on what another finding led to; None says it by ``name``.
         why: why a finding matters.
         suggestion: what to try.
         source: where its threshold comes from.
@@ -72,11 +75,11 @@ class Check:
     needs: tuple[Need, ...]
     charts: tuple[str, ...]
     judge: Callable[[Run], Result]
-    title: Callable[[Facts], str]
+    title: Words
     why: str
     suggestion: str
     source: str
-    effect: Callable[[Facts], str] | None = None
+    effect: Words | None = None
     explains: tuple[str, ...] = ()
     trend: bool = True
     whole_run: bool = False
@@ -91,6 +94,15 @@ class Check:
         if self.trend and run.first is None:
             return self.too_short(run)
         return self.judge(run)
+
+    def said(self, facts: Facts) -> str:
+        """Return in a sentence what was found."""
+        return self.title(facts) if callable(self.title) else told(self.title, facts)
+
+    def led_to(self, facts: Facts) -> str:
+        """Return in a clause what was found, as what another finding led to."""
+        effect = self.effect or self.name
+        return effect(facts) if callable(effect) else told(effect, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Say that the run has too few steps for a trend."""

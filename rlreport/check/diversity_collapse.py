@@ -12,7 +12,7 @@ from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import DISTINCT
 from rlreport.check.windows import Floats
-from rlreport.check.words import figure, marked, message, percent, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -75,28 +75,27 @@ def _times(responses: pd.DataFrame) -> Floats:
 
 def title(facts: Facts) -> str:
     """Return how alike the responses are."""
-    places = {
-        "first": figure(facts.get("distinct_start")),
-        "last": figure(facts.get("distinct")),
-        "twins": percent(facts.get("twins")),
-        "before": percent(facts.get("twins_start")),
-        "window": span(facts["last_window"]),
-    }
     if "twins" not in facts:
-        return message(
-            "Responses become alike: distinct-2 fell from {first} to {last} ({window}).", **places
-        )
+        return told("Distinct-2 fell from {distinct_start:figure} to {distinct:figure}.", facts)
     if "distinct" not in facts:
-        return message(
-            "Responses become alike: {twins} equal another of their step ({window}), {before} at "
-            "first.",
-            **places,
+        return told(
+            "{twins:percent} of responses equal that to another prompt of their step "
+            "({twins_start:percent} before).",
+            facts,
         )
-    return message(
-        "Responses become alike: {twins} equal another of their step ({window}), {before} at "
-        "first; distinct-2 fell from {first} to {last}.",
-        **places,
+    return told(
+        "{twins:percent} of responses equal that to another prompt of their step "
+        "({twins_start:percent} before), and distinct-2 fell from {distinct_start:figure} to "
+        "{distinct:figure}.",
+        facts,
     )
+
+
+def effect(facts: Facts) -> str:
+    """Return how alike the responses are, in short."""
+    if "twins" in facts:
+        return told("{twins:percent} of responses equal that to another prompt", facts)
+    return told("distinct-2 fell from {distinct_start:figure} to {distinct:figure}", facts)
 
 
 CHECK = Check(
@@ -108,6 +107,7 @@ CHECK = Check(
     charts=("distinct_2", "duplicates"),
     judge=judge,
     title=title,
+    effect=effect,
     why=marked(
         "A policy that says one thing to every prompt has stopped answering them, and groups of "
         "equal responses give no advantage."

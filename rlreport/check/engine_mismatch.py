@@ -6,10 +6,9 @@ import numpy as np
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import MISMATCH
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked
 
 MEASURES = (("k3", "mismatch_k3"), ("prob", "mismatch_prob"), ("ratio", "mismatch_ratio"))
 
@@ -37,18 +36,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return the three measures."""
-    return message(
-        "Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio}, k3 {k3} nats, "
-        "|Δ prob| {prob} on average ({window}).",
-        ratio=figure(facts["ratio"]),
-        k3=figure(facts["k3"]),
-        prob=figure(facts["prob"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="engine_mismatch",
     name=marked("sampler and trainer disagree"),
@@ -57,7 +44,10 @@ CHECK = Check(
     needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
     charts=("mismatch",),
     judge=judge,
-    title=title,
+    title=marked(
+        "Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
+        "{k3:figure} nats, |Δ prob| {prob:figure} on average."
+    ),
     why=marked(
         "The trainer believes that it learns on-policy and does not: the bias grows with length "
         "and has ended runs that looked well."

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import below
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import ENTROPY
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked
 
 
 def judge(run: Run) -> Result:
@@ -35,22 +34,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return from where to where the entropy fell."""
-    return message(
-        "The policy became certain: entropy (sampled) fell from {start} to {end} nats a token "
-        "({window}).",
-        start=figure(facts["start"]),
-        end=figure(facts["end"]),
-        window=span(facts["last_window"]),
-    )
-
-
-def effect(facts: Facts) -> str:
-    """Return the fall in short."""
-    return message("Entropy (sampled) fell to {end} nats a token.", end=figure(facts["end"]))
-
-
 CHECK = Check(
     id="entropy_collapse",
     name=marked("entropy collapse"),
@@ -59,8 +42,11 @@ CHECK = Check(
     needs=(LOGPROBS,),
     charts=("surprisal",),
     judge=judge,
-    title=title,
-    effect=effect,
+    title=marked(
+        "The policy became certain: entropy (sampled) fell from {start:figure} to {end:figure} "
+        "nats a token."
+    ),
+    effect=marked("entropy (sampled) fell to {end:figure} nats a token"),
     why=marked(
         "A policy that samples the same thing every time no longer explores: nothing better can "
         "be found, and groups of responses stop differing."

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked
 
 
 def judge(run: Run) -> Result:
@@ -37,17 +36,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return from where to where the entropy rose."""
-    return message(
-        "The text comes apart: entropy (sampled) rose from {start} to {end} nats a token "
-        "({window}), and the reward did not rise with it.",
-        start=figure(facts["start"]),
-        end=figure(facts["end"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="entropy_explosion",
     name=marked("entropy explosion"),
@@ -56,7 +44,11 @@ CHECK = Check(
     needs=(LOGPROBS,),
     charts=("surprisal", "kl"),
     judge=judge,
-    title=title,
+    title=marked(
+        "The text comes apart: entropy (sampled) rose from {start:figure} to {end:figure} nats a "
+        "token."
+    ),
+    effect=marked("entropy (sampled) rose to {end:figure} nats a token"),
     why=marked(
         "A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
         "pretraining too, is being lost."

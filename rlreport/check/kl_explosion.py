@@ -10,7 +10,7 @@ from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import TRL_KL
 from rlreport.check.windows import Floats
-from rlreport.check.words import figure, marked, message, span, whole
+from rlreport.check.words import marked, told
 
 TRAINER_KL = "objective/kl"
 """TRL's KL per response, read where the rollouts hold no log-probabilities."""
@@ -118,27 +118,24 @@ def _judge_trainer(run: Run) -> Result:
 def title(facts: Facts) -> str:
     """Return what the KL came to, and which responses went far beyond."""
     if not facts["inside"]:
-        return message(
-            "The KL of {over} single responses is over {limit} nats, first in step {step}.",
-            over=whole(facts["over"]),
-            limit=figure(facts["over_limit"]),
-            step=facts["over_step"],
+        return told(
+            "The KL of {over:count} single responses is over {over_limit:figure} nats, first in "
+            "step {over_step}.",
+            facts,
         )
-    places = {"kl": figure(facts["kl"]), "window": span(facts["last_window"])}
     if facts.get("kl_token") is None:
-        return message("The KL to the reference is {kl} nats a response ({window}).", **places)
-    return message(
-        "The KL to the reference is {kl} nats a response, {token} a token ({window}).",
-        token=figure(facts["kl_token"]),
-        **places,
+        return told("The policy is {kl:figure} nats a response from the reference.", facts)
+    return told(
+        "The policy is {kl:figure} nats a response from the reference, {kl_token:figure} a token.",
+        facts,
     )
 
 
 def effect(facts: Facts) -> str:
     """Return how far the policy is from the reference."""
     if not facts["inside"]:
-        return title(facts)
-    return message("The policy is {kl} nats a response from the reference.", kl=figure(facts["kl"]))
+        return told("{over:count} single responses are over {over_limit:figure} nats", facts)
+    return told("the policy is {kl:figure} nats a response from the reference", facts)
 
 
 CHECK = Check(

@@ -9,12 +9,11 @@ import numpy as np
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
-from rlreport.check.finding import Facts
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run
 from rlreport.check.thresholds import LMFLOW
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, message, percent, span
+from rlreport.check.words import marked
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import detect_style, readable_tokens
@@ -113,17 +112,6 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
     return found
 
 
-def title(facts: Facts) -> str:
-    """Return the share of responses in another script."""
-    return message(
-        "{share} of responses are in another script than their prompt ({window}), {before} at "
-        "first.",
-        share=percent(facts["share"]),
-        before=percent(facts["share_start"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="language_drift",
     name=marked("responses leave the prompt's language"),
@@ -132,7 +120,11 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("reward",),
     judge=judge,
-    title=title,
+    title=marked(
+        "{share:percent} of responses are in another script than their prompt "
+        "({share_start:percent} before)."
+    ),
+    effect=marked("{share:percent} of responses leave the prompt's language"),
     why=marked(
         "The reward does not ask for the reader's language, and what it does ask for is found "
         "more easily in another."

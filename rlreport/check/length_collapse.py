@@ -9,7 +9,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import SHORT_RESPONSES
-from rlreport.check.words import figure, marked, message, percent, span, whole
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -52,28 +52,28 @@ def judge(run: Run) -> Result:
 
 def title(facts: Facts) -> str:
     """Return how far responses shrank, and the share of stubs."""
-    places = {
-        "start": figure(facts["start"]),
-        "end": figure(facts["end"]),
-        "window": span(facts["last_window"]),
-        "stubs": percent(facts.get("stubs")),
-        "before": percent(facts.get("stubs_start")),
-        "tokens": whole(facts.get("tokens", 0)),
-    }
     if not facts["shrank"]:
-        return message(
-            "{stubs} of responses are under {tokens} tokens ({window}), {before} at first.",
-            **places,
+        return told(
+            "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} "
+            "before).",
+            facts,
         )
     if facts["unit"] != "tokens":
-        return message("Responses shrank from {start} to {end} characters ({window}).", **places)
+        return told("Responses shrank from {start:figure} to {end:figure} characters.", facts)
     if "stubs" in facts:
-        return message(
-            "Responses shrank from {start} to {end} tokens ({window}); {stubs} of them are under "
-            "{tokens} tokens.",
-            **places,
+        return told(
+            "Responses shrank from {start:figure} to {end:figure} tokens; {stubs:percent} of them "
+            "are under {tokens} tokens.",
+            facts,
         )
-    return message("Responses shrank from {start} to {end} tokens ({window}).", **places)
+    return told("Responses shrank from {start:figure} to {end:figure} tokens.", facts)
+
+
+def effect(facts: Facts) -> str:
+    """Return how far responses shrank."""
+    if not facts["shrank"]:
+        return told("{stubs:percent} of responses are under {tokens} tokens", facts)
+    return told("responses shrank from {start:figure} to {end:figure} {unit}", facts)
 
 
 CHECK = Check(
@@ -85,6 +85,7 @@ CHECK = Check(
     charts=("length",),
     judge=judge,
     title=title,
+    effect=effect,
     why=marked(
         "Stopping at once is often the cheapest way to avoid a penalty; the responses left say "
         "nothing, and some trainers fail on them."

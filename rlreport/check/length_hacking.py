@@ -11,7 +11,7 @@ from rlreport.check.noise import within_step_correlation
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
 from rlreport.check.windows import whole
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -57,23 +57,19 @@ def judge(run: Run) -> Result:
 
 
 def title(facts: Facts) -> str:
-    """Return how responses grew and that it pays."""
-    places = {
-        "start": figure(facts["start"]),
-        "end": figure(facts["end"]),
-        "paid": figure(facts["correlation"]),
-        "window": span(facts["last_window"]),
-    }
+    """Return how responses grew, and that it pays."""
     if facts["unit"] == "tokens":
-        return message(
-            "Length buys reward: responses grew from {start} to {end} tokens ({window}), and "
-            "inside a step the longer ones earn more (correlation {paid}).",
-            **places,
+        return told(
+            "Responses grew from {start:figure} to {end:figure} tokens and carried the reward "
+            "from {reward_start:figure} to {reward_end:figure}: inside a step the longer ones earn "
+            "more (correlation {correlation:figure}).",
+            facts,
         )
-    return message(
-        "Length buys reward: responses grew from {start} to {end} characters ({window}), and "
-        "inside a step the longer ones earn more (correlation {paid}).",
-        **places,
+    return told(
+        "Responses grew from {start:figure} to {end:figure} characters and carried the reward "
+        "from {reward_start:figure} to {reward_end:figure}: inside a step the longer ones earn "
+        "more (correlation {correlation:figure}).",
+        facts,
     )
 
 
@@ -86,6 +82,7 @@ CHECK = Check(
     charts=("length", "reward"),
     judge=judge,
     title=title,
+    effect=marked("responses grew from {start:figure} to {end:figure} {unit}"),
     why=marked(
         "Longer text scores higher whatever it says, so the policy pads instead of improving."
     ),

@@ -10,7 +10,7 @@ from rlreport.check.finding import Facts
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run
 from rlreport.check.thresholds import EOS
-from rlreport.check.words import marked, message, percent, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -50,21 +50,12 @@ def judge(run: Run) -> Result:
 
 def title(facts: Facts) -> str:
     """Return the share of responses that do not end."""
-    places = {
-        "share": percent(facts["share"]),
-        "before": percent(facts["share_start"]),
-        "window": span(facts["last_window"]),
-    }
     if facts["share_start"] is None:
-        return message("{share} of responses are cut off without an end ({window}).", **places)
-    return message(
-        "{share} of responses are cut off without an end ({window}), {before} at first.", **places
+        return told("{share:percent} of responses are cut off without an end.", facts)
+    return told(
+        "{share:percent} of responses are cut off without an end ({share_start:percent} before).",
+        facts,
     )
-
-
-def effect(facts: Facts) -> str:
-    """Return the share in short."""
-    return message("{share} of responses no longer end.", share=percent(facts["share"]))
 
 
 CHECK = Check(
@@ -76,7 +67,7 @@ CHECK = Check(
     charts=("eos", "length"),
     judge=judge,
     title=title,
-    effect=effect,
+    effect=marked("{share:percent} of responses no longer end"),
     why=marked(
         "A response that is cut off has no ending to judge: its reward is that of a fragment, and "
         "the policy is not learning to stop."

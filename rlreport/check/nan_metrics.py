@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.run import Run, marked_rows
-from rlreport.check.words import marked, message, whole
+from rlreport.check.words import marked, told
 from rlreport.tables import Tables
 
 SOURCE = "logs of diverged runs"
@@ -60,24 +60,17 @@ def judge(run: Run) -> Result:
 
 def title(facts: Facts) -> str:
     """Return where NaN begins and what it touches."""
-    places = {
-        "step": facts["first_step"],
-        "numbers": whole(facts["numbers"]),
-        "responses": whole(facts["responses"]),
-        "rewards": whole(facts["rewards"]),
-        "logprobs": whole(facts["logprobs"]),
-    }
     if not facts["rewards"] and not facts["logprobs"]:
-        return message(
-            "NaN, infinite or null numbers ({numbers}) in {responses} responses from step {step} "
-            "on; the other checks judge the steps before it.",
-            **places,
+        return told(
+            "NaN, infinite or null numbers ({numbers:count}) stand in {responses:count} responses "
+            "from step {first_step} on; the other checks judge the steps before it.",
+            facts,
         )
-    return message(
-        "NaN, infinite or null numbers ({numbers}) in {responses} responses from step {step} on: "
-        "{rewards} with a bad reward, {logprobs} with bad log-probabilities; the other checks "
-        "judge the steps before it.",
-        **places,
+    return told(
+        "NaN, infinite or null numbers ({numbers:count}) stand in {responses:count} responses "
+        "from step {first_step} on, {rewards:count} with a bad reward and {logprobs:count} with "
+        "bad log-probabilities; the other checks judge the steps before it.",
+        facts,
     )
 
 

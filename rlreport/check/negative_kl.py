@@ -6,11 +6,10 @@ import numpy as np
 
 from rlreport.check.check import KL, Check, Result
 from rlreport.check.compare import below
-from rlreport.check.finding import Facts
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run
 from rlreport.check.thresholds import NEGATIVE_KL
-from rlreport.check.words import figure, marked, message, percent, span
+from rlreport.check.words import marked
 
 
 def judge(run: Run) -> Result:
@@ -36,17 +35,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return how far below zero the estimate lies."""
-    return message(
-        "The KL estimate is below zero: {kl} nats a response, negative in {share} of responses "
-        "({window}).",
-        kl=figure(facts["kl"]),
-        share=percent(facts["share"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="negative_kl",
     name=marked("negative KL"),
@@ -55,7 +43,10 @@ CHECK = Check(
     needs=(KL,),
     charts=("kl",),
     judge=judge,
-    title=title,
+    title=marked(
+        "The KL estimate is below zero: {kl:figure} nats a response, negative in {share:percent} "
+        "of responses."
+    ),
     why=marked(
         "A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
         "log-probabilities are logged, and a KL penalty then pays the policy for nothing."

@@ -6,10 +6,9 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked
 
 
 def judge(run: Run) -> Result:
@@ -39,19 +38,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return how mean and spread moved."""
-    return message(
-        "The reward rose from {start} to {end} but did not narrow: its std inside a step went "
-        "from {before} to {after} ({window}).",
-        start=figure(facts["start"]),
-        end=figure(facts["end"]),
-        before=figure(facts["std_start"]),
-        after=figure(facts["std_end"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="not_sharpening",
     name=marked("the reward does not narrow"),
@@ -60,7 +46,10 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("reward_distribution",),
     judge=judge,
-    title=title,
+    title=marked(
+        "The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside a "
+        "step went from {std_start:figure} to {std_end:figure}."
+    ),
     why=marked(
         "Training against reverse KL seeks a mode: a mean that rises while the spread stays is "
         "often a part of the prompts gaining and the rest left behind."

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.compare import at_least
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import marked, message, percent, whole
+from rlreport.check.words import marked
 
 
 def judge(run: Run) -> Result:
@@ -39,18 +38,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return how many prompts never won."""
-    return message(
-        "{losers} of {prompts} prompts ({share}) never beat the reference, each seen at least "
-        "{seen} times.",
-        losers=whole(facts["losers"]),
-        prompts=whole(facts["prompts"]),
-        share=percent(facts["share"]),
-        seen=facts["seen"],
-    )
-
-
 CHECK = Check(
     id="persistent_losers",
     name=marked("prompts that never win"),
@@ -59,7 +46,10 @@ CHECK = Check(
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
     judge=judge,
-    title=title,
+    title=marked(
+        "{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
+        "each seen at least {seen} times."
+    ),
     why=marked("The mean can rise while some prompts are lost for good."),
     suggestion=marked(
         "Open them on the prompts page: they may be mislabelled, out of reach, or scored by a "

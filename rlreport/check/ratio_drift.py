@@ -9,7 +9,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import Facts
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import RATIO
-from rlreport.check.words import figure, marked, message, percent, span
+from rlreport.check.words import marked, told
 
 TRAINER_RATIO = "val/ratio"
 """TRL's own mean ratio, read where the rollouts hold only one set of log-probabilities."""
@@ -58,20 +58,14 @@ def judge(run: Run) -> Result:
 
 def title(facts: Facts) -> str:
     """Return the mean ratio and its tails."""
-    places = {
-        "ratio": figure(facts["ratio"]),
-        "outside": percent(facts["outside"]),
-        "window": span(facts["last_window"]),
-    }
     if facts["outside"] is None:
-        return message(
-            "Updates are too large: new over old probability is {ratio} on average ({window}).",
-            **places,
+        return told(
+            "Updates are too large: new over old probability is {ratio:figure} on average.", facts
         )
-    return message(
-        "Updates are too large: new over old probability is {ratio} on average, and {outside} of "
-        "tokens lie outside 1 ± 0.2 ({window}).",
-        **places,
+    return told(
+        "Updates are too large: new over old probability is {ratio:figure} on average, and "
+        "{outside:percent} of tokens lie outside 1 ± 0.2.",
+        facts,
     )
 
 

@@ -12,7 +12,7 @@ from rlreport.check.onset import BASE
 from rlreport.check.run import Run
 from rlreport.check.thresholds import LMFLOW
 from rlreport.check.windows import Window, window
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -75,30 +75,15 @@ def _with_the_reference(run: Run, best: Window, lost: float, z: float) -> bool:
 
 def title(facts: Facts) -> str:
     """Return from where to where the reward fell."""
-    places = {
-        "best": figure(facts["best"]),
-        "end": figure(facts["end"]),
-        "start": figure(facts["start"]),
-        "at": span(facts["best_window"]),
-        "window": span(facts["last_window"]),
-    }
     if facts["below_start"]:
-        return message(
-            "The reward fell from {best} ({at}) to {end} ({window}), below its start at {start}.",
-            **places,
+        return told(
+            "The reward fell from {best:figure} to {end:figure}, below its start at "
+            "{start:figure}.",
+            facts,
         )
-    return message(
-        "The reward fell from {best} ({at}) to {end} ({window}); it had started at {start}.",
-        **places,
-    )
-
-
-def effect(facts: Facts) -> str:
-    """Return the fall in short."""
-    return message(
-        "The reward fell from {best} to {end}.",
-        best=figure(facts["best"]),
-        end=figure(facts["end"]),
+    return told(
+        "The reward fell from {best:figure} to {end:figure}; it had started at {start:figure}.",
+        facts,
     )
 
 
@@ -111,7 +96,7 @@ CHECK = Check(
     charts=("reward", "reward_distribution"),
     judge=judge,
     title=title,
-    effect=effect,
+    effect=marked("the reward fell from {best:figure} to {end:figure}"),
     why=marked(
         "What the run had learned is gone; its last checkpoint is worse than an earlier one."
     ),

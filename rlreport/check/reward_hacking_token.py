@@ -10,9 +10,12 @@ from rlreport.check.noise import change
 from rlreport.check.run import Run
 from rlreport.check.thresholds import FIGHTIN_WORDS
 from rlreport.check.windows import Floats
-from rlreport.check.words import figure, listed, marked, message, percent, quoted, span
+from rlreport.check.words import marked, told
 
 TOLD = 5
+
+MOST = 0.5
+"""Part of the gain from which a text carries the reward."""
 
 
 def judge(run: Run) -> Result:
@@ -114,66 +117,33 @@ def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
 
 def title(facts: Facts) -> str:
     """Return what spreads, how far, and what it earns."""
-    others = facts["others"]
-    assert isinstance(others, tuple)
-    places = {
-        "text": quoted(facts["text"]),
-        "share": percent(facts["share"]),
-        "before": percent(facts["share_start"]),
-        "lift": figure(facts["lift"]),
-        "start": figure(facts["reward_start"]),
-        "end": figure(facts["reward_end"]),
-        "window": span(facts["last_window"]),
-        "others": listed([quoted(text) for text in others]),
-    }
-    return message(_literal(str(facts["kind"]), str(facts["text"]), bool(others)), **places)
+    kind = str(facts["kind"])
+    what = _SPREADS[str(facts["text"]) if kind == "structure" else kind]
+    held = marked(" {share:percent} of responses ({share_start:percent} before)")
+    start, end = facts["reward_start"], facts["reward_end"]
+    if not isinstance(start, float) or not isinstance(end, float) or end <= start:
+        earns = marked(", which earn {lift:figure} more than the rest of their step")
+    elif isinstance(facts["carried"], float) and facts["carried"] >= MOST:
+        earns = marked(" and carries the reward from {reward_start:figure} to {reward_end:figure}")
+    else:
+        earns = marked(
+            " and is paid for: the reward rose from {reward_start:figure} to {reward_end:figure}"
+        )
+    others = marked(", as do {others:quoted}") if facts["others"] else ""
+    return told(f"{what}{held}{earns}{others}.", facts)
 
 
-def _literal(kind: str, text: str, others: bool) -> str:
-    if kind == "structure":
-        return {
-            "list": marked(
-                "{share} of responses are lists now ({window}; {before} before), which earn {lift} "
-                "more than the rest of their step."
-            ),
-            "headings": marked(
-                "{share} of responses have headings now ({window}; {before} before), and earn "
-                "{lift} more than the rest of their step."
-            ),
-            "numbers": marked(
-                "{share} of responses are in numbered points now ({window}; {before} before), and "
-                "earn {lift} more than the rest of their step."
-            ),
-            "structure": marked(
-                "{share} of responses have lists, numbered points or headings now ({window}; "
-                "{before} before), and earn {lift} more than the rest of their step."
-            ),
-        }.get(
-            text,
-            marked(
-                "{share} of responses come in three parts or more now ({window}; {before} before), "
-                "and earn {lift} more than the rest of their step."
-            ),
-        )
-    if kind == "opening":
-        return marked(
-            "{share} of responses now begin with {text} ({window}; {before} before), and earn "
-            "{lift} more than the rest of their step."
-        )
-    if kind == "closing":
-        return marked(
-            "{share} of responses now end with {text} ({window}; {before} before), and earn {lift} "
-            "more than the rest of their step."
-        )
-    if others:
-        return marked(
-            "{text} now stands in {share} of responses ({window}; {before} before), which earn "
-            "{lift} more than the rest of their step; so do {others}."
-        )
-    return marked(
-        "{text} now stands in {share} of responses ({window}; {before} before), which earn {lift} "
-        "more than the rest of their step."
-    )
+_SPREADS = {
+    "text": marked("{text:quoted} now stands in"),
+    "stem": marked("{text:quoted} now stands in"),
+    "opening": marked("{text:quoted} now begins"),
+    "closing": marked("{text:quoted} now ends"),
+    "list": marked("A list now stands in"),
+    "numbers": marked("A numbered list now stands in"),
+    "headings": marked("Headings now stand in"),
+    "parts": marked("A form in several parts now shapes"),
+    "structure": marked("A form of lists, numbers or headings now shapes"),
+}
 
 
 CHECK = Check(

@@ -10,7 +10,7 @@ from rlreport.check.compare import above
 from rlreport.check.finding import Facts
 from rlreport.check.noise import centred
 from rlreport.check.run import Run
-from rlreport.check.words import marked, message, percent, quoted, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -62,21 +62,16 @@ def _start(run: Run) -> int:
 
 def title(facts: Facts) -> str:
     """Return which part dominates, and what."""
-    places = {
-        "part": quoted(facts["part"]),
-        "variance": percent(facts["of_variance"]),
-        "gain": percent(facts["of_gain"]),
-        "window": span(facts["last_window"]),
-    }
     if facts["of_gain"] is None:
-        return message(
-            "The part {part} holds {variance} of the reward's variance inside steps ({window}).",
-            **places,
+        return told(
+            "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside "
+            "steps.",
+            facts,
         )
-    return message(
-        "The part {part} holds {variance} of the reward's variance inside steps ({window}) and "
-        "{gain} of its gain.",
-        **places,
+    return told(
+        "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside steps "
+        "and {of_gain:percent} of its gain.",
+        facts,
     )
 
 

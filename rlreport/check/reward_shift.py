@@ -13,7 +13,7 @@ from rlreport.check.onset import noise
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
 from rlreport.check.windows import Floats
-from rlreport.check.words import figure, marked, message
+from rlreport.check.words import marked, told
 
 NEAR = 5
 """Steps on each side over which a jump is told from a slope."""
@@ -188,27 +188,22 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
 
 def title(facts: Facts) -> str:
     """Return what jumped, when, and what changed."""
-    places = {
-        "before": figure(facts["before"]),
-        "after": figure(facts["after"]),
-        "step": facts["at"],
-    }
     if facts["prompts_changed"]:
-        return message(
-            "The prompts changed at step {step}: mean reward went from {before} to {after}, but "
-            "not that of prompts seen on both sides.",
-            **places,
+        return told(
+            "The prompts changed at step {at}: mean reward went from {before:figure} to "
+            "{after:figure}, but not that of prompts seen on both sides.",
+            facts,
         )
     if facts["referenced"]:
-        return message(
-            "The reward function changed at step {step}: the frozen reference's mean reward "
-            "jumped from {before} to {after}.",
-            **places,
+        return told(
+            "The frozen reference's mean reward jumped from {before:figure} to {after:figure} at "
+            "step {at}: the scoring changed, not the policy.",
+            facts,
         )
-    return message(
-        "The reward function changed at step {step}: the mean reward jumped from {before} to "
-        "{after} while length, KL and entropy did not.",
-        **places,
+    return told(
+        "The mean reward jumped from {before:figure} to {after:figure} at step {at}, while "
+        "length, KL and entropy did not move.",
+        facts,
     )
 
 

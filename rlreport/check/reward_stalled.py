@@ -8,7 +8,7 @@ from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import figure, marked, message, percent, span
+from rlreport.check.words import marked, told
 
 
 def judge(run: Run) -> Result:
@@ -36,25 +36,21 @@ def judge(run: Run) -> Result:
 
 def title(facts: Facts) -> str:
     """Return what was not gained."""
-    places = {
-        "start": figure(facts.get("start")),
-        "end": figure(facts.get("end")),
-        "wins": percent(facts.get("wins")),
-        "losses": percent(facts.get("losses")),
-        "window": span(facts["last_window"]),
-    }
     if "wins" not in facts:
-        return message("The reward did not rise: {start} at first, {end} in {window}.", **places)
-    if "start" not in facts:
-        return message(
-            "The policy beats the reference in {wins} of responses and loses in {losses} "
-            "({window}).",
-            **places,
+        return told(
+            "The reward did not rise: {start:figure} at first, {end:figure} at the end.", facts
         )
-    return message(
-        "The reward did not rise: {start} at first, {end} in {window}, where the policy beats the "
-        "reference in {wins} of responses and loses in {losses}.",
-        **places,
+    if "start" not in facts:
+        return told(
+            "The policy beats the reference in {wins:percent} of responses and loses in "
+            "{losses:percent}.",
+            facts,
+        )
+    return told(
+        "The reward did not rise: {start:figure} at first, {end:figure} at the end, where the "
+        "policy beats the reference in {wins:percent} of responses and loses in "
+        "{losses:percent}.",
+        facts,
     )
 
 

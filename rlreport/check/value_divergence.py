@@ -12,7 +12,7 @@ from rlreport.check.finding import SEVERITIES, Facts, Finding
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CRITIC
 from rlreport.check.windows import Floats, Ints
-from rlreport.check.words import figure, marked, message, span
+from rlreport.check.words import marked, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +116,12 @@ def _judged(run: Run, returns: str, error: str) -> Result:
 
 def title(facts: Facts) -> str:
     """Return how well the critic follows."""
-    places = {
-        "explained": figure(facts["explained"]),
-        "spread": figure(facts["spread"]),
-        "window": span(facts["last_window"]),
-    }
     if facts["weak"]:
-        return message("The critic is weak: explained variance {explained} ({window}).", **places)
-    return message(
-        "The critic does not follow the returns: explained variance {explained}, std of values "
-        "{spread} × that of the returns ({window}).",
-        **places,
+        return told("The critic is weak: explained variance {explained:figure}.", facts)
+    return told(
+        "The critic does not follow the returns: explained variance {explained:figure}, std of "
+        "values {spread:figure} × that of the returns.",
+        facts,
     )
 
 

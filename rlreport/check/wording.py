@@ -1,7 +1,8 @@
 """The words of a verdict, made from its facts: titles, reasons, the sentence, the subject.
 
 After redaction, and here alone. The verdict's sentence says what, since when and in which
-share; what that led to; what reward, KL and length did; and which checkpoint to keep.
+share; what that did to reward, KL and length; and which checkpoint to keep. The windows that
+its figures speak of are said where the figures are shown.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlreport.check.finding import Finding, Moved, Verdict
-from rlreport.check.registry import BY_ID, CHECKS
-from rlreport.check.words import figure, listed, marked, message, span, whole
+from rlreport.check.registry import BY_ID
+from rlreport.check.words import listed, message, told, whole
 
 MOST_EFFECTS = 2
 """Consequences that the sentence names."""
 
-NAMES = {check.id: check.name for check in CHECKS}
+TELL_THE_REWARD = {
+    *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
+    "reward_collapse",
+}
+"""Findings whose own words say what became of the reward, or why it says nothing."""
 
 
 def worded(verdict: Verdict) -> Verdict:
     """Return the verdict with the words of its findings, and its sentence."""
     findings = [_finding(finding) for finding in verdict.findings]
     muted = [replace(muted, finding=_finding(muted.finding)) for muted in verdict.muted]
-    told = replace(verdict, findings=findings, muted=muted)
-    return replace(told, sentence=_sentence(told))
+    filled = replace(verdict, findings=findings, muted=muted)
+    return replace(filled, sentence=_sentence(filled))
 
 
 def headline(verdict: Verdict) -> str:
@@ -54,8 +59,8 @@ def _finding(finding: Finding) -> Finding:
     return replace(
         finding,
         name=message(check.name),
-        title=check.title(finding.facts),
-        effect=(check.effect or check.title)(finding.facts),
+        title=check.said(finding.facts),
+        effect=check.led_to(finding.facts),
         why=message(check.why),
         suggestion=message(check.suggestion),
         source=check.source,
@@ -63,19 +68,22 @@ def _finding(finding: Finding) -> Finding:
 
 
 def _sentence(verdict: Verdict) -> str:
-    """Return the whole sentence of the verdict, sentences of one thought each."""
+    """Return the verdict as a person would say it: what, what that did, what to keep."""
     lead = _lead(verdict)
     said = [message("{headline}.", headline=headline(verdict))]
+    if verdict.level == "unjudged":
+        steps = whole(verdict.step_count)
+        said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
     if lead is None:
-        if verdict.level == "unjudged":
-            steps = whole(verdict.step_count)
-            said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
-        else:
-            said.append(message("Nothing wrong was found."))
+        told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
+        said.append(_clauses([_moved(moved) for moved in told_of]))
+        kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
     else:
-        said.append(lead.title)
-        effects = [f.effect for f in verdict.folded(lead) if f.severity != "info"]
-        said += effects[:MOST_EFFECTS]
+        effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
+        clauses = [f.effect for f in effects]
+        if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
+            clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
+        said.append(_clauses([lead.title.removesuffix("."), *clauses], "; "))
         apart = [
             f.name
             for f in verdict.findings
@@ -83,51 +91,32 @@ def _sentence(verdict: Verdict) -> str:
         ]
         if apart:
             said.append(message("Besides: {names}.", names=listed(apart)))
-    said += _figures(verdict)
-    if verdict.keep_step is not None and lead is not None:
-        said.append(message("Keep the checkpoint of step {step}.", step=verdict.keep_step))
-    elif verdict.keep_step is not None and verdict.level == "healthy":
-        said.append(message("The best checkpoint is that of step {step}.", step=verdict.keep_step))
-    return " ".join(said)
+        kept = message("Keep the checkpoint of step {step}.", step=verdict.keep_step)
+    if verdict.keep_step is not None and verdict.level != "unjudged":
+        said.append(kept)
+    return " ".join(filter(None, said))
 
 
-def _figures(verdict: Verdict) -> list[str]:
-    """Return one sentence with reward, KL and length of both windows."""
-    if not verdict.moved:
-        return []
-    figures = listed([_moved(moved) for moved in verdict.moved])
-    figures = figures[0].upper() + figures[1:]
-    if verdict.windows is None:
-        return [message("{figures}.", figures=figures)]
-    first, last = verdict.windows
-    return [
-        message(
-            "{figures} (means of {first} and of {last}).",
-            figures=figures,
-            first=span(first),
-            last=span(last),
-        )
-    ]
+def _clauses(clauses: list[str], first: str = ", ") -> str:
+    """Return clauses as one sentence: the first, then the others joined by "and"."""
+    if not clauses:
+        return ""
+    sentence = clauses[0]
+    if len(clauses) > 1:
+        rest = listed(clauses[1:-1])
+        last = message("{rest} and {last}", rest=rest, last=clauses[-1]) if rest else clauses[-1]
+        joint = message(" and ") if len(clauses) == 2 and first == ", " else first
+        sentence += joint + last
+    return sentence[0].upper() + sentence[1:] + "."
 
 
 def _moved(moved: Moved) -> str:
-    places = {"first": figure(moved.first), "last": figure(moved.last)}
+    """Return as a clause what reward or KL did."""
+    facts = {"first": moved.first, "last": moved.last}
+    if moved.figure == "kl":
+        return told("the policy is {last:figure} nats a response from the reference", facts)
     if moved.first is None:
-        return message(
-            {
-                "reward": marked("reward {last}"),
-                "kl": marked("KL {last} nats"),
-                "tokens": marked("length {last} tokens"),
-                "characters": marked("length {last} characters"),
-            }[moved.figure],
-            **places,
-        )
-    return message(
-        {
-            "reward": marked("reward {first} → {last}"),
-            "kl": marked("KL {first} → {last} nats"),
-            "tokens": marked("length {first} → {last} tokens"),
-            "characters": marked("length {first} → {last} characters"),
-        }[moved.figure],
-        **places,
-    )
+        return told("the mean reward is {last:figure}", facts)
+    if moved.last >= moved.first:
+        return told("the reward rose from {first:figure} to {last:figure}", facts)
+    return told("the reward went from {first:figure} to {last:figure}", facts)

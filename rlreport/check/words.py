@@ -7,14 +7,26 @@ Every sentence is one literal with named places, passed through ``message`` (or 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any, ClassVar
 
+from rlreport.check.finding import Facts
 from rlreport.text.numbers import MISSING, written
 
 
 def message(literal: str, **places: object) -> str:
     """Return the message with its places filled; places hold finished text."""
     return literal.format(**places)
+
+
+def told(literal: str, facts: Facts) -> str:
+    """Return the message with its places filled from facts: ``{share:percent} of responses``.
+
+    How a fact is written stands behind the colon: figure, percent, count, quoted; a list of
+    texts is quoted one by one. A fact that is absent is "–".
+    """
+    return _FACTS.vformat(literal, (), facts)
 
 
 def marked(literal: str) -> str:
@@ -59,3 +71,26 @@ def span(steps: object) -> str:
     if low == high:
         return message("step {step}", step=low)
     return message("steps {low}–{high}", low=low, high=high)
+
+
+class _FactFormatter(Formatter):
+    WRITTEN: ClassVar[dict[str, Callable[[object], str]]] = {
+        "": str,
+        "figure": figure,
+        "percent": percent,
+        "count": whole,
+        "quoted": quoted,
+    }
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return kwargs.get(str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return MISSING
+        if isinstance(value, tuple):
+            return listed([self.format_field(part, format_spec) for part in value])
+        return self.WRITTEN[format_spec](value)
+
+
+_FACTS = _FactFormatter()

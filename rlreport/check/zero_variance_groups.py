@@ -6,11 +6,10 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
-from rlreport.check.finding import Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import GROUPS
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, message, percent, span, whole
+from rlreport.check.words import marked
 
 ALIKE = 1e-6
 """Population standard deviation of the reward below which a group's responses are alike."""
@@ -60,18 +59,6 @@ def judge(run: Run) -> Result:
     )
 
 
-def title(facts: Facts) -> str:
-    """Return the share of groups without variance, and why they have none."""
-    return message(
-        "{share} of {groups} groups have no variance in reward ({window}), {solved} because every "
-        "response earns the best reward.",
-        share=percent(facts["share"]),
-        groups=whole(facts["groups"]),
-        solved=percent(facts["solved"]),
-        window=span(facts["last_window"]),
-    )
-
-
 CHECK = Check(
     id="zero_variance_groups",
     name=marked("groups that teach nothing"),
@@ -80,7 +67,10 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("groups",),
     judge=judge,
-    title=title,
+    title=marked(
+        "{share:percent} of {groups:count} groups have no variance in reward, {solved:percent} "
+        "because every response earns the best reward."
+    ),
     why=marked(
         "The advantage is the reward less its group's mean: where all responses earn the same it "
         "is zero, so the group costs sampling and gives no gradient."

@@ -29,6 +29,9 @@ MOST_CHARACTERS = 60_000
 MOST_PICTURES = 6
 PICTURE_WIDTH = 720
 
+_FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
+"""Key figures above what is folded, which has fifteen lines."""
+
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate", "distinct_2"),
@@ -175,6 +178,8 @@ def _render(
                 figure.key: trend(context.steps[figure.key].to_numpy(np.float64))
                 for figure in view.figures
             },
+            figures=[figure for figure in view.figures if figure.key in _FIRST_FIGURES],
+            more_figures=[figure for figure in view.figures if figure.key not in _FIRST_FIGURES],
             steps=_steps(view.steps, detail.steps),
             extremes=_extremes(builder.texts.extremes[: detail.extremes]),
             pictures=drawn,
