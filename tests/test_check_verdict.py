@@ -44,8 +44,8 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
         r"Broken: reward hacking since step \d+\. “🎉” now stands in ", verdict.sentence
     )
     assert re.search(
-        r"carries the reward from 0\.\d+ to 2\.\d+; the policy is \d[\d.]* nats a response from the "
-        r"reference and \d+ % of responses no longer end\. Keep the checkpoint of step \d+\.$",
+        r"carries the reward from 0\.\d+ to 2\.\d+; the policy is \d[\d.]* nats a response from "
+        r"the reference and \d+ % of responses no longer end\. Keep the checkpoint of step \d+\.$",
         verdict.sentence,
     )
     assert _alarms(verdict) == {

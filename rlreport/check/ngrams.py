@@ -420,7 +420,7 @@ def _gain_since(run: Run, begun: Onset | None) -> float:
     moved = [
         change(run.tables, run.column(name), before, run.last) for name in ("reward", "reward_gap")
     ]
-    gains = [one.difference for one in moved if one.z >= run.limits.trend.z and one.difference > 0]
+    gains = [one.difference for one in moved if one.z >= run.limits.reward_stalled.z]
     return max(gains, default=np.nan)
 
 

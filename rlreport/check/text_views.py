@@ -120,9 +120,12 @@ def _words(units: Ints, offsets: Ints, texts: list[str]) -> tuple[Ints, list[str
     """
     tails = [_tail(text) for text in texts]
     begins = np.array([bool(tail) for tail in tails] or [False])[units]
-    joins = np.array(
-        [bool(tail) and tail == text for text, tail in zip(texts, tails, strict=True)] or [False]
-    )[units]
+    # Words of logs without tokens, and tokens without blanks, stand for themselves.
+    spaced = any(text[:1].isspace() for text in texts)
+    inner = [
+        bool(tail) and tail == text and spaced for text, tail in zip(texts, tails, strict=True)
+    ]
+    joins = np.array(inner or [False])[units]
     joins[1:] &= begins[:-1]
     joins[offsets[:-1][offsets[:-1] < len(units)]] = False
     first = np.flatnonzero(begins & ~joins)
