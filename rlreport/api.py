@@ -37,6 +37,7 @@ def build(
     sender: str | None = None,
     subject: str | None = None,
     github_summary: bool = False,
+    charts: Sequence[str | Path] = (),
     pad_tokens: Sequence[str] = (),
     system_end_token: str | None = None,
     log_format: str | None = None,
@@ -81,6 +82,7 @@ def build(
         sender: sender of the mail form.
         subject: subject of the mail form.
         github_summary: also append a summary to the job's page on GitHub Actions.
+        charts: Python files with charts of your own, which are run.
         pad_tokens: further padding tokens to drop; the usual ones are known.
         system_end_token: drop everything of a prompt up to and including its last occurrence.
         log_format: id of the log format; detected unless given.
@@ -134,6 +136,7 @@ def build(
                 stamp=stamp,
                 mail=MailOptions(tuple(to), sender, subject),
                 github_summary=github_summary,
+                charts=tuple(map(Path, charts)),
             ),
             thresholds=None if thresholds is None else Path(thresholds),
             muted=mute,

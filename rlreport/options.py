@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>",
@@ -90,6 +91,7 @@ class ReportOptions:
         stamp: show the time of building.
         mail: headers of the mail form.
         github_summary: also append a summary to the job's page on GitHub Actions.
+        charts: Python files with functions that make charts of the user's own.
     """
 
     title: str | None = None
@@ -102,3 +104,4 @@ class ReportOptions:
     stamp: bool = False
     mail: MailOptions = field(default_factory=MailOptions)
     github_summary: bool = False
+    charts: tuple[Path, ...] = ()

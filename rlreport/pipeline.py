@@ -29,6 +29,7 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.place import destination
+from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
@@ -88,6 +89,7 @@ def build_report(
     chosen_form.check(report)
     destination(out, chosen_form)
 
+    own = own_functions(report.charts)
     summary = summary_file() if report.github_summary else None
 
     name, locations, tables = _read(logs, read, figures, progress)
@@ -111,6 +113,9 @@ def build_report(
     verdict = worded(verdict)
 
     limit = report.max_size or chosen_form.default_size
+    charts, failed = own_charts(own, tables, quote=not report.redact)
+    tables = replace(tables, notes=[*tables.notes, *failed])
+
     prepared = prepare(
         name,
         locations,
@@ -128,6 +133,7 @@ def build_report(
         pool=pool,
         data_room=int(limit * FOR_DATA),
         thresholds=limits,
+        own_charts=charts,
     )
     builder, size = deliver(out, chosen_form, limit, prepared)
     if summary:

@@ -16,7 +16,7 @@ import rlreport
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.trainer_metrics import MOST_METRICS
+from rlreport.draw.wall import MOST_METRICS, not_drawn
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics import GUIDANCE
 from tests.draw_tables import response_table, tables_of
@@ -85,7 +85,7 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs: Pat
     assert report.tables.steps["step"].tolist() == list(STEPS)
     assert len(report.tables.responses) == 6
     page = (report.out / "index.html").read_text("utf-8")
-    assert "actor/entropy, as logged" in page
+    assert page.count(">actor/entropy<") == 1  # the title says it once
 
 
 def test_metrics_that_are_named_take_the_place_of_those_found(logs: Path, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_metrics_that_are_named_take_the_place_of_those_found(logs: Path, tmp_pa
 def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs: Path) -> None:
     broken = logs / "trainer_state.json"
     broken.write_text("{")
-    (logs / "progress.csv").write_text("step,lr\n10,0.5\n")
+    (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
     found, report = charts(logs)
     assert found.keys() == {"lr"}
     (note,) = (note for note in report.tables.notes if note.kind == "metrics")
@@ -151,7 +151,7 @@ def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
 
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs: Path) -> None:
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
-    (logs / "progress.csv").write_text("step,lr\n10,0.5\n")
+    (logs / "progress.csv").write_text("step,lr\n10,0.5\n20,0.25\n")
     found, _ = charts(logs, strict=True)
     assert found.keys() == {"loss", "lr"}
     with pytest.raises(StrictError, match=r"progress\.csv"):
@@ -196,7 +196,8 @@ def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -
         ratio.description
     )
     assert "TRL's guide" in ratio.description
-    assert "val/ratio, as logged; shaded: 0.8 to 1.2" in ratio.svg
+    assert "as logged; shaded: 0.8 to 1.2" in ratio.svg
+    assert "val/ratio" not in re.sub(r'aria-label="[^"]*"', "", ratio.svg)  # the title says it
     assert shaded(loss) == []
     assert "haded" not in loss.svg + loss.description
     assert not recwarn.list
@@ -243,7 +244,39 @@ def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many() -> None
     found = drawn(**many, **guided)
     assert len(found) == MOST_METRICS
     assert guided.keys() <= found.keys()
-    assert list(found) == [name for name in (*many, *guided) if name in found]
+
+
+def test_what_is_looked_for_first_stands_first_and_constants_are_one_line(tmp_path: Path) -> None:
+    varied = ("lr", "misc", "loss", "actor/entropy", "objective/kl", "clip_ratio/region_mean")
+    metrics = {name: [1.0, 2.0, 3.0] for name in varied} | {"gamma": [0.5] * 3}
+    tables = tables_of(
+        response_table([{"step": step, "reward": 0.0} for step in STEPS]),
+        metrics=pd.DataFrame({"step": STEPS, **metrics}),
+    )
+    titles = [c.title for c in overview_charts(tables) if c.name.startswith("metric_")]
+    first = ["objective/kl", "actor/entropy", "clip_ratio/region_mean", "loss", "lr", "misc"]
+    assert titles == first
+    assert not_drawn(tables) == ["Trainer metrics, constant: gamma 0.500."]
+
+
+def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_own() -> None:
+    reward = np.arange(6.0)
+    tables = tables_of(
+        response_table([{"step": s, "reward": r} for s, r in zip(2 * STEPS, reward, strict=True)]),
+        extras={"right": reward, "latency": reward * 2},
+    )
+    tables.reward_parts = ["right"]
+    columns = {c.name: c for c in overview_charts(tables) if c.name.startswith("column_")}
+    assert columns.keys() == {"column_latency"}
+    assert values(columns["column_latency"].spec) == {10: 3.0, 20: 5.0, 30: 7.0}
+
+
+def test_positive_metrics_over_decades_have_a_logarithmic_axis() -> None:
+    found = drawn(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
+    line = next(layer for layer in found["lr"].spec["layer"] if layer["name"] == "line")
+    assert line["encoding"]["y"]["scale"]["type"] == "log"
+    assert "logarithmic" in found["lr"].svg
+    assert "logarithmic" not in found["loss"].svg
 
 
 def test_a_shaded_chart_is_a_chart_elsewhere_too() -> None:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from rlreport.bake.script_json import script_json
 from rlreport.draw.chart import Chart
+from rlreport.draw.theme import vega_config
 
 
 def package_folder(name: str) -> Path:
@@ -38,7 +39,23 @@ def environment() -> jinja2.Environment:
     )
     made.globals["script_json"] = script_json
     made.globals["svg"] = _svg
+    made.globals["chart_json"] = _chart_json
+    made.globals["chart_config"] = vega_config()
     return made
+
+
+def _chart_json(chart: Chart) -> Markup:
+    """The specification for a page, its data as columns: see docs/page-data.md.
+
+    The charts' common ``config`` stands in the page once.
+    """
+    common = vega_config()
+    spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
+    rows = chart.spec.get("data", {}).get("values")
+    if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+        fields = sorted({field for row in rows for field in row})
+        spec["data"] = {"columns": {field: [row.get(field) for row in rows] for field in fields}}
+    return script_json(spec)
 
 
 def _svg(chart: Chart) -> Markup:

@@ -56,6 +56,8 @@ def finding_view(
         [_example(example, addresses) for example in finding.evidence],
         list(finding.texts),
         folded or [],
+        list(finding.charts),
+        (onset.step, finding.until) if onset else None,
     )
 
 

@@ -47,6 +47,7 @@ def overview_view(
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
     responses_in_all: int,
+    not_drawn: Sequence[str] = (),
 ) -> OverviewView:
     """Builds the view of the overview.
 
@@ -56,6 +57,7 @@ def overview_view(
         charts: charts of the run, in order.
         extremes: extreme responses with their text.
         responses_in_all: responses logged.
+        not_drawn: sentences about columns without a chart.
     """
     return OverviewView(
         verdict=verdict_view(context.verdict, addresses),
@@ -66,6 +68,7 @@ def overview_view(
         steps=_steps(context, addresses),
         summary=_summary(context, responses_in_all),
         left_out=context.left_out,
+        not_drawn=list(not_drawn),
     )
 
 

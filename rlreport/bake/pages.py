@@ -18,6 +18,7 @@ from rlreport.bake.tokens_page import tokens_view
 from rlreport.bake.views import Link, Shell
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.tokens import token_charts
+from rlreport.draw.wall import not_drawn
 
 if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
@@ -66,7 +67,12 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
         )
 
     overview = overview_view(
-        context, addresses, builder.charts, texts.extremes, len(tables.responses)
+        context,
+        addresses,
+        builder.charts,
+        texts.extremes,
+        len(tables.responses),
+        not_drawn(tables),
     )
     yield rendered("overview", overview, context, addresses)
     yield kept("prompts", lambda: prompts_view(tables, texts, prompt_charts(tables), addresses))

@@ -54,6 +54,7 @@ class ReportBuilder:
         progress: told of every page.
         pool: processes that bake the steps' pages.
         data_room: bytes that the figures of all responses may take.
+        own_charts: charts of the user's own, drawn.
         steps: the steps' pages, None until they are baked.
         memo: what was made once, see ``once``.
     """
@@ -68,6 +69,7 @@ class ReportBuilder:
     progress: Progress
     pool: Pool
     data_room: int
+    own_charts: Sequence[Chart] = ()
     steps: StepPages | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -79,9 +81,10 @@ class ReportBuilder:
         leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
         return self.once(
             "charts",
-            lambda: overview_charts(
-                self.tables, leading, band=context.report.band, run=context.run
-            ),
+            lambda: [
+                *overview_charts(self.tables, leading, band=context.report.band, run=context.run),
+                *self.own_charts,
+            ],
         )
 
     @property
@@ -191,6 +194,7 @@ def prepare(
     pool: Pool,
     data_room: int,
     thresholds: Thresholds | None = None,
+    own_charts: Sequence[Chart] = (),
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     judged = tables.training()
@@ -235,6 +239,7 @@ def prepare(
         progress,
         pool,
         data_room,
+        own_charts,
     ).whole()
 
 

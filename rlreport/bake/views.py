@@ -147,7 +147,8 @@ class FindingView:
     """A finding with links to its steps and responses.
 
     ``since`` names the onset and its interval, ``limits`` each threshold with the value
-    that met it, ``folded`` what the finding explains.
+    that met it, ``folded`` what the finding explains. ``charts`` are the names of those that it
+    speaks of, ``span`` the steps at which it began and ended.
     """
 
     id: str
@@ -164,6 +165,8 @@ class FindingView:
     examples: list[ExampleView]
     texts: list[str]
     folded: list[FindingView]
+    charts: list[str]
+    span: tuple[int, int | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,10 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class OverviewView:
-    """``index.html``. ``windows`` says which steps the key figures are means of."""
+    """``index.html``. ``windows`` says which steps the key figures are means of.
+
+    ``not_drawn`` are sentences about columns without a chart.
+    """
 
     verdict: VerdictView
     figures: list[KeyFigure]
@@ -255,6 +261,7 @@ class OverviewView:
     steps: TableView
     summary: str
     left_out: list[str]
+    not_drawn: list[str]
 
 
 @dataclass(frozen=True, slots=True)

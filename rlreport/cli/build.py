@@ -70,6 +70,13 @@ class _Build(click.Command):
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample."
 )
+@click.option(
+    "--charts",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    help="Python file with charts of your own, which is run (repeatable); see docs/charts.md.",
+)
 @judging_options
 @click.option(
     "--redact",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.distribution import distribution_charts
+from rlreport.draw.extent import Scale
 from rlreport.draw.frame import Frame
 from rlreport.draw.frontier import error_by_position_charts, frontier_charts
 from rlreport.draw.reward_parts import reward_part_charts
 from rlreport.draw.series import DASHED
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.trainer_metrics import metric_charts
+from rlreport.draw.wall import column_charts, metric_charts
 from rlreport.tables import Tables
 
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
@@ -55,7 +55,7 @@ class CurveChart:
     """A chart; the first alternative that the log can feed is drawn.
 
     Attributes:
-        floor: smaller values are drawn there.
+        scale: of the y axis; a symlog one is used where values leave [-2, 2], and said.
         needs: a column that is not 0 throughout, or the chart says nothing.
         note: ends the description.
     """
@@ -66,7 +66,7 @@ class CurveChart:
     wide: bool = False
     percent: bool = False
     shiftable: bool = False
-    floor: float = -math.inf
+    scale: Scale = "linear"
     needs: str = ""
     note: str = ""
 
@@ -85,7 +85,7 @@ def _single(
     *curves: Curve,
     axis: str = "",
     percent: bool = False,
-    floor: float = -math.inf,
+    scale: Scale = "linear",
     needs: str = "",
     note: str = "",
 ) -> CurveChart:
@@ -94,7 +94,7 @@ def _single(
         title,
         (Alternative(curves, len(curves), axis),),
         percent=percent,
-        floor=floor,
+        scale=scale,
         needs=needs,
         note=note,
     )
@@ -194,8 +194,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "explained_variance",
         "Explained variance of the critic",
         Curve("critic", "critic", "explained_variance"),
-        axis=f"{STEP['explained_variance'].axis}; below −2 drawn at −2",
-        floor=-2.0,
+        scale="symlog",
     ),
     _single(
         "value",
@@ -231,6 +230,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("mismatch", "mismatch", "mismatch_ratio"),
         note="1 means that both give the sampled tokens the same probability.",
     ),
+    column_charts,
     metric_charts,
 )
 """In the order of the page."""

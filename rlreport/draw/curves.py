@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import (
@@ -17,9 +18,16 @@ from rlreport.draw.designs import (
     layer_named,
     plot_height,
 )
-from rlreport.draw.extent import Axis, Floats, limits
+from rlreport.draw.extent import Axis, Floats, Scale, limits, stretched
 from rlreport.draw.frame import Frame
-from rlreport.draw.series import Series, in_words, thinned
+from rlreport.draw.series import (
+    LEAST_SMOOTHED,
+    SMOOTHING,
+    Series,
+    in_words,
+    smoothed,
+    thinned,
+)
 from rlreport.draw.words import finite_or_none, label
 
 LABEL_GAP = 13
@@ -38,7 +46,7 @@ def curve_chart(
     note: str = "",
     right: int = 92,
     labelled: bool = True,
-    floor: float = -np.inf,
+    scale: Scale = "linear",
     guide: tuple[float, float] | None = None,
 ) -> Chart | None:
     """Draws curves over the steps; None where no series has a value.
@@ -55,7 +63,7 @@ def curve_chart(
         note: ends the description.
         right: pixels for direct labels.
         labelled: whether curves carry their names.
-        floor: smaller values are drawn here; the axis title should say so.
+        scale: of the y axis; ``log`` for positive values, ``symlog`` takes hold beyond ±2.
         guide: range shaded across the plot; the axis title and the note should say what it is.
     """
     shown = [one for one in series if one.present]
@@ -63,10 +71,16 @@ def curve_chart(
         return None
     size = "wide" if wide else "half"
     parts = [in_words(one, frame.steps, percent) for one in shown if one.has_line]
-    shown = [one.within_reach(floor) for one in shown]
+    shown = [one.drawable() for one in shown]
     steps, shown, every = thinned(frame.steps, shown)
     arrays = [array for one in shown for array in one.arrays()]
     extent = limits([*arrays, _nearest(guide, arrays)], percent)
+    if scale == "log":
+        extent = stretched(float(np.nanmin(arrays[0])), float(np.nanmax(arrays[0])))
+    elif scale == "symlog" and extent[0] >= -2 and extent[1] <= 2:
+        scale = "linear"
+    if scale != "linear":
+        axis += ", logarithmic" if scale == "log" else ", logarithmic beyond ±1"
     rows = [row for one in reversed(shown) for row in _rows(steps, one, shiftable)]
     marks = frame.marks(name)
     plot = fill(
@@ -74,7 +88,7 @@ def curve_chart(
         rows,
         {
             "x": Axis(*frame.extent, "step", format=",d", count=min(12 if wide else 6, len(steps))),
-            "y": Axis(*extent, axis, percent),
+            "y": Axis(*extent, axis, percent, scale=scale),
         },
         size=size,
         right=right,
@@ -90,9 +104,11 @@ def curve_chart(
         },
         series=shown,
     )
-    _pointer(plot, shown, percent)
+    _point_out(plot, shown, percent)
     if not any(one.has_band for one in shown):
         plot.spec["layer"].remove(layer_named(plot.spec, "band"))
+    if any("ema_9" in row for row in rows):
+        _offer_smoothing(plot)
     if shiftable and len(steps) > 1:
         _offer_shift(plot, extent, rows)
     if every > 1:
@@ -101,7 +117,8 @@ def curve_chart(
         parts.append("Marked: " + "; ".join(dict.fromkeys(m["finding"] for m in marks)) + ".")
     if note:
         parts.append(note)
-    return Chart(name, title, " ".join(parts), plot.spec, plot.vega, wide=wide)
+    words = " ".join(parts)
+    return Chart(name, title, words, plot.spec, plot.vega, wide=wide, shaded=frame.legend(name))
 
 
 def _nearest(guide: tuple[float, float] | None, arrays: Sequence[Floats]) -> Floats:
@@ -126,6 +143,11 @@ def _shaded(guide: tuple[float, float] | None, extent: tuple[float, float]) -> R
 
 def _rows(steps: Floats, one: Series, shiftable: bool) -> list[dict[str, Any]]:
     finite = one.values[np.isfinite(one.values)]
+    averages = {
+        f"ema_{factor * 10:.0f}": smoothed(one.values, factor)
+        for factor in SMOOTHING
+        if len(finite) >= LEAST_SMOOTHED
+    }
     rows = []
     for index, (step, value) in enumerate(zip(steps, one.values, strict=True)):
         row: dict[str, Any] = {
@@ -136,6 +158,8 @@ def _rows(steps: Floats, one: Series, shiftable: bool) -> list[dict[str, Any]]:
         if one.low is not None and one.high is not None:
             row["low"] = finite_or_none(one.low[index])
             row["high"] = finite_or_none(one.high[index])
+        for field, average in averages.items():
+            row[field] = finite_or_none(average[index], 4)
         if shiftable and finite.size:
             row["start"] = finite_or_none(finite[0])
         rows.append(row)
@@ -197,21 +221,36 @@ def spread_out(places: Sequence[float], gap: float, height: float) -> list[float
     return moved
 
 
-def _pointer(plot: Plot, series: Sequence[Series], percent: bool) -> None:
+def _point_out(plot: Plot, series: Sequence[Series], percent: bool) -> None:
+    """Adds what the pointer shows: every curve's value, and the edges of its band."""
     form = ".1%" if percent else VALUE_FORMAT
+    told = [(f"{one.key}_value", label(one.title)) for one in series if one.has_line]
+    for one in series:
+        if one.has_band:
+            words = f"{label(one.title)}, band"
+            told += [(f"{one.key}_low", f"{words} from"), (f"{one.key}_high", f"{words} to")]
     plot.encoding(INTERACTION)["tooltip"] = [
         {"field": "step", "type": "quantitative", "format": ",~f"},
         *(
-            {
-                "field": one.key,
-                "type": "quantitative",
-                "format": form,
-                "title": label(one.title),
-            }
-            for one in series
-            if one.has_line
+            {"field": field, "type": "quantitative", "format": form, "title": title}
+            for field, title in told
         ),
     ]
+
+
+def _offer_smoothing(plot: Plot) -> None:
+    """Adds a choice of moving averages to draw, the values as logged behind them."""
+    options: list[float] = [0, *SMOOTHING]
+    line = layer_named(plot.spec, "line")
+    behind = orjson.loads(orjson.dumps(line))
+    behind["name"] = f"{INTERACTION}_raw"
+    behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.3 : 0"}, "strokeWidth": 1}
+    plot.spec["layer"].insert(plot.spec["layer"].index(line), behind)
+    chosen = "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
+    line["transform"] = [{"calculate": f"{chosen}datum.value", "as": "value"}]
+    labels = ["none", *(f"{factor}" for factor in SMOOTHING)]
+    bind = {"input": "select", "options": options, "labels": labels, "name": "smoothing "}
+    plot.spec["params"].append({"name": "smoothing", "value": 0, "bind": bind})
 
 
 def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
@@ -219,6 +258,7 @@ def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
     moved = {
         "band": ("low", "high"),
         "line": ("value",),
+        f"{INTERACTION}_raw": ("value",),
         "point": ("value",),
         "label": ("y",),
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
 """Least extent of an axis as a share of its largest value: smaller wobbles are rounding."""
 LEAST_VARIED = 1e-12
@@ -29,6 +30,7 @@ class Axis:
         format: of the ticks, in d3's words; chosen by the extent unless given.
         count: about how many ticks, unless the design's usual number.
         values: the ticks, where they are given.
+        scale: how values become places; ``symlog`` is linear around 0.
     """
 
     low: float
@@ -38,6 +40,7 @@ class Axis:
     format: str = ""
     count: int | None = None
     values: Sequence[float | None] | None = None
+    scale: Scale = "linear"
 
     @property
     def domain(self) -> list[float]:
@@ -50,7 +53,7 @@ class Axis:
         said = {
             "format": self.format or self._usual_format(),
             "tickCount": self.count,
-            "values": self.values,
+            "values": self.values if self.scale == "linear" else powers(self.low, self.high),
         }
         return {key: value for key, value in said.items() if value is not None}
 
@@ -59,6 +62,8 @@ class Axis:
         largest = max(abs(self.low), abs(self.high))
         if self.percent:
             return "~%"
+        if self.scale != "linear":
+            return "~g"
         if largest < 1e-3 or largest >= 1e26:
             return "~e"
         return "~s" if largest >= 1e5 else None
@@ -84,6 +89,26 @@ def limits(arrays: Sequence[Floats], percent: bool = False) -> tuple[float, floa
     if percent:
         bottom, top = max(bottom, 0.0), min(top, 1.0) if high <= 1 else top
     return (bottom, top)
+
+
+def stretched(low: float, high: float) -> tuple[float, float]:
+    """Extent of a logarithmic axis that shows positive values from ``low`` to ``high``."""
+    air = (high / low) ** 0.06 if high / low < MOST else 10.0
+    return max(low / air, LEAST), min(high * air, MOST)
+
+
+def powers(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis: at most six powers of ten on each side of 0, and 0 itself."""
+
+    def decades(least: float, most: float) -> list[float]:
+        first, last = np.ceil(np.log10(least)), np.floor(np.log10(most))
+        every = max(1, -(-(last - first + 1) // 6))
+        return [float(10.0**power) for power in np.arange(first, last + 1, every)]
+
+    if low > 0:
+        return decades(low, high)
+    below = [-tick for tick in reversed(decades(1.0, -low))] if low <= -1 else []
+    return [*below, 0.0, *(decades(1.0, high) if high >= 1 else [])]
 
 
 def mean(values: Floats) -> float:

@@ -49,13 +49,33 @@ class Frame:
             for finding in self.findings:
                 if finding.severity != severity or name not in finding.charts:
                     continue
-                for low, high in self._runs(finding.steps):
+                for low, high in self._runs(self._shown(finding)):
                     rows.append(
                         {"from": low, "to": high, "severity": severity, "finding": finding.title}
                     )
         return rows
 
-    def _runs(self, steps: Sequence[int]) -> list[tuple[float, float]]:
+    def legend(self, name: str) -> str:
+        """What the marks on the chart ``name`` say, "" without any."""
+        said = []
+        for finding in self.findings:
+            if name not in finding.charts or not self._runs(self._shown(finding)):
+                continue
+            since = f", since step {finding.onset.step}" if finding.onset else ""
+            until = f" until step {finding.until}" if finding.until is not None else ""
+            said.append(f"{finding.name or finding.title}{since}{until}")
+        return "; ".join(said)
+
+    def _shown(self, finding: Finding) -> Sequence[float]:
+        """Steps that a finding is marked at: from its onset on where it has one."""
+        if finding.onset is None:
+            return finding.steps
+        last = np.inf if finding.until is None else finding.until
+        inside = (self.steps >= finding.onset.step) & (self.steps <= last)
+        named: list[float] = self.steps[inside].tolist()
+        return named
+
+    def _runs(self, steps: Sequence[float]) -> list[tuple[float, float]]:
         """Neighbouring steps as spans, reaching half way to the steps on both sides."""
         named = np.isin(self.steps, np.asarray(steps, dtype=np.float64))
         if not named.any():

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from rlreport.check.finding import Finding
 from rlreport.draw.catalogue import OVERVIEW, Curve, CurveChart
@@ -39,7 +38,7 @@ def overview_charts(
     charts = []
     for wanted in OVERVIEW:
         if isinstance(wanted, CurveChart):
-            charts.append(_of_step_figures(tables.steps, frame, wanted, band))
+            charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
             charts.extend(wanted(judged, frame))
     return drawn([_told(chart, run) for chart in charts if chart is not None])
@@ -50,29 +49,35 @@ def _told(chart: Chart, run: str) -> Chart:
     return replace(chart, spec={**chart.spec, "description": told})
 
 
-def _series(steps: pd.DataFrame, curve: Curve, band: float) -> Series:
+def _series(tables: Tables, curve: Curve, band: float) -> Series:
+    steps = tables.steps
     values = floats(steps, curve.column)
     if not curve.std or band <= 0:
         return Series(curve.key, curve.title, values, None, None, curve.colour, curve.dash)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band
         half = band * floats(steps, curve.std)
         low, high = values - half, values + half
+    # No value lies beyond those seen: no negative length, none above the limit.
+    seen = tables.responses.get(curve.column.removesuffix("_mean"))
+    if seen is not None and seen.notna().any():
+        low, high = np.maximum(low, seen.min()), np.minimum(high, seen.max())
     return Series(curve.key, curve.title, values, low, high, curve.colour, curve.dash)
 
 
-def _of_step_figures(
-    steps: pd.DataFrame, frame: Frame, wanted: CurveChart, band: float
-) -> Chart | None:
+def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: float) -> Chart | None:
+    steps = tables.steps
     if wanted.needs and not np.nan_to_num(floats(steps, wanted.needs)).any():
         return None
     for alternative in wanted.alternatives:
-        series = [_series(steps, curve, band) for curve in alternative.curves]
+        series = [_series(tables, curve, band) for curve in alternative.curves]
         if not any(one.present for one in series[: alternative.needed]):
             continue
         axis, note = alternative.axis, wanted.note
         if any(one.has_band for one in series):
             axis += f", band ± {band:g} × std"
-            note = f"The band is ± {band:g} standard deviation. {note}".strip()
+            note = (
+                f"The band is ± {band:g} standard deviation, within the values that occur. {note}"
+            ).strip()
         return curve_chart(
             frame,
             wanted.name,
@@ -82,7 +87,7 @@ def _of_step_figures(
             wide=wanted.wide,
             percent=wanted.percent,
             shiftable=wanted.shiftable,
-            floor=wanted.floor,
+            scale=wanted.scale,
             note=note,
         )
     return None

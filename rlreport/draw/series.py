@@ -50,11 +50,11 @@ class Series:
         """Whether any step has a band."""
         return self.low is not None and bool(np.isfinite(self.low).any())
 
-    def within_reach(self, floor: float) -> Series:
-        """The curve as it can be drawn, smaller values at ``floor``."""
+    def drawable(self) -> Series:
+        """The curve as it can be drawn."""
         return replace(
             self,
-            values=np.maximum(drawable(self.values), floor),
+            values=drawable(self.values),
             low=None if self.low is None else drawable(self.low),
             high=None if self.high is None else drawable(self.high),
         )
@@ -62,6 +62,32 @@ class Series:
     def arrays(self) -> list[Floats]:
         """Everything that the axis must hold."""
         return [array for array in (self.values, self.low, self.high) if array is not None]
+
+
+SMOOTHING = (0.6, 0.9)
+"""Factors of the moving averages on offer."""
+
+LEAST_SMOOTHED = 10
+"""Values of a curve from which there is something to smooth."""
+
+
+def smoothed(values: Floats, factor: float) -> Floats:
+    """The exponential moving average, each value weighed by ``factor`` for every later one.
+
+    Weights are normalised, so that the average does not start at 0 (Kingma and Ba (2015), section
+    3, as TensorBoard does). Missing values are passed over and stay missing.
+
+    Args:
+        values: float64 (S,), NaN where missing.
+        factor: in [0, 1).
+    """
+    result = np.full(len(values), np.nan)
+    total = weight = 0.0
+    for index in np.flatnonzero(np.isfinite(values)):
+        total = factor * total + (1 - factor) * float(values[index])
+        weight = factor * weight + (1 - factor)
+        result[index] = total / weight
+    return result
 
 
 DASHED = (6, 3)

@@ -29,11 +29,17 @@ _INHERITED = (
     "stroke-width",
     "stroke-dasharray",
     "stroke-linejoin",
+    "font-size",
     "text-anchor",
 )
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
-_SAYING_NOTHING = {("opacity", "1"), ("transform", "translate(0,0)"), ("fill", "transparent")}
+_SAYING_NOTHING = {
+    ("opacity", "1"),
+    ("transform", "translate(0,0)"),
+    ("fill", "transparent"),
+    ("font-size", "0px"),  # of texts that were not measured, see drawn
+}
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
@@ -59,6 +65,20 @@ def drawn(charts: Sequence[Chart]) -> list[Chart]:
     svg = vl_convert.vega_to_svg(unmeasured, allowed_base_urls=[])
     groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
     return [replace(chart, svg=_themed(groups[_label(i)], chart)) for i, chart in enumerate(charts)]
+
+
+def drawn_alone(chart: Chart) -> Chart:
+    """A chart of any Vega-Lite with its Vega and its SVG, laid out by Vega.
+
+    Raises:
+        ValueError: Vega refused the chart.
+    """
+    import vl_convert  # starts V8
+
+    vega = vl_convert.vegalite_to_vega(_json(chart.spec))
+    root = ET.XML(vl_convert.vega_to_svg(_json(vega), allowed_base_urls=[]))
+    box = root.get("viewBox", "0 0 1 1")
+    return replace(chart, vega=vega, svg=_as_text(root, chart, box))
 
 
 def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> bytes:
@@ -125,11 +145,15 @@ def _themed(group: ET.Element, chart: Chart) -> str:
     padding = vega["padding"]
     width = padding["left"] + vega["width"] + padding["right"]
     height = padding["top"] + vega["height"] + padding["bottom"]
+    return _as_text(group, chart, f"0 0 {width} {height}")
+
+
+def _as_text(element: ET.Element, chart: Chart, box: str) -> str:
     root = ET.Element(
         "svg",
         {
             "xmlns": SVG[1:-1],
-            "viewBox": f"0 0 {width} {height}",
+            "viewBox": box,
             "width": "100%",
             "role": "img",
             "aria-label": printable(chart.description),
@@ -137,7 +161,7 @@ def _themed(group: ET.Element, chart: Chart) -> str:
             "font-size": str(SMALL),
         },
     )
-    root.extend(_cleaned(group, f"{chart.name}-", sentinels()))
+    root.extend(_cleaned(element, f"{chart.name}-", sentinels()))
     return ET.tostring(root, encoding="unicode")
 
 

@@ -52,8 +52,8 @@ def figure(value: float, percent: bool = False) -> str:
     return written(value, "share" if percent else "number")
 
 
-def finite_or_none(value: float) -> float | None:
-    """The value as data of a chart: six significant digits, None for NaN and infinities.
+def finite_or_none(value: float, digits: int = 6) -> float | None:
+    """The value as data of a chart: ``digits`` significant, None for NaN and infinities.
 
     JSON has neither; magnitudes that cannot be drawn are drawn at the edge and as 0.
     """
@@ -61,4 +61,4 @@ def finite_or_none(value: float) -> float | None:
         return None
     if abs(value) < LEAST:
         return 0.0
-    return float(f"{max(-MOST, min(MOST, value)):.6g}")
+    return float(f"{max(-MOST, min(MOST, value)):.{digits}g}")

@@ -36,6 +36,8 @@ export function mount(root, address) {
     tip,
     openStep: (step) => /** @type {any} */ (root.querySelector(`.steps tr[data-n="${step}"] a`))?.click(),
     openResponse: (n) => list?.open(data.n.indexOf(n)),
+    page: root.dataset.title ?? "",
+    table: list ?? tables.find((table) => table.section?.classList.contains("steps")) ?? null,
     rows: list?.chartRows ?? null,
     brushed: (ranges) => list?.brushed(ranges),
   });
@@ -60,7 +62,7 @@ function plainTable(section) {
   const view = new TableView(section, read);
   if (read.rows.size >= TOOLS_FROM) mountTools(section, view);
   view.render(true);
-  return { unmount: () => view.unmount() };
+  return { section, rows: read.rows, view, unmount: () => view.unmount() };
 }
 
 /**
@@ -100,7 +102,7 @@ function responseList(root, section, data, address) {
     panel,
     open,
     chartRows: (without) =>
-      rows.passing(without).map((i) => Object.fromEntries([["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]])])),
+      markedRows(rows.size, rows.passing(without), (i) => [["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]])]),
     brushed(ranges) {
       for (const [key, range] of ranges) {
         if (range) rows.ranges.set(key, range);
@@ -113,6 +115,12 @@ function responseList(root, section, data, address) {
       panel.unmount();
     },
   };
+}
+
+/** Rows of charts: `kept` says which of them the filters leave. */
+function markedRows(size, passing, entries) {
+  const kept = new Set(passing);
+  return Array.from({ length: size }, (_, i) => Object.fromEntries([...entries(i), ["kept", kept.has(i)]]));
 }
 
 /** Ranges stand in the address as `min.reward=0.2&max.reward=0.9`. */

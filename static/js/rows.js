@@ -139,17 +139,23 @@ export function formatSort(sort) {
 }
 
 /**
- * What is listed, as comma-separated values; a text that a spreadsheet would take for a formula
+ * Comma-separated values; a text that a spreadsheet would take for a formula
  * gets an apostrophe before it, as in the exported files.
- * @param {Rows} rows
+ * @param {string[]} header
+ * @param {any[][]} lines
  */
-export function toCsv(rows) {
+export function csvOf(header, lines) {
   const formula = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
   const safe = (cell) => (typeof cell === "string" && formula.test(cell) ? `'${cell}` : String(cell ?? ""));
   const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const line = (cells) => cells.map((cell) => quote(safe(cell))).join(",");
-  const lines = rows.order.map((i) => line(rows.columns.map((column) => valueAt(column, i))));
-  return [line(rows.columns.map((column) => column.key)), ...lines].join("\n");
+  return [header, ...lines].map(line).join("\n");
+}
+
+/** What is listed, as CSV. @param {Rows} rows */
+export function toCsv(rows) {
+  const lines = rows.order.map((i) => rows.columns.map((column) => valueAt(column, i)));
+  return csvOf(rows.columns.map((column) => column.key), lines);
 }
 
 /** What is listed, as JSON. @param {Rows} rows */

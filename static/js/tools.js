@@ -62,7 +62,7 @@ function bound(value, word) {
 }
 
 /** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
-function menu(title, build) {
+export function menu(title, build) {
   const sheet = el("div", { class: "sheet" });
   const node = el("details", { class: "menu" }, el("summary", {}, title), sheet);
   node.addEventListener("toggle", () => {

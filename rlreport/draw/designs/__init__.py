@@ -144,6 +144,8 @@ def _filled_layer(
             axis = axes[channel]
             place["title"] = axis.title
             place["scale"]["domain"] = axis.domain
+            if axis.scale != "linear":
+                place["scale"]["type"] = axis.scale
             place["axis"].update(axis.ticks)
         elif (place.get("scale") or {}).get("domain") == SERIES:
             place["scale"].update(_told_apart(channel, series))
@@ -164,7 +166,10 @@ def _fed(
 
 def _scale(scale: Spec, axes: Mapping[str, Axis], series: Sequence[Series]) -> Spec:
     if scale["name"] in axes:
-        scale["domain"] = axes[scale["name"]].domain
+        axis = axes[scale["name"]]
+        scale["domain"] = axis.domain
+        if axis.scale != "linear":
+            scale["type"], scale["zero"] = axis.scale, False
     elif scale.get("domain") == SERIES:
         scale.update(_told_apart(scale["name"].rpartition("_")[2], series))
     return scale

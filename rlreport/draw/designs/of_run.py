@@ -89,12 +89,19 @@ def curves() -> Spec:
         nearest=True,
         empty=False,
     )
+    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     pointer = (
         over_rows()
-        .transform_pivot("series", value="value", groupby=["step"])
+        .transform_fold(["value", "low", "high"], as_=["part", "number"])
+        .transform_calculate(named="datum.series + '_' + datum.part")
+        .transform_pivot("named", value="number", groupby=["step"])
         .mark_rule(strokeWidth=1, color=LIGHT["muted"])
-        .encode(x="step:Q", opacity=alt.condition(hover, alt.value(1), alt.value(0)))
-        .add_params(hover)
+        .encode(
+            x="step:Q",
+            # A page sets ``at`` to the step that the pointer is at on another of its charts.
+            opacity=alt.condition("datum.step === at", alt.value(1), alt.value(0)),
+        )
+        .add_params(hover, at)
     )
     return design(
         *_marks(),

@@ -18,6 +18,9 @@ from rlreport.draw.designs.parts import (
 )
 from rlreport.draw.theme import LIGHT
 
+KEPT = "datum.kept !== false"
+"""Responses that pass the filters of the page, which marks the others."""
+
 
 def histogram() -> Spec:
     """Shares of responses by reward: policy filled, reference dashed, the first step behind.
@@ -34,9 +37,11 @@ def histogram() -> Spec:
             over_rows()
             .transform_filter(f"isValid(datum.{field})")
             .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
+            # Shares are of all responses of the page, so that the axis holds what a filter leaves.
+            .transform_joinaggregate(total="sum(weight)")
+            .transform_filter(KEPT)
             .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
-            .transform_aggregate(count="sum(weight)", groupby=["low", "high"])
-            .transform_joinaggregate(total="sum(count)")
+            .transform_aggregate(count="sum(weight)", total="max(total)", groupby=["low", "high"])
             .transform_calculate(share="datum.count / datum.total")
         )
 
@@ -116,10 +121,14 @@ def ordered_bars() -> Spec:
         )
         .mark_bar(binSpacing=0)
         .encode(
-            x=alt.X("before:Q", scale=alt.Scale(nice=False), axis=x_axis(format=",d")),
+            x=alt.X(
+                "before:Q", scale=alt.Scale(nice=False), axis=x_axis(format=",d", tickMinStep=1)
+            ),
             x2="to:Q",
             y=alt.Y("reward_gap:Q", scale=alt.Scale(nice=False, zero=True), axis=y_axis()),
             y2=alt.datum(0),
+            # Those left out keep their place, and the axis its extent.
+            opacity=alt.condition(KEPT, alt.value(1), alt.value(0)),
             color=alt.Color(
                 "side:N",
                 scale=alt.Scale(
@@ -142,6 +151,7 @@ def scatter() -> Spec:
     """Responses in a plane, brushed over both axes. The fields of x and y are set by the caller."""
     point = (
         over_rows()
+        .transform_filter(KEPT)
         .mark_circle(color=LIGHT["policy"], size=26, opacity=1, fillOpacity=0.5)
         .encode(
             x=alt.X("x:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis()),
