@@ -90,6 +90,16 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
     assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)], binary=True).high < 0
 
 
+def test_rare_events_are_found_no_more_often_than_the_level_says():
+    random = np.random.default_rng(8)
+    found = 0
+    for _ in range(300):
+        base, new = (random.binomial(6, 0.007, 96) / 6 for _ in range(2))
+        effect = paired_effect(base, new)
+        found += effect.low > 0 or effect.high < 0 or effect.p <= 0.05
+    assert found / 300 <= 0.06
+
+
 def test_with_other_prompts_equal_runs_are_told_apart_no_more_often_than_the_level_says():
     random = np.random.default_rng(2)
     found = 0

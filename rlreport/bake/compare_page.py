@@ -145,7 +145,6 @@ def _guardrails(found: Sequence[Guardrail]) -> TableView:
                     *(number_cell(value) for value in (*numbers, one.effect.mde)),
                     Cell(words.shown(one)),
                 ],
-                badges=["worse"] if one.level == "worse" else [],
             )
         )
     missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
@@ -161,8 +160,8 @@ def _findings(outcome: Outcome) -> list[tuple[str, list[tuple[str, str]]]]:
         ]
 
     lists = (
-        ("New in NEW", outcome.changed.new),
-        ("Fixed: in BASE only", outcome.changed.fixed),
+        ("New", outcome.changed.new),
+        ("Fixed", outcome.changed.fixed),
         ("Still there", outcome.changed.still),
     )
     return [(label, told(found)) for label, found in lists]
@@ -254,9 +253,9 @@ def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
         "metrics": [],
         "titles": {
             "row": "Prompt",
-            "response": "NEW",
-            "ref_response": "BASE",
-            "difference": "Mark differences to BASE",
+            "response": "NEW's response",
+            "ref_response": "BASE's response",
+            "other": "BASE",
         },
     }
 

@@ -86,26 +86,16 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         new: the other run.
         seed: of the resampling.
     """
-    split, sides = one_split(apart([*bases, new]))
-    frames = [side.responses for side in sides]
-    base, other = frames[0], frames[-1]
-    seen = windows(base, other)
-    inside = [*(within(frame, seen.base) for frame in frames[:-1]), within(other, seen.new)]
-    means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
-    first, last = means[0].index, means[-1].index
-    fewer = min(len(first), len(last))
-    paired = len(first.intersection(last)) >= max(1.0, LEAST_SHARED * fewer)
-    binary = all(frame["reward"].dropna().isin([0.0, 1.0]).all() for frame in inside)
-    effect = effect_on(means, "reward", paired=paired, seed=seed, binary=binary)
-    level = _level(effect)
-    reasons = _reasons(sides, seen, paired=paired, level=level)
+    ends = compare_ends(bases, new, seed=seed)
+    base, other = ends.sides[0].responses, ends.sides[-1].responses
+    seen, paired = ends.windows, ends.effect.paired
+    first, last = (pd.Index(f["pair"].unique()) for f in (ends.inside[0], ends.inside[-1]))
     curves = _cells(base, other, "reward", seen.common)
-    parts = [part for part in sides[-1].parts if part in sides[0].parts]
     return Comparison(
-        level=level,
-        split=split,
+        level=ends.level,
+        split=ends.split,
         windows=seen,
-        effect=effect,
+        effect=ends.effect,
         only_base=len(first.difference(last)),
         only_new=len(last.difference(first)),
         never_base=len(first.difference(pd.Index(other["pair"].unique()))),
@@ -113,15 +103,55 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         base_curve=_curve(base, seen.common),
         new_curve=_curve(other, seen.common),
         band=difference_band(*curves, paired=paired, seed=seed) if curves else _NO_BAND,
-        guardrails=guardrails(means, parts, paired=paired, seed=seed),
+        guardrails=ends.guardrails,
         equal_kl=_equal_kl(base, other, "reward", seed),
         equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
         kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
         paths=_paths(base, other),
-        flips=flips(inside[0], inside[-1]) if paired else [],
-        reasons=reasons,
-        prompts=_prompts(inside[0], inside[-1]),
+        flips=flips(ends.inside[0], ends.inside[-1]) if paired else [],
+        reasons=_reasons(ends),
+        prompts=_prompts(ends.inside[0], ends.inside[-1]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What the ends of the runs show: all that the verdict and the gate stand on.
+
+    Attributes:
+        level: the verdict.
+        split: split that was compared.
+        sides: runs of BASE, then NEW, cut to that split.
+        windows: what is compared.
+        inside: their responses in the window.
+        effect: on the reward.
+        guardrails: further figures.
+    """
+
+    level: Level
+    split: str
+    sides: list[Side]
+    windows: Windows
+    inside: list[pd.DataFrame]
+    effect: Effect
+    guardrails: list[Guardrail]
+
+
+def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:
+    """Compare the last common window of NEW and of one or several runs of BASE."""
+    split, sides = one_split(apart([*bases, new]))
+    frames = [side.responses for side in sides]
+    seen = windows(frames[0], frames[-1])
+    inside = [*(within(frame, seen.base) for frame in frames[:-1]), within(frames[-1], seen.new)]
+    means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
+    first, last = means[0].index, means[-1].index
+    fewer = min(len(first), len(last))
+    paired = len(first.intersection(last)) >= max(1.0, LEAST_SHARED * fewer)
+    binary = all(frame["reward"].dropna().isin([0.0, 1.0]).all() for frame in inside)
+    effect = effect_on(means, "reward", paired=paired, seed=seed, binary=binary)
+    parts = [part for part in sides[-1].parts if part in sides[0].parts]
+    found = guardrails(means, parts, paired=paired, seed=seed)
+    return Ends(_level(effect), split, sides, seen, inside, effect, found)
 
 
 def _level(effect: Effect) -> Level:
@@ -132,16 +162,14 @@ def _level(effect: Effect) -> Level:
     return "better" if effect.low > 0 else "no_evidence"
 
 
-def _reasons(
-    sides: Sequence[Side], seen: Windows, *, paired: bool, level: Level
-) -> tuple[Reason, ...]:
+def _reasons(ends: Ends) -> tuple[Reason, ...]:
     found: list[Reason] = []
-    if not len(seen.common):
-        found.append("no_common_steps" if seen.overlap else "no_overlap")
-    if not paired:
-        found.append("few_common_prompts" if all(s.named for s in sides) else "redacted")
-    if level == "incomparable":
-        scored = all(has(side.responses, "reward") for side in (sides[0], sides[-1]))
+    if not len(ends.windows.common):
+        found.append("no_common_steps" if ends.windows.overlap else "no_overlap")
+    if not ends.effect.paired:
+        found.append("few_common_prompts" if all(s.named for s in ends.sides) else "redacted")
+    if ends.level == "incomparable":
+        scored = all(has(frame, "reward") for frame in (ends.inside[0], ends.inside[-1]))
         found.append("few_prompts" if scored else "no_reward")
     return tuple(found)
 

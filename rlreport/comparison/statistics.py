@@ -24,7 +24,7 @@ RESAMPLES = 2000
 LEVEL = 0.95
 POWER = 0.8
 FEW_PAIRS = 30
-"""Below so many pairs a binary reward is judged by an exact test as well."""
+"""Below so many pairs that differ, an exact test has to agree."""
 
 _GROUPS = 512
 _PATHS = 400
@@ -93,9 +93,11 @@ class Effect:
 def paired_effect(base: Floats, new: Floats, *, binary: bool = False, seed: int = 0) -> Effect:
     """Compare means by prompt, (prompts,) each, NaN where a side lacks the prompt.
 
-    The interval is a bootstrap-t over prompts (Efron & Tibshirani 1993, 12.5). Below 30 pairs of
-    a binary reward an exact sign test (McNemar's where each side has one response) must reject
-    as well; else the interval is widened to hold 0.
+    The interval is a bootstrap-t over prompts (Efron & Tibshirani 1993, 12.5). Where fewer than
+    30 pairs differ at all, as with rare events, its tails are not to be trusted, and a test that
+    is exact without a difference must reject as well; else the interval is widened to hold 0: the
+    sign test of a binary reward (McNemar's where each side has one response), else Fisher's
+    randomisation of the differences' signs.
     """
     difference = new - base
     difference = difference[np.isfinite(difference)]
@@ -103,7 +105,12 @@ def paired_effect(base: Floats, new: Floats, *, binary: bool = False, seed: int 
     if pairs < 2:
         return Effect(float(difference[0]) if pairs else np.nan, pairs=pairs)
     effect = _studentised([_ratio(difference, seed)], pairs)
-    p = _sign_test(difference) if binary and pairs < FEW_PAIRS else 0.0
+    differing = difference[difference != 0]
+    p = 0.0
+    if binary and pairs < FEW_PAIRS:
+        p = _sign_test(difference)
+    elif 0 < len(differing) < FEW_PAIRS:
+        p = _sign_flips(differing, seed)
     if p > 1 - LEVEL:
         low, high = min(effect.low, 0.0), max(effect.high, 0.0)
         return replace(effect, low=low, high=high, p=max(p, effect.p))
@@ -362,6 +369,13 @@ def _sign_test(difference: Floats) -> float:
     tossed = won + lost
     tail = sum(comb(tossed, k) for k in range(min(won, lost) + 1))
     return min(1.0, float(2 * tail / 2**tossed))
+
+
+def _sign_flips(difference: Floats, seed: int) -> float:
+    """Return how often random signs put a sum as far out as it is, two-sided (Fisher 1935)."""
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (RESAMPLES, len(difference)))
+    as_far = np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-9)
+    return float((as_far.sum() + 1) / (RESAMPLES + 1))
 
 
 def _grouped(prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Floats:

@@ -122,7 +122,7 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
         },
         size="half",
         right=72,
-        own={"label": ends},
+        own={"label": ends, "halo": ends},
         series=[_series(name, np.zeros(1)) for name in (BASE, NEW)],
     )
     return Chart(

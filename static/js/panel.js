@@ -68,14 +68,14 @@ export class Panel {
     const texts = textsSection(
       { prompt: text("prompt"), response: text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
       data.turns[n] ?? [],
-      { query: this.rows.query, highlights: data.highlights },
+      { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": "Tokens" });
     const [line, ...folded] = figures(data, i);
     const strip = groupStrip(data, i, { text, open: this.go });
     this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, holder, ...folded);
     this.node.hidden = false;
-    this.node.setAttribute("aria-label", `Response ${n}`);
+    this.node.setAttribute("aria-label", this.title(n));
     this.node.scrollTop = 0;
     if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
     texts.remark();
@@ -92,12 +92,17 @@ export class Panel {
     this.node.parentElement?.classList.remove("listing");
   }
 
+  /** @param {number | string} n */
+  title(n) {
+    return `${this.data.titles?.row ?? "Response"} ${n}`;
+  }
+
   /** Says that the address names a response which is not here. @param {string} n */
   showMissing(n) {
     this.close();
     const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, "Close");
     this.node.replaceChildren(
-      el("div", { class: "response-head" }, el("h2", {}, `Response ${n}`), close),
+      el("div", { class: "response-head" }, el("h2", {}, this.title(n)), close),
       el("p", { class: "note" }, "This response is not among those that the report carries with their text."),
     );
     this.node.hidden = false;
@@ -124,7 +129,7 @@ export class Panel {
     return el(
       "div",
       { class: "response-head" },
-      el("h2", {}, `Response ${n}`),
+      el("h2", {}, this.title(n)),
       list,
       this.before,
       this.after,

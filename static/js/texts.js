@@ -20,9 +20,10 @@ const LONG = { prompt: 900, other: 6000 };
 /**
  * @param {Texts} texts
  * @param {[string, string][]} turns chat turns of the prompt, [] when it has none
- * @param {{query: string, highlights: string[]}} marks
+ * @param {{query: string, highlights: string[], titles?: Record<string, string>}} marks names of
+ *   texts where they are not those of a response and its reference
  */
-export function textsSection(texts, turns, { query, highlights }) {
+export function textsSection(texts, turns, { query, highlights, titles = {} }) {
   const node = el("section", { class: "texts", "aria-label": "Texts" });
   const bodies = new Map();
   const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
@@ -34,13 +35,13 @@ export function textsSection(texts, turns, { query, highlights }) {
     return el(
       "details",
       { open: true, class: side || null, "data-text": key },
-      el("summary", {}, title),
+      el("summary", {}, titles[key] ?? title),
       body,
       long && shortened(body, texts[key].length),
     );
   });
   const both = texts.response !== null && texts.ref_response !== null;
-  if (both) node.append(differenceButton("the reference", texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  if (both) node.append(differenceButton(titles.other ?? "the reference", texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);

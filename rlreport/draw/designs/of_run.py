@@ -179,7 +179,8 @@ def path() -> Spec:
 def paths() -> Spec:
     """Paths through a plane, told apart by series. Data: ``step``, ``series``, ``x``, ``y``.
 
-    Layer with data of its own: ``label`` (``x``, ``y``, ``series``, ``label``).
+    Layers with data of their own: ``label`` (``x``, ``y``, ``series``, ``label``) and the
+    ``halo`` behind it.
     """
     series, dash = by_series(alt.Color), by_series(alt.StrokeDash)
     x = alt.X("x:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis())
@@ -206,12 +207,17 @@ def paths() -> Spec:
         )
         .properties(name="point")
     )
-    label = (
-        over_own("label")
-        .mark_text(align="left", dx=7, baseline="middle")
-        .encode(x="x:Q", y="y:Q", text="label:N", color=series)
+    place: dict[str, Any] = {"align": "left", "dx": 7, "baseline": "middle"}
+    page = LIGHT["page"]
+    halo = (
+        over_own("halo")
+        .mark_text(**place, color=page, stroke=page, strokeWidth=4)
+        .encode(x="x:Q", y="y:Q", text="label:N")
     )
-    return design(line, point, label)
+    label = (
+        over_own("label").mark_text(**place).encode(x="x:Q", y="y:Q", text="label:N", color=series)
+    )
+    return design(line, point, halo, label)
 
 
 def columns() -> Spec:

@@ -1,0 +1,122 @@
+"""How often a comparison cries wolf, and how often it finds a planted loss, on tables.
+
+Null pairs are two halves of one run's responses to each prompt, at random. Losses are planted in
+30 % of 128 prompts with 8 responses a step and a binary reward, over a window of two steps. Beside
+them stands the naive test (Welch's, on responses, unpaired) on the same pairs. Run it as
+``python -m benchmarks.compare_power [LOGS...]``; without logs the null runs are made up too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from rlreport.comparison.compare import Ends, compare_ends
+from rlreport.comparison.data import parts_of, response_data
+from rlreport.comparison.flips import flips
+from rlreport.comparison.side import Side, side_of
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.progress import Silent
+from rlreport.read import read_logs
+from rlreport.summarise import summarise
+
+NULL_PAIRS = 2000
+PLANTED_PAIRS = 400
+BARS = {0.25: 0.98, 0.17: 0.87, 0.10: 0.50}
+"""Points lost -> share of pairs in which a paired test can find it (simulated)."""
+
+
+def made_up(
+    seed: int, *, lost: float = 0.0, share: float = 0.3, steps: int = 2
+) -> tuple[Side, ...]:
+    """Two runs of 128 prompts x 8 responses a step; prompts below ``share`` lose in the second."""
+    random = np.random.default_rng(seed)
+    ability = random.beta(1.5, 1.5, 128)
+    chosen = np.arange(128) < round(share * 128)
+    sides = []
+    for name, chance in (("base", ability), ("new", np.clip(ability - lost * chosen, 0, 1))):
+        step, prompt, _ = (a.ravel() for a in np.indices((5 * steps, 128, 8)))
+        frame = {"step": step, "n": prompt, "split": "train", "pair": prompt.astype(np.uint64)}
+        frame["reward"] = (random.random(len(prompt)) < chance[prompt]).astype(float)
+        frame["response_tokens"] = random.normal(100, 20, len(prompt))
+        frame["kl_k1"] = random.gamma(4, 2, len(prompt)) * (1 + ability[prompt])
+        sides.append(Side(name, pd.DataFrame(frame)))
+    return tuple(sides)
+
+
+def halves(whole: Side, seed: int) -> tuple[Side, Side]:
+    """A run's responses to each prompt in two halves at random."""
+    random = np.random.default_rng(seed)
+    table = whole.responses.iloc[random.permutation(len(whole.responses))]
+    odd = table.groupby("pair").cumcount().to_numpy() % 2 == 1
+    parts = (table[~odd].sort_values(["step", "n"]), table[odd].sort_values(["step", "n"]))
+    return Side("one", parts[0], whole.parts), Side("other", parts[1], whole.parts)
+
+
+def naive_worse(ends: Ends) -> bool:
+    """Welch's test on responses, as if they were independent and prompts were none."""
+    base, new = (ends.inside[i]["reward"].dropna().to_numpy() for i in (0, -1))
+    error = np.sqrt(base.var(ddof=1) / len(base) + new.var(ddof=1) / len(new))
+    return bool(new.mean() - base.mean() < -1.96 * error)
+
+
+def null_pairs(runs: Sequence[Side]) -> Iterator[tuple[Side, Side]]:
+    """NULL_PAIRS pairs in which nothing differs."""
+    for seed in range(NULL_PAIRS):
+        if runs:
+            yield halves(runs[seed % len(runs)], seed)
+        else:
+            yield made_up(seed)  # type: ignore[misc]
+
+
+def run_of(logs: str) -> Side:
+    """The figures of a run's responses."""
+    scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Silent(), ())
+    data = response_data(summarise(scan))
+    return side_of(scan.name, data, parts_of(data))
+
+
+def main(logs: Sequence[str]) -> bool:
+    """Prints the table; returns whether every bar is met."""
+    worse, anywhere, naive = 0, 0, 0
+    for base, new in null_pairs([run_of(path) for path in logs]):
+        ends = compare_ends([base], new)
+        worse += ends.level == "worse"
+        anywhere += ends.level == "worse" or any(g.level == "worse" for g in ends.guardrails)
+        naive += naive_worse(ends)
+    print("| pairs | what | paired | naive | bar |\n| ---: | --- | ---: | ---: | ---: |")
+    rates = [count / NULL_PAIRS for count in (worse, anywhere, naive)]
+    print(f"| {NULL_PAIRS:,} | null: reward worse | {rates[0]:.1%} | {rates[2]:.1%} | |")
+    print(f"| {NULL_PAIRS:,} | null: worse anywhere | {rates[1]:.1%} | | at most 6 % |")
+    met = rates[1] <= 0.06
+    for lost, bar in BARS.items():
+        found, plain, top = 0, 0, 0
+        for seed in range(PLANTED_PAIRS):
+            base, new = made_up(10_000 + seed, lost=lost)
+            ends = compare_ends([base], new)
+            found += ends.level == "worse"
+            plain += naive_worse(ends)
+            top += sum(f.pair < round(0.3 * 128) for f in flips(*ends.inside, most=10))
+        power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
+        met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
+        planted = f"{lost * 100:.0f} points in 30 % of prompts; planted of top ten: {hits:.1f}"
+        naively = plain / PLANTED_PAIRS
+        print(f"| {PLANTED_PAIRS} | {planted} | {power:.1%} | {naively:.1%} | {bar - 0.03:.0%} |")
+    wrong, naively = 0, 0
+    for seed in range(PLANTED_PAIRS):
+        base, new = made_up(20_000 + seed)[0], made_up(30_000 + seed)[1]
+        # Prompts of their own, whose difficulty the naive test takes for a difference.
+        apart = new.responses.assign(pair=new.responses["pair"] + np.uint64(1000))
+        ends = compare_ends([base], Side("new", apart))
+        wrong += ends.level == "worse"
+        naively += naive_worse(ends)
+    rates = [wrong / PLANTED_PAIRS, naively / PLANTED_PAIRS]
+    print(f"| {PLANTED_PAIRS} | null, other prompts: worse | {rates[0]:.1%} | {rates[1]:.1%} | |")
+    return met
+
+
+if __name__ == "__main__":
+    sys.exit(not main(sys.argv[1:]))
