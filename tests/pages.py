@@ -5,16 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlreport.bake.assets import assets
+from rlreport.bake.conversation import conversation_data
 from rlreport.bake.environment import environment
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
-from rlreport.rollout import Rollout, TokenFigures
+from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.numbers import exact, written
 
 CSP = (
@@ -73,6 +75,8 @@ class Made:
     )
     nan: bool = False
     """Whether a token's logp is NaN, and every value."""
+    turns: int = 0
+    """Turns of each response with tokens, by policy and tool in turn."""
     logged: Mapping[str, str] = field(default_factory=dict)
     """How words are logged that are not logged as they read."""
 
@@ -159,6 +163,7 @@ def step_view(made: Made) -> StepView:
     }
     rollouts = [_rollout(n, made, random) for n in range(made.with_tokens)]
     data["nan"] = empty_metrics(rollouts)
+    data |= conversation_data(rollouts)
     table = TableView(
         "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows
     )
@@ -195,9 +200,44 @@ def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:
         figures.value = np.full(made.tokens, np.nan)
         figures.advantage = None
     raw = [made.logged.get(token, token) or "Ģ" for token in tokens]
-    return Rollout(
+    made_up = Rollout(
         100, n, "rank_0.jsonl", n + 1, "", "", raw_tokens=raw, tokens=tokens, figures=figures
     )
+    if made.turns:
+        converse(made_up, made.turns)
+    return made_up
+
+
+def converse(rollout: Rollout, count: int) -> None:
+    """Cuts a response into turns of the policy and of a tool, of which the fourth fails."""
+    ends = np.linspace(0, len(rollout.tokens), count + 1).astype(int).tolist()
+    rollout.sampled = np.ones(len(rollout.tokens), bool)
+    for k, (start, stop) in enumerate(pairwise(ends)):
+        text = "".join(rollout.tokens[start:stop])
+        if k % 2 == 0:
+            call = ("search", '{"query": "cats", "n": [1, 2]}')
+            thinking = "<think>let me look</think>\n\n"
+            turn = Turn(
+                "assistant", thinking + text, sampled=True, tokens=(start, stop), calls=(call,)
+            )
+        else:
+            rollout.sampled[start:stop] = False
+            error = "<b>timeout</b>" if k == 3 else None
+            text += "\ndata:image/png;base64," + "QUJD" * 300
+            turn = Turn(
+                "tool",
+                text,
+                sampled=False,
+                tokens=(start, stop),
+                tool="search",
+                error=error,
+                seconds=1.5,
+                reward=0.25,
+            )
+        rollout.conversation.append(turn)
+    rollout.figures = rollout.figures.between(0, len(rollout.tokens))
+    for name in ("logp", "log_ratio", "token_reward", "value", "advantage"):
+        getattr(rollout.figures, name)[~rollout.sampled] = np.nan
 
 
 def _cell(value: float) -> Cell:

@@ -26,6 +26,7 @@ from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
+from rlreport.text.chat import spoken
 
 SNIPPET_CHARS = 400
 MOST_NAMED = 3
@@ -110,7 +111,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
                     Cell(extreme.label, extreme.label, href=href),
                     Cell(f"{value.text} {unit}".rstrip(), value.value, value.exact),
                     Cell(str(rollout.step), float(rollout.step)),
-                    Cell(snippet(rollout.prompt)),
+                    Cell(snippet(spoken(rollout.turns) or rollout.prompt)),
                     Cell(snippet(rollout.response)),
                 ],
                 href=href,

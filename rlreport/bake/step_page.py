@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses, link
 from rlreport.bake.context import PageContext, extra_key, is_numeric
+from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
 from rlreport.bake.groups import group_data
 from rlreport.bake.key_figures import step_figures
@@ -24,6 +25,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
 from rlreport.draw.words import finite_or_none
 from rlreport.rollout import Rollout
+from rlreport.text.chat import spoken
 from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
@@ -133,7 +135,7 @@ class _Shown:
                 str(rollout.n),
                 [Cell(str(rollout.n), float(rollout.n))]
                 + [
-                    numbers[c.key][i] if c.key in numbers else _text_cell(getattr(rollout, c.key))
+                    numbers[c.key][i] if c.key in numbers else _text_cell(_text(rollout, c.key))
                     for c in columns
                 ],
                 href=self._address(rollout.n),
@@ -183,7 +185,7 @@ class _Shown:
         extras = self.rows.extras
         texts = {
             column.key: [
-                None if i < STATIC_ROWS else getattr(rollout, column.key)
+                None if i < STATIC_ROWS else _text(rollout, column.key)
                 for i, rollout in enumerate(rollouts)
             ]
             for column in context.text_columns
@@ -210,6 +212,7 @@ class _Shown:
             "metrics": token_metrics(rollouts),
             "nan": empty_metrics(rollouts),
             "twins": self._twins(),
+            **conversation_data(rollouts),
             **group_data(
                 self.rows.responses,
                 extras,
@@ -264,6 +267,14 @@ def _number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
         Cell(text, value, exact, bar)
         for (text, exact, value), bar in zip(shown, _bars(values), strict=False)
     ]
+
+
+def _text(rollout: Rollout, key: str) -> str | None:
+    """A text as cells have it: a prompt's chat template as turns."""
+    if key == "prompt" and rollout.turns:
+        return spoken(rollout.turns)
+    text: str | None = getattr(rollout, key)
+    return text
 
 
 def _text_cell(text: str | None) -> Cell:

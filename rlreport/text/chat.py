@@ -103,6 +103,11 @@ def conversation_text(messages: Sequence[object]) -> str:
     said = message_turns(messages)
     if len(said) == 1:
         return said[0][1]
+    return spoken(said)
+
+
+def spoken(said: Turns) -> str:
+    """Return turns as one text without the marks of a chat template."""
     return "\n".join(f"{role}: {text}" for role, text in said)
 
 

@@ -77,7 +77,7 @@ function responseList(root, section, data, address) {
   const open = (i) => {
     // From one response to the next the address is replaced, else "back" would step through all.
     const replace = address.get("r") !== null && i !== null;
-    address.set({ r: i === null ? null : data.n[i], token: null }, { push: !replace });
+    address.set({ r: i === null ? null : data.n[i], token: null, turn: null }, { push: !replace });
   };
   const view = new TableView(section, read, { open, sorted: (sort) => address.set({ sort: sort || null }) });
   const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
@@ -165,10 +165,12 @@ function follow(root, list, address) {
 /** Brings a response that was opened afresh into sight: its head, or the token that is asked for. */
 async function arrive(panel, shown, fresh, address) {
   if (!fresh) return;
+  // Beside the list the panel scrolls by itself, below it the page does.
+  const beside = matchMedia("(min-width: 1100px)").matches;
+  if (!beside && (address.get("token") ?? address.get("turn")) !== null) return;
   panel.node.scrollIntoView({ block: "start" });
   await shown;
-  const beside = matchMedia("(min-width: 1100px)").matches;
-  if (beside || address.get("token") === null) panel.node.scrollIntoView({ block: "start" });
+  panel.node.scrollIntoView({ block: "start" });
 }
 
 /** Opens the folded prompt that `p` names. */
@@ -201,6 +203,11 @@ function bindings(root, list) {
     { keys: ["k"], what: "previous response", run: () => list.panel.step(-1) },
     { keys: ["n"], what: "next most extreme token", run: () => list.panel.tokens?.jump(1) },
     { keys: ["N"], what: "the one before", run: () => list.panel.tokens?.jump(-1) },
+    { keys: ["w"], what: "the worst token of the metric", run: () => list.panel.tokens?.worst() },
+    { keys: ["t"], what: "next turn", run: () => list.panel.spine?.next(1) },
+    { keys: ["T"], what: "previous turn", run: () => list.panel.spine?.next(-1) },
+    { keys: ["e"], what: "first error of a tool", run: () => list.panel.spine?.firstError() },
+    { keys: ["a"], what: "last answer", run: () => list.panel.spine?.lastAnswer() },
     { keys: ["Escape"], what: "leave the field, close the response", run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: "from token to token, once one has the focus", run: () => {} },
     { keys: [], shown: "Shift", what: "with a press on a header: sort by several columns", run: () => {} },

@@ -6,6 +6,7 @@ import { el } from "./dom.js";
 import { figures } from "./figures.js";
 import { groupStrip } from "./group.js";
 import { hrefOf, twinLinks } from "./twins.js";
+import { Spine } from "./spine.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
 import { TokenView } from "./tokens.js";
@@ -33,6 +34,8 @@ export class Panel {
     this.decoding = null;
     /** @type {TokenView | null} */
     this.tokens = null;
+    /** @type {Spine | null} */
+    this.spine = null;
     /** @type {HTMLElement | null} */
     this.place = null;
     /** @type {HTMLButtonElement | null} */
@@ -65,21 +68,26 @@ export class Panel {
     const { data } = this;
     const n = data.n[i];
     const text = (key, at = i) => this.rows.column(key)?.strings?.[at] ?? null;
+    const turns = data.conversation?.[n];
+    this.spine = turns ? new Spine(turns, data.errors?.[n] ?? []) : null;
     const texts = textsSection(
-      { prompt: text("prompt"), response: text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
+      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": "Tokens" });
     const [line, ...folded] = figures(data, i);
     const strip = groupStrip(data, i, { text, open: this.go });
-    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, holder, ...folded);
+    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.spine ? [this.spine.node] : []), holder, ...folded);
     this.node.hidden = false;
     this.node.setAttribute("aria-label", this.title(n));
     this.node.scrollTop = 0;
     if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
     texts.remark();
     this.showPlace();
+    const turn = this.address.get("turn");
+    if (turn === "error") this.spine?.firstError();
+    else if (turn !== null) this.spine?.go(Math.min(Number(turn) || 0, turns?.length - 1));
     await this.showTokens(i, n, holder);
   }
 
@@ -198,6 +206,7 @@ export class Panel {
       return;
     }
     const { address, tip, stepScales } = this;
-    this.tokens = new TokenView(holder, { data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
+    const about = { turns: this.data.conversation?.[n] ?? [], given: this.data.given?.[n] ?? [] };
+    this.tokens = new TokenView(holder, { ...about, data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
   }
 }

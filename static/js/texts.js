@@ -4,6 +4,7 @@ import { difference } from "./diff.js";
 import { el } from "./dom.js";
 import { written } from "./format.js";
 import { mark } from "./marks.js";
+import { said } from "./spine.js";
 
 /** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
 
@@ -29,7 +30,8 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
   const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
     const body = el("div", { class: "prose", dir: "auto" });
     if (key === "prompt" && turns.length) body.append(...turns.map(turn));
-    else body.append(texts[key] || "(empty)");
+    else body.append(...(key === "response" ? said(texts[key]) : [texts[key]]));
+    if (!texts[key]) body.append("(empty)");
     bodies.set(key, body);
     const long = !query && texts[key].length > (LONG[key] ?? LONG.other);
     return el(

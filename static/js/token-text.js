@@ -23,9 +23,11 @@ export function visible(text) {
 export class TokenText {
   /**
    * @param {string[]} texts readable text of each token, "" where a later one completes it
+   * @param {import("./spine.js").Turn[]} turns whose heads stand between the tokens
+   * @param {[number, number][]} given tokens that the policy did not sample, from and to
    * @param {{pick: (i: number) => void, hover: (i: number, node: Element) => void, leave: () => void}} on
    */
-  constructor(texts, on) {
+  constructor(texts, turns, given, on) {
     this.size = texts.length;
     /** @type {HTMLElement[]} */
     this.blocks = [];
@@ -35,8 +37,9 @@ export class TokenText {
     this.kinds = [];
     this.at = -1;
     this.node = el("div", { class: "token-text", role: "group", dir: "auto" });
-    this.build(texts);
-    this.node.append(...this.blocks);
+    /** @type {Set<HTMLElement>} blocks of tokens that have no colours */
+    this.grey = new Set();
+    this.build(texts, turns, given);
     this.node.classList.toggle("long", this.blocks.length > 1);
     this.node.addEventListener("click", (event) => {
       const i = this.indexOf(event.target);
@@ -50,28 +53,67 @@ export class TokenText {
     this.node.addEventListener("pointerleave", () => on.leave());
   }
 
-  /** @param {string[]} texts */
-  build(texts) {
-    let block = this.open(0);
+  /** @param {string[]} texts @param {import("./spine.js").Turn[]} turns @param {[number, number][]} given */
+  build(texts, turns, given) {
+    const heads = new Map();
+    turns.forEach((turn, k) => turn.tokens && heads.set(turn.tokens[0], head(turn, k)));
+    const sides = new Map();
+    for (const [from, to] of given) sides.set(from, true).set(to, false);
+    let block = this.open(0, false, heads.get(0));
     let broke = false;
+    let grey = false;
     /** @type {Map<string, {kind: string, shown: string}>} the same few tokens come again and again */
     const known = new Map();
     texts.forEach((text, i) => {
       const length = i - this.starts[this.starts.length - 1];
-      if ((broke && length >= BLOCK_FROM) || length >= BLOCK_TO) block = this.open(i);
+      const turned = sides.has(i) || (i > 0 && heads.has(i));
+      grey = sides.get(i) ?? grey;
+      if (turned || (broke && length >= BLOCK_FROM) || length >= (grey ? BLOCK_FROM : BLOCK_TO)) {
+        block = this.open(i, grey, i > 0 && heads.get(i));
+      }
       const look = known.get(text) ?? { kind: kindOf(text), shown: visible(text) };
       known.set(text, look);
       const span = document.createElement("span");
       span.textContent = look.shown;
+      if (grey) span.className = look.kind;
       this.kinds.push(look.kind);
       block.append(span);
       broke = text.endsWith("\n");
     });
+    this.fold();
   }
 
-  /** @param {number} start */
-  open(start) {
-    const block = el("div", { class: "block" });
+  /** Of many blocks of one text of the environment only the first and the last are shown. */
+  fold() {
+    let run = [];
+    for (const block of [...this.blocks, null]) {
+      if (block && this.grey.has(block) && (!run.length || block.previousElementSibling === run.at(-1))) {
+        run.push(block);
+        continue;
+      }
+      if (run.length > 3) this.hide(run.slice(1, -1));
+      run = block && this.grey.has(block) ? [block] : [];
+    }
+  }
+
+  /** @param {HTMLElement[]} blocks */
+  hide(blocks) {
+    const tokens = blocks.reduce((sum, block) => sum + block.childElementCount, 0);
+    const button = el("button", { type: "button", class: "fold" }, `… ${tokens} tokens more …`);
+    for (const block of blocks) block.hidden = true;
+    button.addEventListener("click", () => {
+      for (const block of blocks) block.hidden = false;
+      button.remove();
+    });
+    blocks[0].before(button);
+  }
+
+  /** @param {number} start @param {boolean} [grey] @param {HTMLElement | false} [title] */
+  open(start, grey = false, title = false) {
+    const block = el("div", { class: grey ? "block given" : "block" });
+    if (grey) this.grey.add(block);
+    if (title) this.node.append(title);
+    this.node.append(block);
     this.blocks.push(block);
     this.starts.push(start);
     return block;
@@ -80,6 +122,7 @@ export class TokenText {
   /** @param {(i: number) => string} className of the bin of token i */
   colour(className) {
     this.blocks.forEach((block, b) => {
+      if (this.grey.has(block)) return;
       let i = this.starts[b];
       for (let span = block.firstElementChild; span; span = span.nextElementSibling, i += 1) {
         span.className = `${this.kinds[i]} ${className(i)}`;
@@ -117,6 +160,7 @@ export class TokenText {
     }
     this.at = i;
     const span = this.span(i);
+    if (span.parentElement) span.parentElement.hidden = false;
     span.classList.add("at");
     span.tabIndex = 0;
     if (describedBy) span.setAttribute("aria-describedby", describedBy);
@@ -140,6 +184,12 @@ export class TokenText {
     }
     return best;
   }
+}
+
+/** @param {import("./spine.js").Turn} turn @param {number} k */
+function head({ role, tool, error }, k) {
+  const words = [`${k + 1} · ${role}`, tool, error && "✕ error"].filter(Boolean);
+  return el("p", { class: "role" }, words.join(" "));
 }
 
 /** @param {string} text */

@@ -21,11 +21,13 @@ export class TokenView {
    * @param {number} given.n
    * @param {Metric[]} given.metrics
    * @param {string[]} given.nan labels of metrics that are NaN in every token of the page
+   * @param {import("./spine.js").Turn[]} [given.turns]
+   * @param {[number, number][]} [given.given] tokens that the policy did not sample
    * @param {import("./address.js").Address} given.address
    * @param {import("./tip.js").Tip} given.tip
    * @param {Map<string, Scale>} given.stepScales scales of the whole step, shared by its views
    */
-  constructor(root, { data, n, metrics, nan, address, tip, stepScales }) {
+  constructor(root, { data, n, metrics, nan, turns = [], given = [], address, tip, stepScales }) {
     this.root = root;
     this.data = data;
     this.address = address;
@@ -35,6 +37,8 @@ export class TokenView {
     this.start = start;
     this.end = end;
     this.byStep = false;
+    this.turns = turns;
+    this.given = given;
     /** @type {string | undefined} metrics and scale drawn now */
     this.state = undefined;
     /** @type {Metric[]} the metric of each text */
@@ -128,7 +132,7 @@ export class TokenView {
   buildTexts() {
     this.views = this.shown.map(
       () =>
-        new TokenText(this.texts, {
+        new TokenText(this.texts, this.turns, this.given, {
           pick: (i) => this.pick(i),
           hover: (i, node) => this.describe(i, /** @type {HTMLElement} */ (node)),
           leave: () => this.tip.hide(),
@@ -219,6 +223,12 @@ export class TokenView {
     const place = order.indexOf(this.at);
     const next = place < 0 ? 0 : (place + way + order.length) % order.length;
     this.pick(order[next]);
+  }
+
+  /** To the most extreme token of the metric. */
+  worst() {
+    this.at = -1;
+    this.jump(1);
   }
 
   /** Arrows walk tokens while one of them has the focus. @param {KeyboardEvent} event */
