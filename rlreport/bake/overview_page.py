@@ -103,6 +103,8 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
     rows = []
     for extreme, rollout in extremes:
         href = addresses.response(rollout.step, rollout.n, extreme.token)
+        if href and extreme.at_error:
+            href += "&turn=error"
         value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
         rows.append(
             RowView(

@@ -18,6 +18,13 @@ class Extreme:
     value: float
     token: int | None = None
 
+    @property
+    def at_error(self) -> bool:
+        """Whether the first error of a tool is the place to look."""
+        return self.metric == TOOL_ERRORS
+
+
+TOOL_ERRORS = "tool_errors"
 
 # label, metric, which end, whether the token of the largest KL is the place to look
 _ENDS = (
@@ -39,7 +46,8 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """Finds both ends of each metric over all responses; the latest step wins a tie.
 
     Lengths fall back to characters where the log holds no tokens. Metrics that the log
-    cannot feed, or that are the same everywhere, are left out.
+    cannot feed, or that are the same everywhere, are left out. The first response with an
+    error of a tool comes last.
     """
     found = []
     for label, metric, end, at_token in _ENDS:
@@ -60,4 +68,9 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
                 label, column, row, float(extreme), None if np.isnan(position) else int(position)
             )
         )
+    errors = responses[TOOL_ERRORS].to_numpy(np.float64)
+    wrong = np.flatnonzero(errors > 0)
+    if len(wrong):
+        first = int(wrong[0])
+        found.append(Extreme("First tool error", TOOL_ERRORS, first, float(errors[first])))
     return found

@@ -1,0 +1,200 @@
+"""Turns in the response panel, from a log to the page: the spine, its keys, its tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import rlreport
+from rlreport.bake.conversation import conversation_data
+from rlreport.rollout import Rollout, Turn
+from tests.browser import serious, visiting
+from tests.pages import Made, write_step
+
+pytestmark = pytest.mark.untraced
+OUTPUT = "begin " + "x y " * 1000 + "end"
+IMAGE = "data:image/png;base64," + "QUJDREVGR0hJSktM" * 2500
+
+
+def agent_row(step: int, n: int) -> dict[str, Any]:
+    """A rollout of five turns; in step 1 the second call of response 2 fails."""
+    failed = (step, n) == (1, 2)
+    turns = [
+        {
+            "role": "assistant",
+            "text": "<think>what is it</think>I look.",
+            "sampled": True,
+            "tokens": [0, 3],
+            "calls": [
+                {"name": "search", "arguments": {"query": "cats", "id": 12345678901234567890}}
+            ],
+        },
+        {
+            "role": "tool",
+            "text": OUTPUT,
+            "sampled": False,
+            "tokens": [3, 6],
+            "tool": "search",
+            "seconds": 1.5,
+        },
+        {
+            "role": "assistant",
+            "text": "Again.",
+            "sampled": True,
+            "tokens": [6, 8],
+            "calls": [{"name": "view", "arguments": '{"a": [1]}'}],
+        },
+        {
+            "role": "tool",
+            "text": IMAGE,
+            "sampled": False,
+            "tokens": [8, 9],
+            "tool": "view",
+            "error": "<img src=x onerror=alert(1)>" if failed else None,
+        },
+        {
+            "role": "assistant",
+            "text": "It is 4.",
+            "sampled": True,
+            "tokens": [9, 12],
+            "reward": 0.5,
+        },
+    ]
+    return {
+        "step": step,
+        "prompt": "<|im_start|>user\nWhat is it?<|im_end|>\n<|im_start|>assistant\n",
+        "response": "I look. Again. It is 4.",
+        "reward": n / 4 + step / 10,
+        "response_tokens": [*"I look . be gin end Again . [img] It is 4".split()],
+        "response_mask": [1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1, 1],
+        "logprobs": [-0.1 * (k + 1) for k in range(12)],
+        "ref_logprobs": [-0.1 * (k + 2 + n % 2) for k in range(12)],
+        "turns": turns,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("agents")
+    rows = [agent_row(step, n) for step in range(3) for n in range(4)]
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    rlreport.build(folder / "log.jsonl", folder / "report", workers=1)
+    return folder / "report"
+
+
+@pytest.fixture
+def page(browser: Browser, agents: Path) -> Iterator[Page]:
+    with visiting(browser, agents / "steps" / "1.html", "#r=2") as opened:
+        opened.wait_for_selector(".token-text .t")
+        yield opened
+
+
+def turn(page: Page, number: int) -> Any:
+    return page.locator(".spine li").nth(number - 1)
+
+
+def test_the_first_tool_error_is_one_click_from_the_overview(
+    browser: Browser, agents: Path
+) -> None:
+    with visiting(browser, agents / "index.html") as page:
+        page.click("a:has-text('First tool error')")
+        page.wait_for_selector(".spine li.at")
+        assert page.inner_text(".spine li.at .role").startswith("4 · tool view")
+        assert page.inner_text(".spine li.at .error") == "<img src=x onerror=alert(1)>"
+        box = page.locator(".spine li.at").bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < 800
+
+
+def test_turns_say_who_what_and_at_what_cost(page: Page) -> None:
+    assert page.inner_text(".spine h3") == "Turns (5, 3 of the policy)"
+    assert turn(page, 2).locator(".role").inner_text() == "2 · tool search 3 tokens · 1.50 s"
+    assert turn(page, 5).locator(".facts").inner_text().strip() == "3 tokens · reward 0.500"
+    assert page.inner_text('[data-text="prompt"] .turn') == "user\nWhat is it?"
+    assert "im_start" not in page.inner_text('.responses tr[data-n="2"]')
+
+
+def test_thinking_long_outputs_and_images_are_folded(page: Page) -> None:
+    thought = turn(page, 1).locator(".thought")
+    assert thought.locator("summary").inner_text() == "Thinking, 10 characters"
+    assert thought.locator(".prose").is_hidden()
+    output = turn(page, 2).locator(".prose")
+    said = output.inner_text()
+    assert said.startswith("begin")
+    assert said.endswith("end")
+    assert len(said) < 1400
+    output.locator("button").click()
+    assert output.inner_text() == OUTPUT
+    assert turn(page, 4).locator(".prose").inner_text() == "[base64, 30.0 kB]"
+
+
+def test_arguments_are_laid_out_and_no_number_changes(page: Page) -> None:
+    assert "12345678901234567890" in turn(page, 1).locator("pre").inner_text()
+    assert turn(page, 3).locator("pre").inner_text() == json.dumps({"a": [1]}, indent=2)
+
+
+def test_keys_go_to_the_next_turn_the_error_the_last_answer_and_the_worst_token(
+    page: Page,
+) -> None:
+    at = ".spine li.at .role"
+    for key, expected in (("t", "1 ·"), ("t", "2 ·"), ("e", "4 ·"), ("a", "5 ·"), ("T", "4 ·")):
+        page.keyboard.press(key)
+        assert page.inner_text(at).startswith(expected), key
+    page.select_option('[name="metric"]', "surprisal")
+    page.locator(".response h2").click()
+    page.keyboard.press("w")
+    assert page.inner_text(".token-text .t.at").strip() == "4"
+
+
+def test_tokens_of_the_environment_are_grey_and_those_of_the_policy_coloured(page: Page) -> None:
+    classes = page.eval_on_selector_all(".token-text .t", "all => all.map(one => one.className)")
+    coloured = ["div-" in name or "seq-" in name for name in classes]
+    assert coloured == [bool(m) for m in agent_row(1, 2)["response_mask"]]
+    heads = page.locator(".token-text .role").all_inner_texts()
+    assert heads[1] == "2 · tool search"
+    assert "error" in heads[3]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_turns(browser: Browser, agents: Path, scheme: str) -> None:
+    page_file = agents / "steps" / "1.html"
+    with visiting(browser, page_file, "#r=2&turn=error", color_scheme=scheme) as page:
+        page.wait_for_selector(".token-text .t")
+        assert serious(page) == []
+
+
+def test_a_conversation_of_200_turns_and_128_000_tokens_opens_whole(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made = Made(responses=1, with_tokens=1, tokens=128_000, turns=200)
+    with visiting(browser, write_step(tmp_path, made), "#r=0") as page:
+        page.wait_for_selector(".token-text .t")
+        assert page.locator(".spine li").count() == 200
+        assert page.locator(".token-text .t").count() == 128_000
+        page.keyboard.press("a")
+        box = page.locator(".spine li.at").bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] < 800
+
+
+def carried(text: str) -> str:
+    rollout = Rollout(0, 0, "log", 1, "", "", conversation=[Turn("tool", text, sampled=False)])
+    found: str = conversation_data([rollout])["conversation"]["0"][0]["text"]
+    return found
+
+
+@pytest.mark.parametrize("text", ["-" * 600, "a" * 5000, "words " * 200, "", "é" * 600])
+def test_what_is_no_base64_stays(text: str) -> None:
+    assert carried(text) == text
+
+
+def test_a_turn_too_long_for_a_page_says_what_is_left_out() -> None:
+    text = carried("head " + "word " * 100_000 + "tail")
+    assert text.startswith("head")
+    assert text.endswith("tail")
+    assert "[460,009 characters left out]" in text
