@@ -17,6 +17,7 @@ from tests.browser import serious, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
+WORDS = ["I", "look", ".", "be", "gin", "end", "Again", ".", "[img]", "It", "is", "4"]
 OUTPUT = "begin " + "x y " * 1000 + "end"
 IMAGE = "data:image/png;base64," + "QUJDREVGR0hJSktM" * 2500
 
@@ -70,7 +71,7 @@ def agent_row(step: int, n: int) -> dict[str, Any]:
         "prompt": "<|im_start|>user\nWhat is it?<|im_end|>\n<|im_start|>assistant\n",
         "response": "I look. Again. It is 4.",
         "reward": n / 4 + step / 10,
-        "response_tokens": [*"I look . be gin end Again . [img] It is 4".split()],
+        "response_tokens": WORDS,
         "response_mask": [1, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1, 1],
         "logprobs": [-0.1 * (k + 1) for k in range(12)],
         "ref_logprobs": [-0.1 * (k + 2 + n % 2) for k in range(12)],
