@@ -176,6 +176,9 @@ def _housed(spec: dict[str, Any]) -> dict[str, Any]:
     if weight > MOST_BYTES:
         raise ValueError(f"takes {weight:,} bytes, more than {MOST_BYTES:,}: aggregate its data")
     config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
+    # Our designs place titles and labels by hand; here Vega makes room for them.
+    config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}
+    config["axisY"] = {}
     config["range"] = {"category": [colour for colour, _ in PALETTE]}
     for key, own in spec.get("config", {}).items():
         ours = config.get(key)
