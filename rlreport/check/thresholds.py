@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlreport.check.declared import CONTRACT as CONTRACT
+from rlreport.check.declared import EOS as EOS
+from rlreport.check.declared import MISMATCH as MISMATCH
+from rlreport.check.declared import limit as _set
+from rlreport.check.thresholds_of_turns import ThresholdsOfTurns
 from rlreport.errors import UsageError
 
-CONTRACT = "this project's convention"
 TRL_KL = "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 NEGATIVE_KL = (
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
@@ -25,17 +29,9 @@ FIGHTIN_WORDS = (
 DISTINCT = "LMFlow post: distinct-2 fell from 0.39 to 0.22"
 ENTROPY = "entropy-collapse threads of TRL, verl and DAPO"
 SHORT_RESPONSES = "TRL error on responses under 4 tokens (LMFlow post)"
-EOS = "TRL val/num_eos_tokens and --missing_eos_penalty"
 CRITIC = "RLLoggingBoard post (critic variance); PPO practice"
 RATIO = "TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic"
-MISMATCH = "NeMo-RL guides; verl FAQ"
 GROUPS = "DAPO; TRL frac_reward_zero_std"
-
-
-def _set(default: float, unit: str, meaning: str, source: str = CONTRACT) -> Any:
-    """Declare one threshold; typed Any, as ``dataclasses.field`` is for the type checker."""
-    metadata = {"unit": unit, "meaning": meaning, "source": source}
-    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +260,7 @@ class BrokenLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(ThresholdsOfTurns):
     """All thresholds; one group a check, named by its id, and ``trend`` for the windows."""
 
     trend: Trend = Trend()

@@ -1,0 +1,16 @@
+"""How a threshold is declared, and the sources that several rooms of thresholds name."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+CONTRACT = "this project's convention"
+EOS = "TRL val/num_eos_tokens and --missing_eos_penalty"
+MISMATCH = "NeMo-RL guides; verl FAQ"
+
+
+def limit(default: float, unit: str, meaning: str, source: str = CONTRACT) -> Any:
+    """Declare one threshold; typed Any, as ``dataclasses.field`` is for the type checker."""
+    metadata = {"unit": unit, "meaning": meaning, "source": source}
+    return field(default=default, metadata=metadata)

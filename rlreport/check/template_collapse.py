@@ -1,0 +1,114 @@
+"""``template_collapse``: responses no longer depend on their prompts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.check import Check, Need, Result
+from rlreport.check.compare import above, below
+from rlreport.check.run import Run
+from rlreport.check.thresholds_of_turns import RAGEN_2
+from rlreport.check.windows import Floats, Ints
+from rlreport.check.words import marked
+
+_BUCKETS = 4096
+"""Hashed n-grams; some share a bucket, which only blurs."""
+
+
+def judge(run: Run) -> Result:
+    """Ask how often a response is closest to its own prompt's others, chance taken off.
+
+    Variety that stays (surprisal) beside a link that is lost tells templates from a policy
+    that says one thing only, which other checks find.
+    """
+    limits = run.limits.template_collapse
+    series = _recognised(run, limits.prompts)
+    window = len(run.last.steps)
+    early, late = series[:window], series[-window:]
+    if np.isfinite(early).sum() < 2 or np.isfinite(late).sum() < 2:
+        return CHECK.not_run(CHECK.needs_also)
+    first, last = float(np.nanmean(early)), float(np.nanmean(late))
+    if not (above(first, limits.first) and below(last, limits.last)):
+        return None
+    surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
+    if below(surprisal.last, limits.surprisal * surprisal.first):
+        return None
+    return CHECK.finding(
+        run,
+        "warning",
+        onset=run.onset(series),
+        thresholds=[
+            CHECK.met(run, "first", ">", first),
+            CHECK.met(run, "last", "<", last),
+        ],
+        evidence=run.examples(run.column(run.length), None),
+        series=series,
+        start=first,
+        end=max(0.0, last),
+    )
+
+
+def _recognised(run: Run, least: int) -> Floats:
+    """Return by step how much more often than by chance responses find their prompt, (S,)."""
+    sample = run.tables.ngrams
+    found = np.full(len(run.steps), np.nan)
+    if sample is None:
+        return found
+    rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
+    place, prompts = run.place[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    for step in np.unique(place).tolist():
+        own = np.flatnonzero(place == step)
+        _, code, size = np.unique(prompts[own], return_inverse=True, return_counts=True)
+        own, code = own[size[code] >= 2], code[size[code] >= 2]
+        known, code = np.unique(code, return_inverse=True)
+        if len(known) >= least:
+            texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in own]
+            chance = 1 / len(known)
+            found[step] = (_hits(texts, code) - chance) / (1 - chance)
+    return found
+
+
+def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
+    """Return the share of texts whose own prompt's other texts are the closest (cosine)."""
+    vectors = np.zeros((len(texts), _BUCKETS), np.float32)
+    for row, units in enumerate(texts):
+        wide = units.astype(np.int64)
+        pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
+        vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
+    # What most texts share tells nothing.
+    vectors *= np.log(len(texts) / np.maximum(vectors.sum(axis=0), 1))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    sums = np.zeros((int(prompt.max()) + 1, _BUCKETS), np.float32)
+    np.add.at(sums, prompt, vectors)
+    near = vectors @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)).T
+    others = sums[prompt] - vectors
+    own = (vectors * others).sum(axis=1) / np.maximum(np.linalg.norm(others, axis=1), 1e-9)
+    near[np.arange(len(texts)), prompt] = -1
+    return float((own > near.max(axis=1)).mean())
+
+
+CHECK = Check(
+    id="template_collapse",
+    name=marked("responses no longer depend on their prompts"),
+    rank="consequence",
+    looks_for="responses no longer depend on their prompts",
+    needs=(Need("logprobs", ("surprisal_mean",)),),
+    charts=("surprisal", "reward"),
+    judge=judge,
+    title=marked(
+        "{end:percent} of responses can be told to belong to their prompt beyond chance "
+        "({start:percent} before), at the same surprisal."
+    ),
+    why=marked(
+        "Entropy looks well, but the policy writes one set of phrases whatever it is asked: what "
+        "varies is not reasoning about the prompt."
+    ),
+    suggestion=marked(
+        "Drop groups of low reward variance, lower the KL and entropy coefficients, whose pull "
+        "does not depend on the prompt, and read responses of different prompts side by side."
+    ),
+    source=RAGEN_2,
+    explains=("reward_stalled", "group_std_fall"),
+    needs_also="n-grams of two or more responses to each of several prompts a step",
+)

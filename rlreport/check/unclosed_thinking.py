@@ -1,0 +1,37 @@
+"""``unclosed_thinking``: thinking that never ends."""
+
+from __future__ import annotations
+
+from rlreport.check.check import Check, Need, Result
+from rlreport.check.run import Run
+from rlreport.check.shares import judge_share
+from rlreport.check.thresholds import EOS
+from rlreport.check.words import marked
+
+
+def judge(run: Run) -> Result:
+    """Look for a rise of the share, and for a share that is high anyway."""
+    return judge_share(CHECK, run, run.column("unclosed_thinking"), run.limits.unclosed_thinking)
+
+
+CHECK = Check(
+    id="unclosed_thinking",
+    name=marked("thinking never ends"),
+    rank="consequence",
+    looks_for="thinking that never ends",
+    needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
+    charts=("eos", "length"),
+    judge=judge,
+    title=marked(
+        "The thinking of {share:percent} of responses that think never ends ({before:percent} "
+        "before)."
+    ),
+    why=marked("Such a response has no answer to judge: its reward is that of a fragment."),
+    suggestion=marked(
+        "Allow more tokens, penalise overlong responses, or leave those that were cut off out "
+        "of the loss (DAPO: overlong filtering)."
+    ),
+    source=EOS,
+    explains=("missing_eos",),
+    trend=False,
+)

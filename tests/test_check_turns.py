@@ -1,0 +1,203 @@
+"""Checks of turns, tools and asynchronous sampling: quiet on healthy runs, right on faulty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlreport.check import run_checks
+from rlreport.check.finding import Finding, NotRun
+from rlreport.tables import Tables
+from tests.check_cases import INDEX, SIGN, STEP, moved, run, severity, share, tables, title
+from tests.tables_builder import make_tables
+
+SEEDS = range(3)
+By = Callable[[Any, Any], Any]
+
+
+def agents(seed: int, **columns: By) -> Tables:
+    """A healthy agent run: 48 groups of 6, two to five turns, a tool that sometimes fails."""
+    rng = np.random.default_rng(seed)
+    step = np.repeat(np.arange(40), 48)
+    size = len(step)
+    prompt = rng.integers(0, 200, (40, 8)).repeat(6, axis=1).ravel()
+    solved = rng.random(size) < 0.3 + 0.4 * step / 40
+    filled: dict[str, Any] = {
+        "reward": solved.astype(float),
+        "prompt_id": prompt,
+        "response_tokens": 300.0 + rng.poisson(60, size),
+        "turns": 2.0 + rng.poisson(1, size),
+        "tool_calls": 1.0 + rng.poisson(1, size),
+        "tool_errors": (rng.random(size) < 0.08).astype(float),
+        "void_turns": (rng.random(size) < 0.03).astype(float),
+        "at_turn_limit": (rng.random(size) < 0.03).astype(float),
+        "unclosed_thinking": (rng.random(size) < 0.04).astype(float),
+        "lag": rng.integers(0, 4, size).astype(float),
+        "log_weight": 0.15 * rng.normal(size=size),
+        "mismatch_first_turn": 4e-4 * rng.lognormal(0, 0.3, size),
+        "mismatch_last_turn": 5e-4 * rng.lognormal(0, 0.3, size),
+        "surprisal_mean": 0.6 + 0.1 * rng.normal(size=size),
+        "finished": (rng.random(size) < 0.97).astype(float),
+    }
+    filled |= {name: by(step, rng) for name, by in columns.items()}
+    return make_tables({"step": step, **filled}, texts=texts_of(rng, step, prompt))
+
+
+def texts_of(rng: Any, step: Any, prompt: Any, link: Any = 0.5) -> list[list[str]]:
+    """Texts of which a part of the words is the prompt's own."""
+    link = np.broadcast_to(link, len(step))
+    return [
+        [
+            f"p{p}_{rng.integers(6)}" if rng.random() < part else f"w{rng.integers(300)}"
+            for _ in range(20)
+        ]
+        for p, part in zip(prompt.tolist(), link.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_healthy_agent_runs_get_no_warning(seed: int) -> None:
+    found = run_checks(agents(seed)).findings
+    assert [f.id for f in found if f.severity != "info"] == []
+
+
+def ramp(step: Any, low: float, high: float, start: int = 20) -> Any:
+    return low + (high - low) * np.clip((step - start) / 6, 0, 1)
+
+
+def some(chance: Callable[[Any], Any]) -> By:
+    return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
+
+
+FAULTY: dict[str, dict[str, By]] = {
+    "tool_disuse": {"tool_calls": lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)},
+    "tool_errors": {
+        "tool_calls": lambda s, rng: np.ones(len(s)),
+        "tool_errors": some(lambda s: ramp(s, 0.05, 0.6)),
+    },
+    "void_turns": {"void_turns": some(lambda s: ramp(s, 0.02, 0.9))},
+    "turn_limit": {"at_turn_limit": some(lambda s: ramp(s, 0.02, 0.6))},
+    "unclosed_thinking": {"unclosed_thinking": some(lambda s: ramp(s, 0.02, 0.6))},
+    "stale_rollouts": {"lag": lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))},
+    "off_policy_weights": {"log_weight": lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))},
+    "mismatch_by_turn": {
+        "mismatch_last_turn": lambda s, rng: ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
+    },
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_fault_is_found_with_its_onset(name: str, seed: int) -> None:
+    found = {f.id: f for f in run_checks(agents(seed, **FAULTY[name])).findings}
+    assert {f.id for f in found.values() if f.severity != "info"} == {name}
+    onset = found[name].onset
+    assert onset is not None
+    assert 19 <= onset.step <= 25
+
+
+SHARES = {
+    "tool_errors": lambda first, last: tables(
+        tool_calls=1.0, tool_errors=share(first, last), turns=2.0
+    ),
+    "turn_limit": lambda first, last: tables(at_turn_limit=share(first, last)),
+    "unclosed_thinking": lambda first, last: tables(unclosed_thinking=share(first, last)),
+}
+
+
+@pytest.mark.parametrize("name", SHARES)
+@pytest.mark.parametrize(
+    ("first", "last", "warned"),
+    [(0.0, 0.2, True), (0.0, 0.19, False), (0.4, 0.5, False), (0.51, 0.51, True)],
+)
+def test_a_share_that_rose_by_twenty_points_or_is_over_half(
+    name: str, first: float, last: float, warned: bool
+) -> None:
+    found = severity(name, SHARES[name](first, last))
+    assert (found == "warning") is warned
+    assert name == "turn_limit" or found in (None, "warning")
+
+
+def test_five_per_cent_at_the_limit_are_a_note() -> None:
+    assert severity("turn_limit", tables(at_turn_limit=share(0.0, 0.06))) == "info"
+    assert severity("turn_limit", tables(at_turn_limit=share(0.0, 0.05))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "limit"),
+    [
+        ("void_turns", lambda x: {"turns": 1.0, "void_turns": share(0.0, x)}, 0.1),
+        ("stale_rollouts", lambda x: {"lag": moved(0, 8 * x)}, 1.0),
+    ],
+)
+def test_limits_are_met_only_beyond(name: str, columns: Any, limit: float) -> None:
+    assert severity(name, tables(**columns(limit))) is None
+    assert severity(name, tables(**columns(limit * 1.1))) == "warning"
+
+
+def test_sequence_weights_are_those_of_numpy() -> None:
+    spread = np.where(STEP < 32, 0.1, 1.5) * SIGN
+    found = run("off_policy_weights", tables(log_weight=spread))
+    assert isinstance(found, Finding)
+    weight = np.exp(np.array([1.5, -1.5]))
+    assert found.facts["mean"] == pytest.approx(weight.mean())
+    assert found.facts["ess"] == pytest.approx(weight.mean() ** 2 / (weight**2).mean())
+    assert found.facts["chi2"] == pytest.approx((weight**2).mean() - 1)
+    assert found.facts["std"] == pytest.approx(weight.std())
+    assert "2.35" in title(found)
+
+
+def test_calls_that_fall_with_the_reward_are_not_disuse() -> None:
+    calls = moved(2, 0) + 0.1 * SIGN
+    assert severity("tool_disuse", tables(tool_calls=calls)) == "warning"
+    fell = tables(tool_calls=calls, reward=moved(1, 0) + 0.1 * SIGN)
+    assert severity("tool_disuse", fell) is None
+    assert severity("tool_disuse", tables(tool_calls=moved(0.1, 0) + 0.01 * SIGN)) is None
+
+
+def test_failed_rollouts_are_judged_by_step() -> None:
+    given = tables()
+    assert isinstance(run("failed_rollouts", given), NotRun)
+    steps = given.steps
+    steps["failed_rollouts"] = np.where(steps["step"] < 30, 1, 100)
+    found = run("failed_rollouts", given)
+    assert isinstance(found, Finding)
+    assert found.facts["share"] == pytest.approx(0.5)
+    assert found.onset is not None
+    assert found.onset.step == 30
+    steps["failed_rollouts"] = 5
+    assert run("failed_rollouts", given) is None
+
+
+def test_templates_are_found_while_surprisal_stays() -> None:
+    rng = np.random.default_rng(0)
+    prompt = (INDEX // 10) + 10 * (STEP % 3)
+    columns = {"step": STEP, "prompt_id": prompt, "reward": SIGN, "surprisal_mean": 0.6 + 0 * SIGN}
+
+    def made(last: float, **more: Any) -> Tables:
+        link = np.where(STEP < 20, 0.4, last)
+        texts = texts_of(rng, STEP, prompt, link)
+        return make_tables({**columns, **more}, texts=texts)
+
+    found = run("template_collapse", made(0.0))
+    assert isinstance(found, Finding)
+    assert found.onset is not None
+    assert found.onset.step in (19, 20, 21)
+    assert severity("template_collapse", made(0.4)) is None
+    gone = np.where(STEP < 20, 0.6, 0.1)
+    assert severity("template_collapse", made(0.0, surprisal_mean=gone)) is None
+
+
+def test_the_std_inside_groups_is_held_against_the_first_ten_steps() -> None:
+    def made(last: float, drift: float = 0.0) -> Tables:
+        prompt = INDEX // 10
+        given = tables(prompt_id=prompt, reward=SIGN + drift * STEP)
+        given.steps["group_std_mean"] = np.where(given.steps["step"] < 30, 1.0, last)
+        return given
+
+    assert severity("group_std_fall", made(0.09)) == "warning"
+    assert severity("group_std_fall", made(0.11)) is None
+    assert severity("group_std_fall", made(0.09, drift=0.1)) == "info"
