@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.comparison.guardrails import PART
-from rlreport.comparison.statistics import Floats
 from rlreport.errors import UnusableInputError
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 
 PATH = "data/responses.csv.gz"
 """Where the folder and the zip carry it."""
+
+PART = "part:"
+"""Column and id of a part of the reward begin so."""
 
 EXTRA = "extra:"
 """Columns of further logged fields begin so."""

@@ -20,9 +20,6 @@ from rlreport.comparison.statistics import (
 
 GuardLevel = Literal["better", "worse", "none", "missing"]
 
-PART = "part:"
-"""Column and id of a part of the reward begin so."""
-
 GUARDRAILS: tuple[tuple[str, tuple[str, ...], int], ...] = (
     ("watched_reward", ("valid_reward",), 1),
     ("kl", ("kl_k1",), -1),

@@ -6,7 +6,8 @@ import math
 
 from rlreport.check.words import figure, listed, marked, message, span, whole
 from rlreport.columns import RESPONSE
-from rlreport.comparison.guardrails import PART, Guardrail
+from rlreport.comparison.data import PART
+from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import Effect
 from rlreport.text.numbers import written

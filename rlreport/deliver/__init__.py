@@ -24,7 +24,7 @@ __all__ = ["FORMS", "Form", "form_of", "forms"]
 @cache
 def forms() -> dict[str, Form]:
     """All forms by id, in the order of the registry."""
-    return {name: importlib.import_module(module).FORM for name, module in FORMS.items()}
+    return {name: _form(name) for name in FORMS}
 
 
 def form_of(out: Path, name: str | None = None) -> Form:
@@ -33,9 +33,16 @@ def form_of(out: Path, name: str | None = None) -> Form:
     Raises:
         UsageError: there is no such form.
     """
+    if name is None and not out.suffix:
+        name = "folder"  # without a look at the others, which take long to import
     if name is None:
         by_suffix = {form.suffix: form for form in reversed(forms().values())}
-        return by_suffix.get(out.suffix.lower(), forms()["folder"])
+        return by_suffix.get(out.suffix.lower(), _form("folder"))
     if name not in FORMS:
         raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
-    return forms()[name]
+    return _form(name)
+
+
+def _form(name: str) -> Form:
+    form: Form = importlib.import_module(FORMS[name]).FORM
+    return form

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.step_pages import StepPages, bake_steps, weight_of
 from rlreport.choose import Candidate, thinned
@@ -17,6 +16,9 @@ from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manife
 from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
+
+if TYPE_CHECKING:
+    from rlreport.bake.comparison import ComparisonBuilder
 
 RESERVE = 4_000
 """Bytes kept for what is said about what is left out, and for numbers that grow a digit."""

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from rlreport.deliver.form import Builder
-from rlreport.deliver.markdown import MOST_CHARACTERS, summary_text
 from rlreport.errors import OutputError, UsageError
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -32,6 +31,8 @@ def append_summary(builder: Builder, file: Path) -> None:
     Raises:
         OutputError: the file is full or cannot be written.
     """
+    from rlreport.deliver.markdown import MOST_CHARACTERS, summary_text  # few reports need it
+
     try:
         taken = file.stat().st_size if file.exists() else 0
         room = MOST_BYTES - taken - 1
