@@ -30,7 +30,7 @@ GUARDRAILS: tuple[tuple[str, tuple[str, ...], int], ...] = (
     ("duplicates", ("duplicate",), -1),
     ("zero_variance_groups", ("zero_variance",), -1),
     ("mismatch", ("mismatch_k3",), -1),
-    ("tool_errors", ("tool_error_share", "extra:tool_errors"), -1),
+    ("tool_errors", ("tool_errors",), -1),
 )
 """Id, columns (the first that both runs have), and which way is better (1 up, -1 down)."""
 
