@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +15,8 @@ from rlreport.check.noise import change
 from rlreport.check.onset import BASE
 from rlreport.check.reward_lift import InsideReward
 from rlreport.check.run import Run
-from rlreport.check.text_views import ANY, Kind, View, views
+from rlreport.check.spreading_text import SpreadingText, named_once
+from rlreport.check.text_views import View, views
 from rlreport.check.thresholds import RewardHackingToken
 from rlreport.check.windows import Floats, window
 from rlreport.tables import NgramSample
@@ -31,14 +31,8 @@ MOST_NGRAMS = 300
 
 EXAMPLES = 5
 
-SAME = 0.8
-"""Overlap (Jaccard) of the responses that hold two texts, if one says nothing beyond the other."""
-
 LONGER = 1.2
 """Growth of length from which what longer text holds, and earns, is taken out first."""
-
-_MARKS = re.compile(r"[\W\d_]*")
-"""Numbers and signs alone, as lists and headings are made of."""
 
 COLUMNS = (
     *("kind", "ngram", "n", "share_first", "share_last", "z"),
@@ -88,20 +82,6 @@ class _Candidates:
     z: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A text that spreads: which sampled responses hold it, how often and where, (S,) each."""
-
-    kind: Kind
-    words: str
-    n: int
-    before: float
-    after: float
-    z: float
-    counts: Ints
-    position: Ints
-
-
 def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     """Find the texts that the last window holds far more often than the start.
 
@@ -117,10 +97,10 @@ def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     of_reference = {}
     if reference is not None and reference.unit == ngrams.unit:
         of_reference = {view.kind: view.sample for view in views(reference, style, None)}
-    told: dict[str, list[_Text]] = {"text": _ngram_texts(run, ngrams, style)}
+    told: dict[str, list[SpreadingText]] = {"text": _ngram_texts(run, ngrams, style)}
     for view in views(ngrams, style, run.responses):
         told[view.kind] = _view_texts(run, view, of_reference.get(view.kind))
-    return _told(run, ngrams, _named_once(told), limit)
+    return _told(run, ngrams, named_once(told), limit)
 
 
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
@@ -234,7 +214,7 @@ def _find(
     return _Found(flat, units, counts, position)
 
 
-def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Text]:
+def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[SpreadingText]:
     """Merge the n-grams that spread into the texts a person would name."""
     usable = np.array([_usable(text) for text in ngrams.vocabulary], dtype=np.bool_)
     found = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
@@ -247,7 +227,7 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Te
         candidates, i = found.flat[text.seed]
         if words:
             texts.append(
-                _Text(
+                SpreadingText(
                     "text",
                     words,
                     len(text.units),
@@ -261,14 +241,14 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[_Te
     return texts
 
 
-def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[_Text]:
+def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[SpreadingText]:
     """Return what spreads in a view."""
     usable = np.ones(len(view.sample.vocabulary), np.bool_)
     found = _find(run, view.sample, reference, usable, 1)
     if found is None:
         return []
     return [
-        _Text(
+        SpreadingText(
             view.kind,
             view.sample.vocabulary[found.units_of(place)[0]],
             1,
@@ -282,56 +262,7 @@ def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[_Te
     ]
 
 
-def _named_once(found: dict[str, list[_Text]]) -> list[_Text]:
-    """Return the texts, each thing under the name that a person would give it.
-
-    A form is named for what it is, not for its marks; a word for its stem, not for its
-    pieces; but a phrase, where there is one, rather than one of its words.
-    """
-    structures = found.get("structure", [])
-    whole = [text for text in structures if text.words == ANY]
-    if whole:
-        alike = [t for t in structures if t.words != ANY and _alike(t, whole[0])]
-        structures = alike[:1] or whole
-    texts = found["text"]
-    texts = [
-        t
-        for t in texts
-        if not (_MARKS.fullmatch(t.words) and any(_inside(t, form) for form in structures))
-    ]
-    stems = [
-        s
-        for s in found.get("stem", [])
-        if not any(s.words.strip("*") in t.words.lower() and _alike(s, t) for t in texts)
-    ]
-    texts = [
-        t for t in texts if not any(_piece_of(t.words, s.words) and _inside(t, s) for s in stems)
-    ]
-    kept = sorted([*structures, *stems, *texts], key=lambda text: -text.z)
-    for kind in ("opening", "closing"):
-        for text in found.get(kind, []):
-            if not any(_alike(text, other) for other in kept):
-                kept.append(text)
-    return kept
-
-
-def _piece_of(text: str, name: str) -> bool:
-    """Say whether a text is a piece or a form of a word, rather than a phrase around it."""
-    letters, root = text.lower().strip(" .,;:!?*"), name.strip("*")
-    return letters in root or (root in letters and " " not in letters) or letters.isalpha()
-
-
-def _alike(one: _Text, other: _Text) -> bool:
-    held, held_too = one.counts > 0, other.counts > 0
-    return bool((held & held_too).sum() >= SAME * (held | held_too).sum())
-
-
-def _inside(one: _Text, other: _Text) -> bool:
-    held = one.counts > 0
-    return bool((held & (other.counts > 0)).sum() >= SAME * held.sum())
-
-
-def _told(run: Run, ngrams: NgramSample, texts: list[_Text], limit: int) -> SpreadingNgrams:
+def _told(run: Run, ngrams: NgramSample, texts: list[SpreadingText], limit: int) -> SpreadingNgrams:
     """Describe each text: since when it spreads, and what the reward pays for it."""
     sample = sample_of(run.tables, ngrams)
     reward = InsideReward(run.tables, sample)
@@ -431,7 +362,7 @@ def _examples(run: Run, shares: Floats) -> list[tuple[int, int]]:
     return list(zip(chosen["step"].tolist(), chosen["n"].tolist(), strict=True))
 
 
-def _copied(run: Run, sample: Sample, text: _Text, held: Bools) -> bool:
+def _copied(run: Run, sample: Sample, text: SpreadingText, held: Bools) -> bool:
     """Say whether most responses that hold the text have it from their prompt."""
     if text.kind not in ("text", "stem"):
         return False

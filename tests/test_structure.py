@@ -1,0 +1,82 @@
+"""The package's own structure, read from its source: small modules that import in one direction."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import rlreport
+
+PACKAGE = Path(rlreport.__file__).parent
+LONGEST = 400
+
+
+def test_no_module_is_longer_than_one_reads_at_once() -> None:
+    long = {name: lines for name, (lines, _) in modules().items() if lines > LONGEST}
+    assert not long
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    try:
+        order = list(TopologicalSorter(imports()).static_order())
+    except CycleError as error:
+        pytest.fail(" → ".join(reversed(error.args[1])))
+    assert set(order) == set(modules())
+
+
+def test_a_circle_would_be_found() -> None:
+    tangled = imports()
+    assert "rlreport.pool" in tangled["rlreport.pipeline"]
+    tangled["rlreport.pool"] |= {"rlreport.pipeline"}
+    with pytest.raises(CycleError):
+        list(TopologicalSorter(tangled).static_order())
+
+
+@cache
+def modules() -> dict[str, tuple[int, ast.Module]]:
+    """Lines and syntax tree of each module by its name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_text("utf-8")
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = source.count("\n"), ast.parse(source)
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """Each module's imports from the package when it is imported itself.
+
+    Those inside functions and those for the type checker alone come later, or never.
+    """
+    return {
+        name: {target for node in at_import(tree) for target in targets(node)} - {name}
+        for name, (_, tree) in modules().items()
+    }
+
+
+def at_import(node: ast.AST) -> list[ast.Import | ast.ImportFrom]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [node]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return []
+    inside = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        inside = list(node.orelse)
+    return [found for child in inside for found in at_import(child)]
+
+
+def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """The package's modules that an import statement names."""
+    if isinstance(node, ast.Import):
+        named = {alias.name for alias in node.names}
+    else:
+        assert not node.level, "imports are absolute"
+        inner = {f"{node.module}.{alias.name}" for alias in node.names}
+        # ``from package import module`` needs the module, ``from package import name`` the package.
+        named = inner & modules().keys() or {str(node.module)}
+    return named & modules().keys()
