@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.pages import Made, write_step
+from tests.pages import Made, write_list, write_step
 
 RUNS = 5
 AFTER_PAINT = "requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)))"
@@ -32,6 +32,17 @@ OPEN = f"""() => new Promise(done => {{
   const look = () => document.querySelector('.token-text .t')
     ? {AFTER_PAINT} : requestAnimationFrame(look);
   look();
+}})"""
+SEARCH = f"""() => new Promise(done => {{
+  const search = document.querySelector('input[type=search]');
+  const type = text => {{
+    search.value = text;
+    search.dispatchEvent(new Event('input'));
+  }};
+  type('a');
+  const start = performance.now();
+  type('an');
+  {AFTER_PAINT};
 }})"""
 RECOLOUR = f"""() => new Promise(done => {{
   const select = document.querySelector('[name="metric"]');
@@ -66,10 +77,23 @@ def main() -> None:
                 median(browser, long, lambda page: page.evaluate(OPEN)),
                 500,
             )
+            run = write_list(folder / "run", 160, 125)
+            report("list of 20,000 rows, sorted", median(browser, run, listed(SORT)), 200)
+            report("searched, a key", median(browser, run, listed(SEARCH)), 100)
             report("recoloured", median(browser, long, recolour), 150)
             browser.close()
     finally:
         shutil.rmtree(folder)
+
+
+def listed(measure: str) -> Callable[[Page], float]:
+    """Measures once the list of the run is unpacked."""
+
+    def measured(page: Page) -> float:
+        page.wait_for_selector(".list-tools .count")
+        return float(page.evaluate(measure))
+
+    return measured
 
 
 def recolour(page: Page) -> float:

@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from rlreport.bake.addresses import FolderAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.environment import environment
+from rlreport.bake.responses_page import ListedRows, responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
 from rlreport.rollout import Rollout, TokenFigures, Turn
@@ -49,6 +52,7 @@ TOKEN_METRICS = [
         ("surprisal", "Surprisal", "nats", False),
     )
 ]
+_LISTED = ("prompt", "response")
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,76 @@ class Made:
     """How words are logged that are not logged as they read."""
 
 
-def write_step(folder: Path, made: Made) -> Path:
-    """Writes ``steps/100.html`` and the assets it needs; returns the page's path."""
+def write_assets(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """Writes the assets that pages need; returns them."""
     files = assets().files()
     for name, content in files.values():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
+    return files
+
+
+def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
+    """Writes ``responses.html`` of ``steps * each`` rows and its assets; returns its path."""
+    random = np.random.default_rng(0)
+    shown = [
+        ColumnView("reward", "Reward"),
+        ColumnView("kl_k1", "KL", "nats"),
+        *(
+            ColumnView(f"extra:m{k}", f"M{k}", group="Parts of the reward")
+            for k in range(columns - 2)
+        ),
+    ]
+    context = SimpleNamespace(
+        run="made up",
+        columns=shown,
+        string_columns=[],
+        text_columns=[ColumnView(key, key.capitalize(), kind="text") for key in _LISTED],
+    )
+    words = np.array([*"abcdefghijklmnopqrst", "answer", "猫", HOSTILE[0], HOSTILE[5]])
+
+    def text() -> str:
+        return " ".join(random.choice(words, 40))[:120]
+
+    rows = [
+        ListedRows(
+            step,
+            list(range(each)),
+            {
+                "prompt_id": np.arange(each, dtype=float) // 4,
+                **{column.key: random.normal(size=each).round(5) for column in shown},
+            },
+            {"finding": ["Reward hacking" if n == 3 else None for n in range(each)]},
+            {key: [text() for _ in range(each)] for key in _LISTED},
+            min(each, 200 // steps),
+        )
+        for step in range(steps)
+    ]
+    view = responses_view(
+        rows, context, FolderAddresses(frozenset(range(steps))), steps * each, steps * each
+    )
+    shell = Shell(
+        title="Responses · made up",
+        run="made up",
+        kind="responses",
+        root="",
+        nav=[("responses", Link("Responses", "responses.html"))],
+        crumbs=[Link("made up", "index.html"), Link("Responses", "")],
+        assets={key: path for key, (path, _) in write_assets(folder).items()},
+        csp=CSP,
+        generator="rlreport",
+    )
+    page = folder / "responses.html"
+    page.write_text(
+        environment().get_template("responses.html").render(shell=shell, view=view), "utf-8"
+    )
+    return page
+
+
+def write_step(folder: Path, made: Made) -> Path:
+    """Writes ``steps/100.html`` and the assets it needs; returns the page's path."""
+    files = write_assets(folder)
     shell = Shell(
         title="Step 100 · made up",
         run="made up",

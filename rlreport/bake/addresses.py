@@ -12,7 +12,7 @@ class Addresses(Protocol):
     """Addresses as seen from one page."""
 
     def page(self, kind: str) -> str:
-        """Address of ``overview``, ``prompts``, ``tokens``, ``data`` or ``checks``."""
+        """Address of a page of PAGE_FILES."""
 
     def step(self, step: int) -> str | None:
         """Address of a step's page, None when it has none."""
@@ -23,12 +23,16 @@ class Addresses(Protocol):
     def prompt(self, prompt_id: int) -> str | None:
         """Address of an opened prompt on the prompts page."""
 
+    def any_response(self) -> str:
+        """Address of a response, ``{step}`` and ``{n}`` still to be filled in."""
+
     def file(self, path: str) -> str | None:
         """Address of an exported file, None where the form carries none."""
 
 
 PAGE_FILES = {
     "overview": "index.html",
+    "responses": "responses.html",
     "prompts": "prompts.html",
     "tokens": "tokens.html",
     "data": "data.html",
@@ -65,6 +69,10 @@ class FolderAddresses:
         """See Addresses."""
         return f"{self.root}{PAGE_FILES['prompts']}#p={prompt_id}"
 
+    def any_response(self) -> str:
+        """See Addresses."""
+        return f"{self.root}{step_file('{step}')}#r={{n}}"
+
     def file(self, path: str) -> str | None:
         """See Addresses."""
         return self.root + path
@@ -93,12 +101,16 @@ class ViewAddresses:
         """See Addresses."""
         return f"#/prompts?p={prompt_id}"
 
+    def any_response(self) -> str:
+        """See Addresses."""
+        return "#/steps/{step}?r={n}"
+
     def file(self, path: str) -> str | None:
         """The one file holds ``report.json`` alone, as a node without an address."""
         return None
 
 
-def step_file(step: int) -> str:
+def step_file(step: int | str) -> str:
     """File of a step's page, relative to the root."""
     return f"steps/{step}.html"
 

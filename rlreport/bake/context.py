@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +21,12 @@ TEXT_COLUMNS = (
     ColumnView("ref_response", "Reference response", kind="text"),
     ColumnView("ground_truth", "Ground truth", kind="text"),
 )
+
+EXTRAS_SHOWN = 6
+"""Extras of a group above which all of them are hidden at first."""
+
+LONGEST_NAME = 40
+"""Longer names of fields stay as they are logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,8 @@ class PageContext:
         one_file: pages are views of one file.
         advantages_logged: advantages are the log's, not recomputed.
         left_out: sentences about what is not shown.
+        listed: most responses of a step in the list of the run.
+        listed_static: of each shown step, those that the list holds as HTML.
         file_aliases: log files by their names, where names are redacted.
         thresholds: limits that the checks used.
         asset_files: logical name -> file of the shared assets, empty in one file.
@@ -66,6 +76,8 @@ class PageContext:
     one_file: bool = False
     advantages_logged: bool = False
     left_out: list[str] = field(default_factory=list)
+    listed: int = 0
+    listed_static: list[int] = field(default_factory=list)
     file_aliases: dict[str, str] = field(default_factory=dict)
     asset_files: dict[str, str] = field(default_factory=dict)
     stamp: str = ""
@@ -79,27 +91,79 @@ class PageContext:
             if step in finding.steps or any(ref.step == step for ref in finding.shown)
         ]
 
+    def blamed_at(self, step: int) -> dict[int, list[str]]:
+        """Responses of ``step`` that findings point at: n -> the findings' names."""
+        blamed: dict[int, list[str]] = {}
+        for finding in self.verdict.findings:
+            for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
+                blamed.setdefault(n, []).append(finding.name)
+        return blamed
 
-def number_columns(responses: pd.DataFrame, extras: pd.DataFrame) -> list[ColumnView]:
-    """Numeric columns of the response list that a response feeds, in reading order, extras last."""
+
+def number_columns(
+    responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str]
+) -> list[ColumnView]:
+    """Numeric columns of the response list that a response feeds, in reading order.
+
+    Parts of the reward (named by ``parts``) and other extras come last; when those are many, they
+    are hidden at first.
+    """
     listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     columns = [number_column(column) for column in listed]
     if any(c.name == "response_tokens" for c in listed):
         columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
-    return columns + [
-        ColumnView(extra_key(name), str(name), help="as logged")
-        for name in extras.columns
-        if is_numeric(extras[name]) and extras[name].notna().any()
+    logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
+    for group, names in (
+        ("Parts of the reward", [name for name in logged if name in parts]),
+        ("Logged fields", [name for name in logged if name not in parts]),
+    ):
+        columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
+    return columns
+
+
+def extra_columns(
+    names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
+) -> list[ColumnView]:
+    """Headers of further columns as logged, in words where those tell them apart."""
+    words = [in_words(str(name)) for name in names]
+    clear = len(set(words)) == len(words)
+    return [
+        ColumnView(
+            extra_key(name),
+            said if clear else str(name),
+            kind=kind,
+            help=f"“{name}” as logged",
+            hidden=hidden,
+            group=group,
+        )
+        for name, said in zip(names, words, strict=True)
+    ]
+
+
+def in_words(name: str) -> str:
+    """A field's name as words: ``format_reward`` is "Format reward"; others stay as they are."""
+    if not re.fullmatch(r"[A-Za-z0-9]+([_/.-][A-Za-z0-9]+)*", name) or len(name) > LONGEST_NAME:
+        return name
+    words = re.sub(r"[_/.-]+(?=\D)", " ", name)
+    return words[0].upper() + words[1:]
+
+
+def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
+    """Columns that a list shows: the reward, then prompt and response, then all other."""
+    shown = [c for c in numbers if not c.hidden]
+    early = {"prompt", "response", "finding"}
+    return [
+        *(c for c in shown if c.key == "reward"),
+        *(c for c in texts if c.key in early),
+        *(c for c in shown if c.key != "reward"),
+        *(c for c in texts if c.key not in early),
     ]
 
 
 def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
     """Short-string columns as logged."""
-    return [
-        ColumnView(extra_key(name), str(name), kind="text", help="as logged", hidden=True)
-        for name in extras.columns
-        if not is_numeric(extras[name])
-    ]
+    names = [name for name in extras.columns if not is_numeric(extras[name])]
+    return extra_columns(names, "Logged fields", kind="text", hidden=True)
 
 
 def extra_key(name: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +14,7 @@ from rlreport.bake.environment import environment
 from rlreport.bake.method_page import method_view
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.prompts_page import prompts_view
+from rlreport.bake.responses_page import ListedRows, responses_view
 from rlreport.bake.tokens_page import tokens_view
 from rlreport.bake.views import Link, Shell
 from rlreport.draw.prompts import prompt_charts
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAMES = {"overview": "Overview", "prompts": "Prompts", "tokens": "Tokens", "data": "Data"}
+NAMES = {
+    "overview": "Overview",
+    "responses": "Responses",
+    "prompts": "Prompts",
+    "tokens": "Tokens",
+    "data": "Data",
+}
 """Pages of the main navigation."""
 
 APART = {"checks": "How the verdict is made"}
@@ -56,7 +63,7 @@ class Page:
 
 
 def run_pages(builder: ReportBuilder) -> Iterator[Page]:
-    """Yields the pages of the run: overview, prompts, tokens, data, and how the verdict is made."""
+    """Yields the pages of the run, the overview first, that on how the verdict is made last."""
     context, tables, texts = builder.context, builder.tables, builder.texts
     addresses = addresses_from(context, root="")
 
@@ -75,6 +82,13 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
         not_drawn(tables),
     )
     yield rendered("overview", overview, context, addresses)
+    yield responses_page(
+        builder.steps.listed if builder.steps else [],
+        context,
+        addresses,
+        len(tables.responses),
+        builder.plan.responses,
+    )
     yield kept("prompts", lambda: prompts_view(tables, texts, prompt_charts(tables), addresses))
     yield kept(
         "tokens",
@@ -88,6 +102,18 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     )
     yield rendered("data", data_view(tables, context, addresses), context, addresses)
     yield kept("checks", lambda: method_view(context.thresholds))
+
+
+def responses_page(
+    listed: Sequence[ListedRows],
+    context: PageContext,
+    addresses: Addresses,
+    in_all: int = 0,
+    shown: int = 0,
+) -> Page:
+    """The list of the run, of the rows that steps give to it."""
+    view = responses_view(listed, context, addresses, in_all, shown)
+    return rendered("responses", view, context, addresses)
 
 
 def addresses_from(context: PageContext, root: str) -> Addresses:

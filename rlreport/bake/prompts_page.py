@@ -26,6 +26,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.grouped import Floats, Grouped
 from rlreport.tables import Tables
+from rlreport.text.chat import spoken, turns
 
 _SHOWN = (
     *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
@@ -59,7 +60,8 @@ def prompts_view(
     rows = []
     for record in shown.to_dict("records"):
         prompt_id = int(record["prompt_id"])
-        cells = [Cell(snippet(str(record["prompt"])), str(record["prompt"])[:80])]
+        prompt = snippet(spoken(turns(str(record["prompt"]))) or str(record["prompt"]))
+        cells = [Cell(prompt, prompt[:80])]
         cells.append(Cell(sparkline(paths[prompt_id]), float(record["reward_last"])))
         cells += [number_cell(float(record[c.name]), c.kind) for c in fed]
         badges = ["never won"] if record["never_won"] else []
@@ -78,7 +80,7 @@ def prompts_view(
         details=[
             PromptDetail(
                 str(prompt_id),
-                opened[0][1].prompt,
+                spoken(opened[0][1].turns) or opened[0][1].prompt,
                 [
                     (
                         link(f"step {r.step}, response {r.n}", addresses.response(r.step, r.n)),

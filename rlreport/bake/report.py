@@ -15,6 +15,7 @@ from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, str
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.overview_page import token_responses
 from rlreport.bake.pages import run_pages, shell
+from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.step_pages import Finish, StepPages
@@ -106,10 +107,12 @@ class ReportBuilder:
         """The report with as much as may be, for a form that has no page a step."""
         return self._saying(self.plan)
 
-    def linking(self, candidates: list[Candidate]) -> ReportBuilder:
-        """The report with pages of these steps, which are still to be baked."""
+    def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
+        """The report of ``limit`` bytes with pages of these steps, which are still to be baked."""
         least = Plan([candidate.packed(0.0) for candidate in candidates], len(self.tables.steps))
-        return replace(self, candidates=candidates)._saying(least)
+        listed, static = rows_listed(candidates, limit)
+        context = replace(self.context, listed=listed, listed_static=static)
+        return replace(self, candidates=candidates, context=context)._saying(least)
 
     def holding(self, steps: StepPages) -> ReportBuilder:
         """The report with the pages of its steps."""
@@ -208,7 +211,7 @@ def prepare(
         window_figures=window_table(judged.responses, judged.steps, windows),
         shown_steps=[candidate.step for candidate in candidates],
         verdict=verdict,
-        columns=number_columns(responses, tables.extras),
+        columns=number_columns(responses, tables.extras, tables.reward_parts),
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         first_rows=judged.responses[steps == steps[0]],

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses, link
-from rlreport.bake.context import PageContext, extra_key, is_numeric
+from rlreport.bake.context import PageContext, extra_key, is_numeric, reading_order
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
 from rlreport.bake.groups import group_data
@@ -110,23 +110,18 @@ class _Shown:
         self.addresses = addresses
         by_n = pd.Index(rows.responses["n"])
         self.places: NDArray[np.intp] = by_n.get_indexer([r.n for r in rows.rollouts])
-        self.in_all = {c.key: self._whole(c.key) for c in context.columns}
+        self.in_all = {
+            c.key: values_of(c.key, rows.responses, rows.extras) for c in context.columns
+        }
         self.values = {key: values[self.places] for key, values in self.in_all.items()}
-
-    def _whole(self, key: str) -> NDArray[np.float64]:
-        """A column over all responses of the step."""
-        if key in self.rows.responses.columns:
-            return self.rows.responses[key].to_numpy(np.float64)
-        extras = self.rows.extras
-        name = next(c for c in extras.columns if extra_key(c) == key)
-        return extras[name].to_numpy(np.float64)
 
     def table(self) -> TableView:
         rollouts = self.rows.rollouts[:STATIC_ROWS]
-        columns = self._in_reading_order()
-        blamed = self._blamed()
+        columns = reading_order(self.context.columns, self.context.text_columns)
+        blamed = self.context.blamed_at(self.rows.step)
+        first = np.arange(len(rollouts))
         numbers = {
-            c.key: _number_cells(c.written, self.values[c.key])
+            c.key: number_cells(c.written, self.values[c.key], first)
             for c in columns
             if c.key in self.values
         }
@@ -135,7 +130,7 @@ class _Shown:
                 str(rollout.n),
                 [Cell(str(rollout.n), float(rollout.n))]
                 + [
-                    numbers[c.key][i] if c.key in numbers else _text_cell(_text(rollout, c.key))
+                    numbers[c.key][i] if c.key in numbers else text_cell(shown_text(rollout, c.key))
                     for c in columns
                 ],
                 href=self._address(rollout.n),
@@ -158,18 +153,6 @@ class _Shown:
             return self.addresses.response(self.rows.step, n)
         return f"#r={n}"
 
-    def _in_reading_order(self) -> list[ColumnView]:
-        """The reward, prompt and response first, so that they show without scrolling."""
-        texts = self.context.text_columns
-        numbers = [c for c in self.context.columns if not c.hidden]
-        main = {"prompt", "response"}
-        return [
-            *(c for c in numbers if c.key == "reward"),
-            *(c for c in texts if c.key in main),
-            *(c for c in numbers if c.key != "reward"),
-            *(c for c in texts if c.key not in main),
-        ]
-
     def _note(self) -> str:
         in_all, shown = len(self.rows.responses), len(self.rows.rollouts)
         if shown == in_all:
@@ -182,18 +165,12 @@ class _Shown:
     def data(self, findings: Sequence[Finding]) -> dict[str, Any]:
         """The rows-data node; see docs/page-data.md."""
         rollouts, context = self.rows.rollouts, self.context
-        extras = self.rows.extras
         texts = {
             column.key: [
-                None if i < STATIC_ROWS else _text(rollout, column.key)
+                None if i < STATIC_ROWS else shown_text(rollout, column.key)
                 for i, rollout in enumerate(rollouts)
             ]
             for column in context.text_columns
-        }
-        strings = {
-            extra_key(name): [_string(v) for v in extras[name].to_numpy()[self.places]]
-            for name in extras.columns
-            if not is_numeric(extras[name])
         }
         return {
             "run": context.run,
@@ -202,7 +179,7 @@ class _Shown:
             "n": [rollout.n for rollout in rollouts],
             "columns": [asdict(c) for c in (*context.columns, *context.string_columns)],
             "values": dict(self.values),
-            "strings": strings,
+            "strings": strings_of(self.rows.extras, self.places),
             "texts": texts,
             "turns": {str(r.n): r.turns for r in rollouts if r.turns},
             "ranks": {c.key: self._ranks(c.key) for c in context.columns},
@@ -215,7 +192,7 @@ class _Shown:
             **conversation_data(rollouts),
             **group_data(
                 self.rows.responses,
-                extras,
+                self.rows.extras,
                 [rollout.n for rollout in rollouts],
                 ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
             ),
@@ -236,14 +213,6 @@ class _Shown:
         missing = np.isnan(mine).tolist()
         return [None if gone else rank for gone, rank in zip(missing, ranks, strict=True)]
 
-    def _blamed(self) -> dict[int, list[str]]:
-        """Findings that point at a response: n -> their names."""
-        blamed: dict[int, list[str]] = {}
-        for finding in self.context.verdict.findings:
-            for n in sorted({ref.n for ref in finding.evidence if ref.step == self.rows.step}):
-                blamed.setdefault(n, []).append(finding.name)
-        return blamed
-
     def _badges(self, findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
         badges: dict[str, list[dict[str, Any]]] = {}
         for finding in findings:
@@ -260,24 +229,45 @@ class _Shown:
         return badges
 
 
-def _number_cells(kind: NumberKind, values: NDArray[np.float64]) -> list[Cell]:
-    """The cells of a column, the largest value with the longest bar."""
-    shown = [number(value, kind) for value in values[:STATIC_ROWS].tolist()]
-    return [
-        Cell(text, value, exact, bar)
-        for (text, exact, value), bar in zip(shown, _bars(values), strict=False)
-    ]
+def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArray[np.float64]:
+    """A column of the response list over all given responses."""
+    if key in responses.columns:
+        return responses[key].to_numpy(np.float64)
+    name = next(c for c in extras.columns if extra_key(c) == key)
+    return extras[name].to_numpy(np.float64)
 
 
-def _text(rollout: Rollout, key: str) -> str | None:
-    """A text as cells have it: a prompt's chat template as turns."""
+def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
+    """Short strings as logged, of the rows at ``places``: column key -> strings."""
+    return {
+        extra_key(name): [_string(v) for v in extras[name].to_numpy()[places]]
+        for name in extras.columns
+        if not is_numeric(extras[name])
+    }
+
+
+def shown_text(rollout: Rollout, key: str) -> str | None:
+    """A text of a response as cells have it: a prompt's chat template as turns."""
     if key == "prompt" and rollout.turns:
         return spoken(rollout.turns)
     text: str | None = getattr(rollout, key)
     return text
 
 
-def _text_cell(text: str | None) -> Cell:
+def number_cells(
+    kind: NumberKind, values: NDArray[np.float64], places: NDArray[np.int64]
+) -> list[Cell]:
+    """The cells of a column at ``places``, the largest of all its values with the longest bar."""
+    bars = _bars(values)
+    shown = zip(places.tolist(), values[places].tolist(), strict=True)
+    return [
+        Cell(text, value, exact, bars[place])
+        for place, (text, exact, value) in ((place, number(v, kind)) for place, v in shown)
+    ]
+
+
+def text_cell(text: str | None) -> Cell:
+    """The cell of a text, which may not be logged."""
     return Cell("–", None, "not logged") if text is None else Cell(text)
 
 

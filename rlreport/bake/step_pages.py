@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.context import PageContext
-from rlreport.bake.pages import Page, addresses_from, rendered
+from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
+from rlreport.bake.responses_page import ListedRows, listed_rows
 from rlreport.bake.step_page import StepRows, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
@@ -51,12 +52,14 @@ class StepPages:
 
     def __init__(self, file: IO[bytes], steps_in_all: int) -> None:
         self.plan = Plan([], steps_in_all)
+        self.listed: list[ListedRows] = []
         self._file = file
 
-    def add(self, page: object, plan: StepPlan) -> None:
-        """Keep the page of the next step."""
-        pickle.dump(page, self._file, pickle.HIGHEST_PROTOCOL)
-        self.plan.steps.append(plan)
+    def add(self, page: BakedStep) -> None:
+        """Keep the page of the next step, and its rows in the list of the run."""
+        pickle.dump(page.content, self._file, pickle.HIGHEST_PROTOCOL)
+        self.plan.steps.append(page.plan)
+        self.listed.append(page.listed)
 
     def __iter__(self) -> Iterator[Any]:
         self._file.seek(0)
@@ -94,7 +97,7 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
                 jobs.append((candidates[place], share, scale))
             pages = builder.pool.map(bake_within, _jobs(builder, jobs, same), shared, beside=beside)
             for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
-                made.add(page.content, page.plan)
+                made.add(page)
                 room += allowance - page.weight
                 weighed += page.weight
                 cost += candidate.cost_of(page.plan)
@@ -127,6 +130,7 @@ class StepJob:
         extras: their further columns.
         texts: numbers of their texts, see ``response_numbers``.
         twins: the same prompts at other steps, see ``Twins.of``.
+        static: rows of it that the list of the run may hold as HTML.
     """
 
     candidate: Candidate
@@ -136,15 +140,20 @@ class StepJob:
     extras: pd.DataFrame
     texts: list[int]
     twins: dict[int, tuple[Name | None, Name | None]]
+    static: int
 
 
 @dataclass(frozen=True, slots=True)
 class BakedStep:
-    """A page as its form takes it, the bytes it takes there, and what it shows."""
+    """A page as its form takes it, and what it shows.
+
+    ``weight`` is the bytes that it takes there with ``listed``, its rows in the list of the run.
+    """
 
     content: Any
     weight: int
     plan: StepPlan
+    listed: ListedRows
 
 
 def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) -> BakedStep:
@@ -169,12 +178,23 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
         view = step_view(rows, context, addresses, charts)
         page = rendered("step", view, context, addresses, root="../", step=plan.step)
         content, weight = finish(page)
+        listed = listed_rows(
+            plan.step, job.responses, job.extras, shown[: context.listed], context, job.static
+        )
+        weight += _weight_in_list(listed, context, finish)
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
         if weight <= job.allowance or least:
             break
         scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
         plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
-    return BakedStep(content, weight, plan)
+    return BakedStep(content, weight, plan, listed)
+
+
+def _weight_in_list(listed: ListedRows, context: PageContext, finish: Finish) -> int:
+    """Bytes that a step's rows take in the list of the run."""
+    addresses = addresses_from(context, root="")
+    full, bare = (finish(responses_page(rows, context, addresses)) for rows in ([listed], []))
+    return full[1] - bare[1]
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
@@ -214,6 +234,7 @@ def _jobs(
     responses, extras = builder.tables.responses, builder.tables.extras
     texts = builder.once("texts", lambda: response_numbers(responses))
     step = builder.once("step", responses["step"].to_numpy)
+    static = dict(zip(builder.context.shown_steps, builder.context.listed_static, strict=False))
     for candidate, allowance, scale in shares:
         start, stop = np.searchsorted(step, [candidate.step, candidate.step + 1])
         rows = slice(start, stop)
@@ -225,6 +246,7 @@ def _jobs(
             extras.iloc[rows],
             texts[rows].tolist(),
             same.of(candidate.step) if same else {},
+            static.get(candidate.step, 0),
         )
 
 

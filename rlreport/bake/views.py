@@ -45,6 +45,7 @@ class ColumnView:
         written: how its numbers are written.
         signed: values are coloured by sign where bars are drawn.
         hidden: not shown until the reader asks for it.
+        group: what menus list it under, "" for our own figures.
     """
 
     key: str
@@ -55,6 +56,7 @@ class ColumnView:
     signed: bool = False
     hidden: bool = False
     written: NumberKind = "number"
+    group: str = ""
 
 
 class Cell(NamedTuple):
@@ -225,7 +227,7 @@ class Shell:
     Attributes:
         title: text of <title>: page · run.
         run: name of the run.
-        kind: ``overview``, ``step``, ``prompts``, ``tokens`` or ``data``.
+        kind: ``overview``, ``responses``, ``step``, ``prompts``, ``tokens`` or ``data``.
         root: address of the report's root relative to this page ("" or "../").
         nav: main navigation; ``here`` is the key of the current entry.
         crumbs: breadcrumbs, the last without a link.
@@ -281,6 +283,15 @@ class StepView:
     tokens: str
     picker: dict[str, Any]
     incomplete: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesView:
+    """``responses.html``. ``packed`` is the data of all its rows, of which ``table`` has some."""
+
+    table: TableView
+    packed: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
             return builder, weight
         steps = thinned(builder.candidates, _affordable(builder, limit))
         while True:
-            linked = builder.linking(steps)
+            linked = builder.linking(steps, limit)
             room = limit - RESERVE - _write(form, linked, place)
             shown = linked.holding(_baked(linked, room, file))
             weight = _write(form, shown, place)

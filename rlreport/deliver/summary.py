@@ -41,6 +41,10 @@ class NoAddresses:
         """See Addresses."""
         return None
 
+    def any_response(self) -> str:
+        """See Addresses."""
+        return ""
+
     def file(self, path: str) -> str | None:
         """See Addresses."""
         return None

@@ -2,7 +2,9 @@
 
 import { mountCharts } from "./charts.js";
 import { readJson } from "./dom.js";
+import { keepInAddress } from "./filters.js";
 import { Panel } from "./panel.js";
+import { runList } from "./run-list.js";
 import { readTable } from "./read-table.js";
 import { mountScrubber } from "./scrubber.js";
 import { TableView } from "./table.js";
@@ -23,6 +25,7 @@ export function mount(root, address) {
   const data = readJson(root, "script.rows-data");
   const tables = [...root.querySelectorAll("section.list")].map((node) => {
     const section = /** @type {HTMLElement} */ (node);
+    if (root.querySelector("script.list-data")) return runList(root, section, address);
     const response = section.classList.contains("responses");
     return response ? responseList(root, section, data, address) : plainTable(section);
   });
@@ -84,17 +87,8 @@ function responseList(root, section, data, address) {
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
     data, rows, packed, address, go: open,
   });
-  mountTools(section, view, { searched: (query) => address.set({ q: query || null }) });
-  rows.query = (address.get("q") ?? "").toLowerCase();
-  for (const [end, at] of /** @type {[string, 0 | 1][]} */ ([["min.", 0], ["max.", 1]])) {
-    for (const [key, value] of address.starting(end)) {
-      const range = rows.ranges.get(key) ?? [-Infinity, Infinity];
-      range[at] = Number(value);
-      if (rows.column(key)?.numbers) rows.ranges.set(key, range);
-    }
-  }
-  rows.sortBy([]);
-  rows.listeners.add(() => writeRanges(rows, address));
+  mountTools(section, view);
+  const stop = keepInAddress(rows, address);
   const keys = Object.keys(data.values);
   return {
     rows,
@@ -111,6 +105,7 @@ function responseList(root, section, data, address) {
       rows.update();
     },
     unmount() {
+      stop();
       view.unmount();
       panel.unmount();
     },
@@ -121,19 +116,6 @@ function responseList(root, section, data, address) {
 function markedRows(size, passing, entries) {
   const kept = new Set(passing);
   return Array.from({ length: size }, (_, i) => Object.fromEntries([...entries(i), ["kept", kept.has(i)]]));
-}
-
-/** Ranges stand in the address as `min.reward=0.2&max.reward=0.9`. */
-function writeRanges(rows, address) {
-  const changes = {};
-  for (const prefix of ["min.", "max."]) {
-    for (const key of address.starting(prefix).keys()) changes[prefix + key] = null;
-  }
-  for (const [key, [low, high]] of rows.ranges) {
-    if (Number.isFinite(low)) changes[`min.${key}`] = Number(low.toPrecision(6));
-    if (Number.isFinite(high)) changes[`max.${key}`] = Number(high.toPrecision(6));
-  }
-  address.set(changes);
 }
 
 /** Makes the page show what the address says. */

@@ -12,12 +12,11 @@ import { Rows } from "./rows.js";
  */
 export function readTable(section, data) {
   const table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
-  const nodes = /** @type {(HTMLTableRowElement | null)[]} */ (
-    [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined)
-  );
+  const baked = [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined);
   const headers = [.../** @type {HTMLTableSectionElement} */ (table.tHead).rows[0].cells];
-  const names = data ? data.n.map(String) : nodes.map((row) => row?.dataset.n ?? "");
-  while (nodes.length < names.length) nodes.push(null);
+  const names = data ? namesOf(data) : baked.map((row) => row.dataset.n ?? "");
+  const byName = new Map(baked.map((row) => [row.dataset.n, row]));
+  const nodes = data ? names.map((name) => byName.get(name) ?? null) : baked;
   const columns = headers.map((header, at) =>
     data ? fromData(header, at, nodes, data) : fromCells(header, at, nodes),
   );
@@ -25,6 +24,11 @@ export function readTable(section, data) {
     if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
   }
   return { rows: new Rows(columns, names.length), nodes, names };
+}
+
+/** Rows of one step are named by their n, those of a run by step and n. @returns {string[]} */
+function namesOf({ n, values }) {
+  return n.map((name, i) => (values.step ? `${values.step[i]}-${name}` : String(name)));
 }
 
 /** @param {HTMLTableCellElement} header @returns {Omit<Column, "numbers" | "strings">} */
@@ -37,6 +41,7 @@ function describe(header) {
     unit,
     kind: header.classList[0],
     written: "number",
+    group: "",
     help: header.title,
     shown: !header.hidden,
   };
@@ -47,8 +52,9 @@ function fromData(header, at, nodes, data) {
   const about = describe(header);
   const { key } = about;
   if (key === "n") return { ...about, numbers: Float64Array.from(data.n), strings: null };
-  const meta = data.columns.find((column) => column.key === key);
-  if (data.values[key]) return { ...about, written: meta?.written ?? "number", numbers: toNumbers(data.values[key]), strings: null };
+  const { written = "number", group = "" } = data.columns.find((column) => column.key === key) ?? {};
+  Object.assign(about, { written, group });
+  if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
   const logged = data.texts[key] ?? data.strings[key] ?? [];
   const strings = nodes.map((row, i) => logged[i] ?? (row ? cellText(row.cells[at]) : null));
   return { ...about, numbers: null, strings };

@@ -7,6 +7,7 @@
  * @property {string} unit
  * @property {string} kind
  * @property {import("./format.js").Kind} written
+ * @property {string} group what menus list it under, "" for our own figures
  * @property {string} help
  * @property {boolean} shown
  * @property {Float64Array | null} numbers NaN is missing
@@ -26,6 +27,8 @@ export class Rows {
     this.sort = [];
     /** @type {Map<string, [number, number]>} column key → range, either end may be infinite */
     this.ranges = new Map();
+    /** @type {Map<string, string>} column key → what its text must hold, lower case */
+    this.words = new Map();
     this.query = "";
     /** @type {number[]} indices of the rows that pass, in order */
     this.order = Array.from({ length: size }, (_, i) => i);
@@ -59,6 +62,13 @@ export class Rows {
     this.update();
   }
 
+  /** @param {string} key @param {string} words what its text must hold; "" for anything */
+  require(key, words) {
+    if (words) this.words.set(key, words.toLowerCase());
+    else this.words.delete(key);
+    this.update();
+  }
+
   update() {
     this.order = this.passing();
     if (this.sort.length) {
@@ -84,12 +94,14 @@ export class Rows {
       .filter(([key]) => !without.has(key))
       .map(([key, [low, high]]) => ({ numbers: this.column(key)?.numbers, low, high }));
     const texts = this.query ? this.texts() : null;
+    const required = [...this.words].map(([key, words]) => ({ strings: this.column(key)?.strings, words }));
     const found = [];
     for (let i = 0; i < this.size; i += 1) {
       if (texts && !texts[i].includes(this.query)) continue;
       // NaN fails both comparisons, so a missing value is outside every range.
       const inside = ({ numbers, low, high }) => !numbers || (numbers[i] >= low && numbers[i] <= high);
-      if (limits.every(inside)) found.push(i);
+      const holds = ({ strings, words }) => !strings || (strings[i] ?? "").toLowerCase().includes(words);
+      if (limits.every(inside) && required.every(holds)) found.push(i);
     }
     return found;
   }

@@ -11,16 +11,16 @@ const WINDOW_FROM = 200;
 const MARGIN_PX = 600;
 const GUESS_PX = 45;
 
-/** Address of a response on the page that is open. @param {number} n */
+/** Address of a response on the page that is open. @param {string} n */
 function responseHref(n) {
-  return format(parse(location.hash).path, new URLSearchParams({ r: String(n) }));
+  return format(parse(location.hash).path, new URLSearchParams({ r: n }));
 }
 
 export class TableView {
   /**
    * @param {HTMLElement} section
    * @param {{rows: import("./rows.js").Rows, nodes: (HTMLTableRowElement | null)[], names: string[]}} read
-   * @param {{open?: (i: number) => void, sorted?: (sort: string) => void}} [on]
+   * @param {{open?: (i: number) => void, sorted?: (sort: string) => void, href?: (i: number) => string}} [on]
    */
   constructor(section, { rows, nodes, names }, on = {}) {
     this.rows = rows;
@@ -40,6 +40,12 @@ export class TableView {
     this.stamps = new Int32Array(nodes.length);
     this.heights = new Float32Array(nodes.length);
     this.selected = -1;
+    /** @type {HTMLElement | null} the one element of the table that Tab reaches */
+    this.stop = null;
+    for (const link of this.body.querySelectorAll("a")) link.tabIndex = -1;
+    this.box.removeAttribute("tabindex");
+    // The address names a row to be opened; the browser would scroll the page to it as well.
+    for (const row of nodes) row?.removeAttribute("id");
     this.gaps = [0, 1].map(() => el("tr", { class: "gap", "aria-hidden": "true" }, el("td")));
     this.printing = () => this.renderAll();
     this.printed = () => this.render(true);
@@ -55,7 +61,7 @@ export class TableView {
 
   /** @param {HTMLTableCellElement} head */
   sortButton(head) {
-    const button = el("button", { type: "button", class: "sort" }, ...head.childNodes);
+    const button = el("button", { type: "button", class: "sort", tabindex: -1 }, ...head.childNodes);
     button.addEventListener("click", (event) => this.toggleSort(head.dataset.key ?? "", event.shiftKey));
     head.append(button);
   }
@@ -94,6 +100,8 @@ export class TableView {
   listen() {
     this.box.addEventListener("scroll", () => this.soon(), { passive: true });
     this.body.addEventListener("click", (event) => this.clicked(event));
+    this.table.addEventListener("keydown", (event) => this.walk(event));
+    this.table.addEventListener("focusin", (event) => this.rove(/** @type {HTMLElement} */ (event.target)));
     // Printing shows all rows; the browser waits for this handler before it lays out.
     addEventListener("beforeprint", this.printing);
     addEventListener("afterprint", this.printed);
@@ -136,6 +144,8 @@ export class TableView {
     const all = order.length <= WINDOW_FROM;
     if (changed) {
       this.showSort();
+      // Where the browser itself scrolls to a row that the address names.
+      this.box.style.scrollPaddingTop = `${this.heads.offsetHeight}px`;
       this.table.toggleAttribute("aria-rowcount", false);
       if (!all) this.table.setAttribute("aria-rowcount", String(order.length + 1));
     }
@@ -162,8 +172,89 @@ export class TableView {
       gap.firstChild.style.height = `${height}px`;
     }
     const none = this.rows.order.length ? [] : [this.nothing()];
+    const held = /** @type {HTMLElement | null} */ (document.activeElement);
+    const holds = this.body.contains(held);
     this.body.replaceChildren(...(above ? [top] : []), ...shown, ...(below ? [bottom] : []), ...none);
+    // A row that is put back has lost the focus.
+    if (holds && held?.isConnected) held.focus({ preventScroll: true });
     mark("found", this.body, this.rows.query ? [this.rows.query] : []);
+    if (!this.stop?.isConnected || this.stop.closest("[hidden]")) this.rove(this.buttons()[0]);
+  }
+
+  /** @param {HTMLElement | undefined} target what Tab reaches from now on */
+  rove(target) {
+    if (!target) return;
+    if (this.stop) this.stop.tabIndex = -1;
+    this.stop = target;
+    target.tabIndex = 0;
+  }
+
+  /** Those of the headers that are shown. @returns {HTMLElement[]} */
+  buttons() {
+    return [...this.heads.querySelectorAll("button")].filter((button) => !button.closest("[hidden]"));
+  }
+
+  /** Arrows walk the headers and the rows. @param {KeyboardEvent} event */
+  walk(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const target = /** @type {Element} */ (event.target);
+    const row = target.closest("tr");
+    const inHead = row === this.heads;
+    const go = inHead ? this.fromHead(event.key, target) : this.fromRow(event.key, row?.dataset.n ?? "");
+    if (!go) return;
+    event.preventDefault();
+    go();
+  }
+
+  /** @param {string} key @param {Element} button */
+  fromHead(key, button) {
+    const all = this.buttons();
+    const at = all.indexOf(/** @type {HTMLElement} */ (button));
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }[key];
+    if (to !== undefined) return () => all[to]?.focus();
+    return key === "ArrowDown" ? () => this.focusRow(this.firstInView()) : null;
+  }
+
+  /** @param {string} key @param {string} name */
+  fromRow(key, name) {
+    const last = this.rows.order.length - 1;
+    const at = this.rows.order.indexOf(this.names.indexOf(name));
+    const page = Math.max(1, Math.floor(this.box.clientHeight / GUESS_PX) - 2);
+    const to = { ArrowUp: at - 1, ArrowDown: at + 1, PageUp: Math.max(0, at - page), PageDown: at + page, Home: 0, End: last }[key];
+    if (to === undefined) return null;
+    return () => (to < 0 ? this.buttons()[0]?.focus() : this.focusRow(Math.min(last, to)));
+  }
+
+  firstInView() {
+    return Math.max(this.from, lastAtMost(this.tops(), this.box.scrollTop + 1));
+  }
+
+  /** @param {number} place in the order */
+  focusRow(place) {
+    const row = this.reach(place);
+    if (!row) return;
+    const target = row.querySelector("a") ?? row;
+    this.rove(target);
+    target.focus({ preventScroll: true });
+    this.reveal(row);
+  }
+
+  /** The row at a place of the order, in the document. @param {number} place */
+  reach(place) {
+    const { order } = this.rows;
+    if (order.length > WINDOW_FROM && (place < this.from || place >= this.to)) {
+      this.box.scrollTop = Math.max(0, this.tops()[place] - this.box.clientHeight / 3);
+      this.render(false);
+    }
+    return place >= 0 && place < order.length ? this.nodes[order[place]] : null;
+  }
+
+  /** Scrolls the box, never the page, until a row lies below the header. @param {HTMLElement} row */
+  reveal(row) {
+    const [outer, inner] = [this.box.getBoundingClientRect(), row.getBoundingClientRect()];
+    const top = outer.top + this.heads.offsetHeight;
+    if (inner.top < top) this.box.scrollTop += inner.top - top;
+    else if (inner.bottom > outer.bottom) this.box.scrollTop += inner.bottom - outer.bottom + 8;
   }
 
   nothing() {
@@ -220,8 +311,9 @@ export class TableView {
   /** @param {import("./rows.js").Column} column @param {number} i */
   cell(column, i) {
     const value = valueAt(column, i);
-    if (column.key === "n") {
-      return el("td", { class: column.kind }, el("a", { href: responseHref(value) }, value));
+    if (column === this.laid[0]) {
+      const href = this.on.href?.(i) ?? responseHref(this.names[i]);
+      return el("td", { class: column.kind }, el("a", { href, tabindex: -1 }, value));
     }
     if (column.numbers) {
       const number = column.numbers[i];
@@ -270,24 +362,10 @@ export class TableView {
   select(i) {
     this.selected = i;
     const place = this.rows.order.indexOf(i);
-    if (place >= 0 && this.rows.order.length > WINDOW_FROM) {
-      const top = this.tops()[place];
-      if (top < this.box.scrollTop || top > this.box.scrollTop + this.box.clientHeight - 2 * GUESS_PX) {
-        this.box.scrollTop = Math.max(0, top - this.box.clientHeight / 3);
-      }
-    }
     this.render(true);
-    const node = place >= 0 ? this.nodes[i] : null;
-    if (node?.isConnected) reveal(this.box, node);
+    const row = this.reach(place);
+    if (row) this.reveal(row);
   }
-}
-
-/** Scrolls only the box, never the page. @param {HTMLElement} box @param {HTMLElement} row */
-function reveal(box, row) {
-  const [outer, inner] = [box.getBoundingClientRect(), row.getBoundingClientRect()];
-  const header = 48;
-  if (inner.top < outer.top + header) box.scrollTop += inner.top - outer.top - header;
-  else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom + 8;
 }
 
 /** Last index whose value is at most x, by bisection; 0 at least. */

@@ -7,18 +7,25 @@ import { toCsv, toJson } from "./rows.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 
+/** A column of so few different short texts offers them, else one types. */
+const MOST_OFFERED = 30;
+const LONGEST_OFFERED = 80;
+
 /**
  * @param {HTMLElement} section
  * @param {import("./table.js").TableView} view
- * @param {{searched?: (query: string) => void}} [on]
  */
-export function mountTools(section, view, on = {}) {
+export function mountTools(section, view) {
   const { rows } = view;
   const label = section.querySelector("caption")?.textContent ?? "list";
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": `Search ${label}` });
-  search.addEventListener("input", () => {
-    rows.search(search.value);
-    on.searched?.(search.value.trim());
+  search.addEventListener("input", () => rows.search(search.value));
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") view.stop?.focus({ preventScroll: true });
+    else if (event.key === "ArrowDown") view.focusRow(view.firstInView());
+    else return;
+    // Else the browser would empty the field, and scroll.
+    event.preventDefault();
   });
   const total = el("output", { class: "count", "aria-live": "polite" });
   const chips = el("div", { class: "chips" });
@@ -33,12 +40,15 @@ export function mountTools(section, view, on = {}) {
   copies(csv, () => toCsv(rows));
   copies(json, () => toJson(rows));
   const hasText = rows.columns.some((column) => column.kind === "text");
-  const tools = [search, rangeMenu(rows), columnMenu(view), hasText && full, csv, json, total, chips];
+  const tools = [search, filterMenu(rows), columnMenu(view), hasText && full, csv, json, total, chips];
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const show = () => {
     const [shown, all] = [rows.order.length, rows.size];
-    total.textContent = shown === all ? `${written(all, "count")} of ${written(all, "count")}` : `${written(shown, "count")} of ${written(all, "count")}`;
-    chips.replaceChildren(...[...rows.ranges].map(([key, range]) => chip(rows, key, range)));
+    total.textContent = `${written(shown, "count")} of ${written(all, "count")}`;
+    chips.replaceChildren(
+      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => rows.limit(key, null))),
+      ...[...rows.words].map(([key, words]) => chip(`${nameOf(rows, key)}: ${words}`, () => rows.require(key, ""))),
+    );
     if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
       search.value = rows.query;
     }
@@ -47,18 +57,22 @@ export function mountTools(section, view, on = {}) {
   show();
 }
 
-/** @param {Rows} rows @param {string} key @param {[number, number]} range */
-function chip(rows, key, [low, high]) {
-  const words = `${rows.column(key)?.label ?? key} ${bound(low, "from")} ${bound(high, "to")}`.trim();
-  return el(
-    "button",
-    { type: "button", "aria-label": `Remove the filter ${words}`, onclick: () => rows.limit(key, null) },
-    `${words} ✕`,
-  );
+/** @param {string} words @param {() => void} remove */
+function chip(words, remove) {
+  return el("button", { type: "button", dir: "auto", "aria-label": `Remove the filter ${words}`, onclick: remove }, `${words} ✕`);
 }
 
-function bound(value, word) {
-  return Number.isFinite(value) ? `${word} ${written(value)}` : "";
+/** @param {Rows} rows @param {string} key */
+function nameOf(rows, key) {
+  return rows.column(key)?.label ?? key;
+}
+
+/** @param {Rows} rows @param {string} key @param {[number, number]} range */
+function between(rows, key, [low, high]) {
+  const name = nameOf(rows, key);
+  if (low === high) return `${name} ${written(low)}`;
+  const bound = (value, word) => (Number.isFinite(value) ? ` ${word} ${written(value)}` : "");
+  return `${name}${bound(low, "from")}${bound(high, "to")}`;
 }
 
 /** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
@@ -66,7 +80,12 @@ export function menu(title, build) {
   const sheet = el("div", { class: "sheet" });
   const node = el("details", { class: "menu" }, el("summary", {}, title), sheet);
   node.addEventListener("toggle", () => {
-    if (node.open) build(sheet);
+    if (!node.open) return;
+    build(sheet);
+    // Inside the view, however far to the right its button is.
+    sheet.style.insetInlineStart = "0px";
+    const over = sheet.getBoundingClientRect().right + 8 - document.documentElement.clientWidth;
+    if (over > 0) sheet.style.insetInlineStart = `${-over}px`;
   });
   node.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
@@ -80,21 +99,67 @@ export function menu(title, build) {
   return node;
 }
 
-/** @param {Rows} rows */
-function rangeMenu(rows) {
-  const columns = rows.columns.filter((column) => column.numbers);
-  if (!columns.length) return null;
+/** A short form on one column at a time. @param {Rows} rows */
+function filterMenu(rows) {
+  let present = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
   return menu("Filter", (sheet) => {
-    const grid = el("div", { class: "range" }, el("span"), el("span", {}, "from"), el("span", {}, "to"));
-    for (const column of columns) grid.append(el("span", {}, column.label), ...rangeInputs(rows, column));
-    sheet.replaceChildren(grid);
+    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === present }, label));
+    const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
+    const pick = el("select", {}, ...groups);
+    const fields = el("div", { class: "range" });
+    const show = () => {
+      const column = /** @type {import("./rows.js").Column} */ (rows.column(present));
+      const inputs = column.numbers ? rangeInputs(rows, column) : [wordsInput(rows, column)];
+      fields.replaceChildren(...inputs.map(([word, input]) => el("label", {}, word, input)));
+    };
+    pick.addEventListener("change", () => {
+      present = pick.value;
+      show();
+    });
+    sheet.replaceChildren(el("label", {}, "Column", pick), fields);
+    show();
   });
+}
+
+/**
+ * Columns by what menus list them under, our own first.
+ * @param {import("./rows.js").Column[]} columns
+ * @param {(column: import("./rows.js").Column) => any} make
+ * @returns {[string, any[]][]}
+ */
+function grouped(columns, make) {
+  /** @type {Map<string, any[]>} */
+  const found = new Map([["", []]]);
+  for (const column of columns) {
+    const group = column.group ?? "";
+    if (!found.has(group)) found.set(group, []);
+    found.get(group)?.push(make(column));
+  }
+  return [...found];
+}
+
+/** A text's filter: one of few, or what it must hold. */
+function wordsInput(rows, column) {
+  const present = rows.words.get(column.key) ?? "";
+  const distinct = new Set();
+  for (const text of column.strings ?? []) {
+    if (text !== null) distinct.add(text);
+    if (distinct.size > MOST_OFFERED) break;
+  }
+  const few = distinct.size <= MOST_OFFERED && [...distinct].every((text) => text.length <= LONGEST_OFFERED);
+  const any = el("option", { value: "" }, "anything");
+  const option = (text) => el("option", { value: text, selected: text.toLowerCase() === present }, text);
+  const input = few
+    ? el("select", { "aria-label": `${column.label} holds` }, any, ...[...distinct].sort().map(option))
+    : el("input", { type: "text", "aria-label": `${column.label} holds`, value: present });
+  input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
+  return ["holds", input];
 }
 
 /** @param {Rows} rows @param {import("./rows.js").Column} column */
 function rangeInputs(rows, column) {
-  const finite = [.../** @type {Float64Array} */ (column.numbers)].filter(Number.isFinite);
-  const ends = [Math.min(...finite), Math.max(...finite)];
+  const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
+  const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
   const present = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
   const inputs = ["from", "to"].map((word, k) => {
     const input = el("input", {
@@ -115,19 +180,21 @@ function rangeInputs(rows, column) {
     rows.limit(column.key, range.some(Number.isFinite) ? range : null);
   };
   for (const input of inputs) input.addEventListener("input", apply);
-  return inputs;
+  return [["from", inputs[0]], ["to", inputs[1]]];
 }
 
 /** @param {import("./table.js").TableView} view */
 function columnMenu(view) {
   return menu("Columns", (sheet) => {
-    const boxes = view.rows.columns.slice(1).map((column) => {
+    const boxes = grouped(view.rows.columns.slice(1), (column) => {
       const box = el("input", { type: "checkbox" });
       box.checked = column.shown;
       box.addEventListener("change", () => view.showColumn(column.key, box.checked));
       const unit = column.unit && el("span", { class: "unit" }, ` ${column.unit}`);
       return el("label", { title: column.help }, box, column.label, unit);
     });
-    sheet.replaceChildren(...boxes);
+    sheet.replaceChildren(
+      ...boxes.flatMap(([name, items]) => (name ? [el("fieldset", {}, el("legend", {}, name), ...items)] : items)),
+    );
   });
 }

@@ -1,0 +1,255 @@
+"""The list of the run: the responses that steps' pages show, in one table over all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.bake.addresses import Addresses
+from rlreport.bake.context import PageContext, reading_order
+from rlreport.bake.overview_page import snippet
+from rlreport.bake.script_json import packed_json
+from rlreport.bake.step_page import number_cells, strings_of, text_cell, values_of
+from rlreport.bake.views import Cell, ColumnView, ResponsesView, RowView, TableView
+from rlreport.choose import Candidate
+from rlreport.columns import RESPONSE
+from rlreport.rollout import Rollout
+from rlreport.text.chat import spoken
+
+MOST_LISTED = 20_000
+"""Rows that a list may have: so many are sorted and searched at once in a browser."""
+
+LISTED_SHARE, LISTED_BYTES = 0.15, 200
+"""Share of a report's size that the list may take, and what a row takes of it, roughly."""
+
+STATIC_ROWS = 200
+"""Rows written as HTML; the others are carried as data."""
+
+LISTED_CHARS = 120
+"""Characters of a text that the list carries."""
+
+LISTED_DIGITS = 6
+"""Significant digits of its numbers; the step's page has them in full."""
+
+_TEXTS = ("prompt", "response")
+_WORTH = ColumnView(
+    "worth",
+    "Worth a look",
+    help="place in its step by how much it is worth a look: what findings point at, then extremes",
+    hidden=True,
+    written="count",
+)
+_PROMPT = ColumnView(
+    "prompt_id",
+    "Prompt no.",
+    help="the same for all responses to a prompt",
+    hidden=True,
+    written="count",
+)
+_FINDING = ColumnView("finding", "Finding", kind="text", help="findings that point at the response")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRows:
+    """The rows of one step in the list of the run, most worth a look first.
+
+    Attributes:
+        step: the step.
+        n: their n.
+        values: column key -> numbers, NaN missing.
+        strings: column key -> short strings as logged; ``finding`` as well.
+        texts: the beginnings of prompt and response.
+        static: how many of them may be written as HTML.
+    """
+
+    step: int
+    n: list[int]
+    values: dict[str, NDArray[np.float64]]
+    strings: dict[str, list[str | None]]
+    texts: dict[str, list[str]]
+    static: int
+
+
+def rows_listed(candidates: Sequence[Candidate], limit: float) -> tuple[int, list[int]]:
+    """How many rows of each step a report of ``limit`` bytes lists, and how many as HTML.
+
+    Returns:
+        The most rows of a step, and for each step how many are among the first STATIC_ROWS when
+        those most worth a look come first.
+    """
+    room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
+    counts = np.array([len(candidate.rows) for candidate in candidates])
+    most = _even(counts, room)
+    few = np.minimum(counts, _even(counts, STATIC_ROWS))
+    for place in np.flatnonzero(np.minimum(counts, most) > few)[: STATIC_ROWS - few.sum()]:
+        few[place] += 1
+    return most, np.minimum(few, most).tolist()
+
+
+def _even(counts: NDArray[np.int64], room: int) -> int:
+    """The most of each step that ``room`` holds of all steps."""
+    low, high = 0, int(counts.max(initial=0))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high) if np.minimum(counts, middle).sum() <= room else (low, middle - 1)
+        )
+    return low
+
+
+def listed_rows(
+    step: int,
+    responses: pd.DataFrame,
+    extras: pd.DataFrame,
+    rollouts: Sequence[Rollout],
+    context: PageContext,
+    static: int,
+) -> ListedRows:
+    """The rows that a step gives to the list of the run.
+
+    Args:
+        step: the step.
+        responses: RESPONSE_COLUMNS of all its responses.
+        extras: their further columns.
+        rollouts: those that are listed, most worth a look first.
+        context: what every page shares.
+        static: how many of them may be written as HTML.
+    """
+    places = pd.Index(responses["n"]).get_indexer([r.n for r in rollouts])
+    values = {
+        column.key: rounded(values_of(column.key, responses, extras)[places])
+        for column in (*context.columns, _PROMPT)
+    }
+    blamed = context.blamed_at(step)
+    return ListedRows(
+        step,
+        [r.n for r in rollouts],
+        values,
+        {
+            **strings_of(extras, places),
+            "finding": [", ".join(blamed[r.n]) if r.n in blamed else None for r in rollouts],
+        },
+        {
+            "prompt": [snippet(_asked(r).lstrip(), LISTED_CHARS) for r in rollouts],
+            "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
+        },
+        min(static, len(rollouts)),
+    )
+
+
+def _asked(rollout: Rollout) -> str:
+    """A prompt without what the system says, which is the same in most rows of a log."""
+    said = [turn for turn in rollout.turns if turn[0] != "system"]
+    return said[0][1] if len(said) == 1 else spoken(said) or rollout.prompt
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers to LISTED_DIGITS significant digits."""
+    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
+
+
+def responses_view(
+    steps: Sequence[ListedRows], context: PageContext, addresses: Addresses, in_all: int, shown: int
+) -> ResponsesView:
+    """Builds the view of the list of the run.
+
+    Args:
+        steps: its rows, by step.
+        context: what every page shares.
+        addresses: addresses as seen from the page.
+        in_all: responses logged.
+        shown: responses that steps' pages show.
+    """
+    values = {
+        "step": np.repeat([float(s.step) for s in steps], [len(s.n) for s in steps]),
+        **{
+            column.key: _joined([s.values[column.key] for s in steps])
+            for column in (*context.columns, _PROMPT)
+        },
+        "worth": _joined([np.arange(1.0, len(s.n) + 1) for s in steps]),
+    }
+    n = [n for s in steps for n in s.n]
+    texts = {key: [text for s in steps for text in s.texts[key]] for key in _TEXTS}
+    keys = [column.key for column in context.string_columns]
+    strings = {key: [one for s in steps for one in s.strings[key]] for key in (*keys, "finding")}
+    columns = _columns(context, any(strings["finding"]))
+    written = [
+        *(replace(c, kind="number") for c in columns if c.key in values),
+        *(c for c in (*context.columns, _PROMPT, _WORTH) if c.hidden),
+        *context.string_columns,
+    ]
+    return ResponsesView(
+        _table(steps, n, columns, values, {**strings, **texts}, addresses),
+        packed_json(
+            {
+                "run": context.run,
+                "n": n,
+                "columns": [asdict(column) for column in written],
+                "values": values,
+                "strings": strings,
+                "texts": texts,
+                "address": addresses.any_response(),
+            }
+        ),
+        _summary(len(n), shown, in_all),
+    )
+
+
+def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
+    texts = [column for column in context.text_columns if column.key in _TEXTS]
+    shown = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
+    step = ColumnView("step", "Step", help=RESPONSE["step"].help, written="count")
+    return [step, ColumnView("n", "#", help="position in the step, in log order"), *shown]
+
+
+def _table(
+    steps: Sequence[ListedRows],
+    n: Sequence[int],
+    columns: Sequence[ColumnView],
+    values: Mapping[str, NDArray[np.float64]],
+    texts: Mapping[str, Sequence[str | None]],
+    addresses: Addresses,
+) -> TableView:
+    """The first rows: those most worth a look, as many as their steps have counted for them."""
+    starts = np.cumsum([0, *(len(s.n) for s in steps)])
+    first = sorted(
+        (k, start + k)
+        for s, start in zip(steps, starts.tolist(), strict=False)
+        for k in range(s.static)
+    )
+    places = np.array([place for _, place in first[:STATIC_ROWS]], np.int64)
+    step = values["step"].astype(np.int64)
+    numbers = {
+        column.key: number_cells(column.written, values[column.key], places)
+        for column in columns
+        if column.key in values and column.key != "step"
+    }
+    rows = []
+    for row, place in enumerate(places.tolist()):
+        at, name = int(step[place]), n[place]
+        cells = [Cell(str(at), float(at)), Cell(str(name), float(name))]
+        cells += [
+            numbers[c.key][row] if c.key in numbers else text_cell(texts[c.key][place])
+            for c in columns[2:]
+        ]
+        rows.append(RowView(f"{at}-{name}", cells, addresses.response(at, name)))
+    return TableView("run-responses", "Responses of the run", list(columns), rows)
+
+
+def _summary(listed: int, shown: int, in_all: int) -> str:
+    said = f"{listed:,} of {in_all:,} responses of the run"
+    if listed < shown:
+        said += f" ({shown:,} have their text on the page of their step)"
+    return (
+        f"{said}, those most worth a look first: what findings point at, the extremes of each "
+        f"step, then a sample. Texts are cut to {LISTED_CHARS} characters; a row opens its "
+        "response in full."
+    )

@@ -1,0 +1,230 @@
+"""The list of the run in a browser: 20,000 rows, filters, keys, and where its rows lead."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import rlreport
+from tests.browser import listed, serious, visiting
+from tests.hostile import write_log
+from tests.pages import write_list
+from tests.pages_reading import node
+
+pytestmark = pytest.mark.untraced
+STEPS, EACH = 160, 125
+
+
+@pytest.fixture(scope="module")
+def long_list(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_list(tmp_path_factory.mktemp("run_list"), STEPS, EACH)
+
+
+@pytest.fixture
+def page(browser: Browser, long_list: Path) -> Iterator[Page]:
+    with visiting(browser, long_list) as opened:
+        ready(opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def report(real_report: Callable[[str], Path]) -> Path:
+    return real_report("ppo_reward_hacking")
+
+
+def ready(page: Page) -> None:
+    page.wait_for_selector(".list-tools .count")
+
+
+def packed(page: Path) -> dict:
+    return json.loads(gzip.decompress(base64.b64decode(node(page.read_text(), "list-data"))))
+
+
+def test_it_lists_what_steps_show_each_once_with_its_figures(report: Path) -> None:
+    data = packed(report / "responses.html")
+    log = json.loads((report / "data" / "report.json").read_text())
+    names = list(zip(data["values"]["step"], data["n"], strict=True))
+    assert len(set(names)) == len(names) == sum(s["responses"] for s in log["steps"])
+    place = names.index((30, 17))
+    step = json.loads(node((report / "steps" / "30.html").read_text(), "rows-data"))
+    at = step["n"].index(17)
+    for key, values in step["values"].items():
+        ours, theirs = data["values"][key][place], values[at]
+        assert ours == (None if theirs is None else pytest.approx(theirs, rel=1e-5))
+    assert all(len(text) <= 120 for texts in data["texts"].values() for text in texts)
+
+
+def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> None:
+    assert page.text_content(".count") == "20,000 of 20,000"
+    took = page.evaluate(
+        """() => {
+            const search = document.querySelector('input[type=search]');
+            const timed = run => {
+                const start = performance.now();
+                run();
+                document.querySelector('tbody').getBoundingClientRect();
+                return performance.now() - start;
+            };
+            const median = times => times.sort((a, b) => a - b)[times.length >> 1];
+            const type = text => timed(() => {
+                search.value = text;
+                search.dispatchEvent(new Event('input'));
+            });
+            const button = key => document.querySelector(`th[data-key="${key}"] button`);
+            const sort = key => timed(() => button(key).click());
+            return {
+                number: median([0, 1, 2].map(() => sort('kl_k1'))),
+                text: median([0, 1, 2].map(() => sort('response'))),
+                first: type('a'),
+                key: median(['an', 'ans', 'answ', 'answe', 'answer'].map(type)),
+            };
+        }"""
+    )
+    assert took["number"] <= 200, took
+    assert took["text"] <= 200, took
+    assert took["key"] <= 100, took
+
+
+def test_only_rows_near_the_view_exist_while_it_scrolls(page: Page) -> None:
+    page.eval_on_selector(".scroll", "box => box.scrollTop = box.scrollHeight")
+    page.wait_for_selector(f'tr[data-n="{STEPS - 1}-{EACH - 1}"]')
+    assert len(listed(page)) < 100
+    link = page.get_attribute(f'tr[data-n="{STEPS - 1}-{EACH - 1}"] a', "href")
+    assert link == f"steps/{STEPS - 1}.html#r={EACH - 1}"
+
+
+def test_those_most_worth_a_look_come_first_as_without_scripts(
+    page: Page, browser: Browser, long_list: Path
+) -> None:
+    assert listed(page)[:3] == ["0-0", "1-0", "2-0"]
+    with visiting(browser, long_list, java_script_enabled=False) as bare:
+        baked = listed(bare)
+        assert len(baked) == STEPS
+        assert baked[:3] == ["0-0", "1-0", "2-0"]
+        assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
+
+
+def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
+    browser: Browser, long_list: Path, page: Page
+) -> None:
+    page.click(".menu:has-text('Filter') summary")
+    page.select_option(".menu select", "finding")
+    page.select_option('select[aria-label="Finding holds"]', "Reward hacking")
+    assert page.text_content(".count") == "160 of 20,000"
+    page.select_option(".menu select", "step")
+    page.fill('input[aria-label="Step from"]', "7")
+    page.fill('input[aria-label="Step to"]', "7")
+    assert listed(page) == ["7-3"]
+    with visiting(browser, long_list, "#" + page.url.split("#")[1]) as again:
+        ready(again)
+        assert listed(again) == ["7-3"]
+        again.click(".chips button:has-text('Finding')")
+        assert len(again.query_selector_all(".chips button")) == 1
+        assert again.text_content(".count") == f"{EACH} of 20,000"
+
+
+def test_menus_open_inside_the_view(browser: Browser, long_list: Path) -> None:
+    with visiting(browser, long_list, viewport={"width": 390, "height": 844}) as page:
+        ready(page)
+        for name in ("Filter", "Columns"):
+            page.click(f".menu summary:text-is('{name}')")
+            box = page.locator(".menu[open] .sheet").bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 390
+            page.keyboard.press("Escape")
+
+
+def test_the_table_is_one_tab_stop_and_arrows_walk_it(page: Page) -> None:
+    stops = page.eval_on_selector_all(
+        "table a, table button, .scroll, .scroll [tabindex='0']",
+        "all => all.filter(one => one.tabIndex === 0).length",
+    )
+    assert stops == 1
+    page.fill("input[type=search]", "answer")
+    page.keyboard.press("Escape")
+    assert page.input_value("input[type=search]") == "answer"
+    focused = "document.activeElement.closest('th')?.dataset.key"
+    assert page.evaluate(focused) == "step"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(focused) == "n"
+    page.keyboard.press("ArrowDown")
+    row = "document.activeElement.closest('tr').dataset.n"
+    assert page.evaluate(row) == listed(page)[0]
+    for _ in range(40):
+        page.keyboard.press("ArrowDown")
+    seen = page.evaluate(
+        """() => {
+            const row = document.activeElement.closest('tr').getBoundingClientRect();
+            const box = document.querySelector('.scroll').getBoundingClientRect();
+            const head = document.querySelector('thead').getBoundingClientRect();
+            return row.top >= head.bottom - 1 && row.bottom <= box.bottom + 1;
+        }"""
+    )
+    assert seen
+    name = page.evaluate(row)
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    assert page.evaluate(row) == listed(page)[0] != name
+
+
+def test_a_row_opens_its_response_below_the_header_in_two_lines(
+    browser: Browser, report: Path
+) -> None:
+    with visiting(browser, report / "responses.html", "#min.step=30&max.step=30") as page:
+        ready(page)
+        page.click('tr[data-n="30-17"] td.text')
+        page.wait_for_selector(".response h2:has-text('Response 17')")
+        assert page.url.endswith("steps/30.html#r=17")
+        page.wait_for_timeout(100)
+        row, head, box = (
+            page.locator(one).bounding_box()
+            for one in ('tr[data-n="17"]', ".responses thead", ".responses .scroll")
+        )
+        assert row is not None
+        assert head is not None
+        assert box is not None
+        assert row["y"] >= head["y"] + head["height"] - 1
+        assert row["y"] + row["height"] <= min(box["y"] + box["height"], 900) + 1
+        assert row["height"] < 60
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, report: Path, scheme: str) -> None:
+    with visiting(browser, report / "responses.html", color_scheme=scheme) as page:
+        ready(page)
+        page.click(".menu:has-text('Filter') summary")
+        assert serious(page) == []
+
+
+def test_one_file_lists_within_its_size_and_says_what_it_left_out(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rows = [
+        {"step": step, "prompt": f"<|im_start|>user\nsay {n}<|im_end|>", "response": "so " * n}
+        | {"reward": n / 7, "reward_parts": {"format_reward": n % 2, "length": n}}
+        for step in range(20)
+        for n in range(60)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    done = rlreport.build(log, tmp_path / "run.html", max_size=900_000, workers=1)
+    assert done.size <= 900_000
+    with visiting(browser, done.out, "#/responses") as page:
+        ready(page)
+        summary = page.text_content(".summary") or ""
+        count, of = re.findall(r"\d[\d,]*", summary)[:2]
+        assert of == "1,200"
+        assert int(count) <= 0.15 * 900_000 / 200
+        assert page.text_content(".count") == f"{count} of {count}"
+        assert page.text_content("tbody td[data-key=prompt]").startswith("say ")
+        assert page.text_content('th[data-key="extra:format_reward"]') == "Format reward"
+        page.click("tbody tr[data-n] td.text")
+        page.wait_for_selector(".response h2")
+        assert "#/steps/" in page.url
