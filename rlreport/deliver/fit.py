@@ -66,7 +66,8 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
             shown = linked.holding(_baked(linked, room, file))
             weight = _write(form, shown, place)
             if weight > limit and len(steps) <= 2:
-                shown = linked.holding(_baked(linked, 0, file))
+                least = builder.linking(steps, 0)
+                shown = least.holding(_baked(least, 0, file))
                 weight = _write(form, shown, place)
                 if weight > limit:
                     raise _too_small(limit, weight)
