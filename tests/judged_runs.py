@@ -133,6 +133,9 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
         kl_k1=normal(lambda step: 105 * step / 50, 5),
     ),
     "binary at 85 %": lambda seed: group_run(seed, lambda step, rng: 0.85),
+    "fast and binary": lambda seed: group_run(
+        seed, lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
+    ),
     "harder prompts": harder,
     "a dip that recovers": lambda seed: made(
         seed, reward=lambda step, rng: step / 50 - 1.5 * ((step > 20) & (step < 26))

@@ -113,6 +113,16 @@ def test_value_divergence_judges_explained_variance(explained: float, expected: 
     assert severity("value_divergence", _critic(explained)) == expected
 
 
+def test_a_critic_that_only_follows_itself_is_judged_by_what_came() -> None:
+    came = {"mc_return_mean": 0.0, "mc_return_m2": 10.0, "mc_error_mean": 0.0}
+    made = _critic(0.9)
+    for name, value in {**came, "mc_error_m2": 30.0}.items():
+        made.responses[name] = value
+    assert severity("value_divergence", made) == "warning"
+    made.responses["mc_error_m2"] = 5.0
+    assert severity("value_divergence", made) is None
+
+
 @pytest.mark.parametrize(("spread", "expected"), [(4.9, None), (5.0, None), (5.1, "warning")])
 def test_value_divergence_judges_the_spread_of_values(spread: float, expected: str | None) -> None:
     assert severity("value_divergence", _critic(0.5, spread)) == expected

@@ -221,6 +221,13 @@ def test_diversity_collapse_by_identical_responses(
     assert severity("diversity_collapse", tables(response_hash=hashes)) == expected
 
 
+def test_equal_answers_to_one_prompt_are_no_lost_diversity() -> None:
+    same = share(0.1, 0.9) == 1
+    hashes = np.where(same, STEP * 100 + INDEX // 10, 10_000 + np.arange(len(STEP)))
+    groups = {"prompt_id": INDEX // 10, "response_hash": hashes.astype(np.uint64)}
+    assert severity("diversity_collapse", tables(**groups)) is None
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     kept = steps > STEP

@@ -71,7 +71,12 @@ def expected(row: dict[str, Any], gamma: float = 1.0, lam: float = 0.95) -> dict
         running = reward[t] + gamma * following - value[t] + gamma * lam * running
         advantage[t] = running
     returns = advantage + value
+    came = reward[::-1].cumsum()[::-1]
     return figures | {
+        "mc_return_mean": came.mean(),
+        "mc_return_m2": ((came - came.mean()) ** 2).sum(),
+        "mc_error_mean": (value - came).mean(),
+        "mc_error_m2": ((value - came - (value - came).mean()) ** 2).sum(),
         "value_mean": value.mean(),
         "value_m2": ((value - value.mean()) ** 2).sum(),
         "return_mean": returns.mean(),

@@ -10,12 +10,10 @@ STRUCTURES = ("list", "numbers", "headings", "parts")
 LEAST = 2
 """Items, points or headings from which they are the form of a text; blank lines for parts."""
 
-_LINES = (
-    re.compile(r"^[ \t]*[-*•‣–][ \t]+\S", re.MULTILINE),
-    re.compile(r"^[ \t]*\(?\d{1,2}[.):]", re.MULTILINE),
-    re.compile(r"^[ \t]*#{1,6}[ \t]+\S", re.MULTILINE),
-    re.compile(r"\S[ \t]*\n\s*\n(?=\s*\S)"),
+_MARK = re.compile(
+    r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])|(?P<headings>#{1,6})[ \t]+\S)"
 )
+_BLANK = re.compile(r"\n\s*\n")
 LONGEST = 1 << 16
 """Characters of a text that are looked at."""
 
@@ -24,9 +22,8 @@ def structure_of(text: str) -> int:
     """Return the forms of a text as bits, in the order of ``STRUCTURES``."""
     if "\n" not in text:
         return 0
-    text = text[:LONGEST]
-    found = 0
-    for bit, lines in enumerate(_LINES):
-        if sum(1 for _, _ in zip(lines.finditer(text), range(LEAST), strict=False)) == LEAST:
-            found |= 1 << bit
-    return found
+    text = text[:LONGEST].strip()
+    said = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
+    if text.count("\n\n") >= LEAST:
+        said += ["parts"] * len(_BLANK.findall(text))
+    return sum(1 << bit for bit, name in enumerate(STRUCTURES) if said.count(name) >= LEAST)
