@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above
-from rlreport.check.run import Run
+from rlreport.check.run import Run, began
 from rlreport.check.thresholds import MISMATCH
 from rlreport.check.words import marked
 
@@ -22,9 +20,7 @@ def judge(run: Run) -> Result:
     if not met:
         return None
     led = series[met[0]]
-    start = led[np.isfinite(led)][:3]
-    always = bool(len(start)) and above(float(start.mean()), getattr(limits, met[0]))
-    onset = run.onset(led, always=always)
+    onset = run.onset(led, always=above(began(led), getattr(limits, met[0])))
     return CHECK.finding(
         run,
         "warning",

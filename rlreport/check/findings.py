@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
-from rlreport.check.finding import Example, Fact, Finding, Onset, Verdict
+from rlreport.check.finding import Example, Fact, Finding, Verdict
 
 SCHEMA = 2
 
@@ -27,27 +28,23 @@ def findings_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+_FINDING = ("id", "severity", "rank", "explained_by", "title")
+_EXAMPLE = ("step", "n", "token", "value", "unit", "excerpt")
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "id": finding.id,
-        "severity": finding.severity,
-        "rank": finding.rank,
-        "explained_by": finding.explained_by,
-        "title": finding.title,
-        "facts": {name: _fact(fact) for name, fact in finding.facts.items()},
-        "onset": _onset(finding.onset),
+        **{name: getattr(finding, name) for name in _FINDING},
+        "facts": {name: _plain(fact) for name, fact in finding.facts.items()},
+        "onset": asdict(finding.onset) if finding.onset else None,
         "until": finding.until,
         "thresholds": [
-            {
-                "name": met.name,
-                "op": met.op,
-                "limit": met.limit,
-                "value": _number(met.value),
-                "unit": met.unit,
-            }
-            for met in finding.thresholds
+            {k: _plain(v) for k, v in asdict(met).items()} for met in finding.thresholds
         ],
-        "evidence": [_example(example) for example in finding.evidence],
+        "evidence": [
+            {**_example(example), "before": example.before and _example(example.before)}
+            for example in finding.evidence
+        ],
         "steps": list(finding.steps),
         "why": finding.why,
         "try": finding.suggestion,
@@ -55,38 +52,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _onset(onset: Onset | None) -> dict[str, int] | None:
-    return {"step": onset.step, "low": onset.low, "high": onset.high} if onset else None
-
-
-def _fact(fact: Fact) -> Any:
-    if isinstance(fact, tuple):
-        return [_fact(part) for part in fact]
-    if isinstance(fact, str):
-        return str(fact)
-    return _number(fact)
-
-
-def _number(value: Any) -> Any:
-    """Return a number as JSON can hold it: what is not finite is null."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _example(example: Example) -> dict[str, Any]:
-    made = {
-        "step": example.step,
-        "n": example.n,
-        "token": example.token,
-        "value": _number(example.value),
-        "unit": example.unit,
-        "excerpt": example.excerpt,
-    }
-    return {**made, "before": _example_before(example)}
+    return {name: _plain(getattr(example, name)) for name in _EXAMPLE}
 
 
-def _example_before(example: Example) -> dict[str, Any] | None:
-    if example.before is None:
-        return None
-    found = _example(example.before)
-    del found["before"]
-    return found
+def _plain(value: Fact) -> Any:
+    """Return a fact as JSON can hold it: numbers that are not finite are null."""
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

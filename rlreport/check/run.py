@@ -221,6 +221,12 @@ class Run:
         return Run(dataclasses.replace(tables, responses=responses, steps=steps), self.limits)
 
 
+def began(series: Floats) -> float:
+    """Return the median of a figure's first three steps, NaN without any."""
+    start = series[np.isfinite(series)][:SHOWN]
+    return float(np.median(start)) if len(start) else np.nan
+
+
 def has(frame: pd.DataFrame, column: str) -> bool:
     """Say whether a table has a column with at least one number in it."""
     return column in frame and bool(frame[column].notna().any())

@@ -51,11 +51,9 @@ class KlExplosion:
     warn: float = _set(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
     critical: float = _set(50.0, "nats", "critical: the same mean", TRL_KL)
     response: float = _set(500.0, "nats", "critical: KL of any one response", TRL_KL)
-    warn_token: float = _set(0.1, "nats a token", "warning: and the same mean by token", CONTRACT)
-    critical_token: float = _set(
-        0.5, "nats a token", "critical: and the same mean by token", CONTRACT
-    )
-    response_token: float = _set(1.0, "nats a token", "and of that response by token", CONTRACT)
+    warn_token: float = _set(0.1, "nats a token", "warning: and the same mean by token")
+    critical_token: float = _set(0.5, "nats a token", "critical: and the same mean by token")
+    response_token: float = _set(1.0, "nats a token", "and of that response by token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class NegativeKl:
     z: float = _set(
         -3.0, "std errors", "warning: mean KL of the last window over its error", NEGATIVE_KL
     )
-    mean: float = _set(-0.01, "nats", "and the mean is below this, more than rounding", CONTRACT)
+    mean: float = _set(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class RewardCollapse:
 
     lost: float = _set(0.5, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
     spread: float = _set(
-        0.5, "std of reward", "and lost by more than this, of the std inside a step", CONTRACT
+        0.5, "std of reward", "and lost by more than this, of the std inside a step"
     )
 
 
@@ -82,12 +80,10 @@ class RewardCollapse:
 class RewardShift:
     """Thresholds of ``reward_shift``."""
 
-    z: float = _set(
-        6.0, "std errors", "warning: jump of the reference's reward at one step", CONTRACT
-    )
-    spread: float = _set(0.25, "std of reward", "least jump, of the std inside a step", CONTRACT)
+    z: float = _set(6.0, "std errors", "warning: jump of the reference's reward at one step")
+    spread: float = _set(0.25, "std of reward", "least jump, of the std inside a step")
     still: float = _set(
-        4.0, "std errors", "without a reference: nothing else jumps by this at that step", CONTRACT
+        4.0, "std errors", "without a reference: nothing else jumps by this at that step"
     )
 
 
@@ -119,17 +115,13 @@ class RewardHackingToken:
     z: float = _set(
         5.0, "std errors", "log-odds with an informative Dirichlet prior", FIGHTIN_WORDS
     )
-    lift_z: float = _set(
-        3.0, "std errors", "what holding it earns inside a step, over its error", CONTRACT
-    )
-    lift: float = _set(0.25, "std of reward", "what holding it earns inside a step", CONTRACT)
+    lift_z: float = _set(3.0, "std errors", "what holding it earns inside a step, over its error")
+    lift: float = _set(0.25, "std of reward", "what holding it earns inside a step")
     gain: float = _set(
-        1 / 3, "of the gain", "of the reward, since it spread, that having spread earns", CONTRACT
+        1 / 3, "of the gain", "of the reward, since it spread, that having spread earns"
     )
-    held: float = _set(0.5, "of responses", "critical: hold it in the last window", CONTRACT)
-    carried: float = _set(
-        0.5, "of the gain", "critical: and hold this part of the reward's gain", CONTRACT
-    )
+    held: float = _set(0.5, "of responses", "critical: hold it in the last window")
+    carried: float = _set(0.5, "of the gain", "critical: and hold this part of the reward's gain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ class DiversityCollapse:
         200, "bigrams", "with fewer, judge by identical responses only", DISTINCT
     )
     identical: float = _set(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
-    rise: float = _set(0.1, "of responses", "and that share rose by this since the start", CONTRACT)
+    rise: float = _set(0.1, "of responses", "and that share rose by this since the start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +152,8 @@ class EntropyCollapse:
 class LengthHacking:
     """Thresholds of ``length_hacking``."""
 
-    ratio: float = _set(1.5, "times", "mean length against the first window", CONTRACT)
-    correlation: float = _set(0.4, "", "of reward and length inside a step", CONTRACT)
+    ratio: float = _set(1.5, "times", "mean length against the first window")
+    correlation: float = _set(0.4, "", "of reward and length inside a step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +180,7 @@ class ValueDivergence:
     explained: float = _set(-0.5, "", "warning: explained variance of the last window", CRITIC)
     weak: float = _set(0.0, "", "info: explained variance of the last window", CRITIC)
     spread: float = _set(5.0, "times", "warning: std of values against std of returns", CRITIC)
-    floor: float = _set(
-        0.01, "of the run's", "least variance of returns that can be followed", CONTRACT
-    )
+    floor: float = _set(0.01, "of the run's", "least variance of returns that can be followed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +226,7 @@ class LanguageDrift:
     rise: float = _set(
         0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
     )
-    most: float = _set(0.5, "of responses", "warning: that share", CONTRACT)
+    most: float = _set(0.5, "of responses", "warning: that share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +242,9 @@ class RewardPartDominance:
 class BrokenLog:
     """Thresholds of ``broken_log``."""
 
-    unreadable: float = _set(0.001, "of lines", "warning: unreadable; below it, info", CONTRACT)
-    usual: float = _set(
-        0.8, "of steps", "alike in responses or distance, else neither is judged", CONTRACT
-    )
-    fewer: float = _set(0.9, "of the usual", "a step with fewer responses is incomplete", CONTRACT)
+    unreadable: float = _set(0.001, "of lines", "warning: unreadable; below it, info")
+    usual: float = _set(0.8, "of steps", "alike in responses or distance, else neither is judged")
+    fewer: float = _set(0.9, "of the usual", "a step with fewer responses is incomplete")
 
 
 @dataclass(frozen=True, slots=True)

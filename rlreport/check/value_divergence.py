@@ -9,7 +9,7 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, below
 from rlreport.check.finding import SEVERITIES, Facts, Finding
-from rlreport.check.run import Run
+from rlreport.check.run import Run, began
 from rlreport.check.thresholds import CRITIC
 from rlreport.check.windows import Floats, Ints
 from rlreport.check.words import marked, told
@@ -98,9 +98,7 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):
         own = (steps.error if by_fit else steps.value) / np.fmax(steps.returns, least)
     limit = 1 - (limits.explained if bad else limits.weak) if by_fit else limits.spread**2
-    start = own[np.isfinite(own)][:3]
-    always = bool(len(start)) and above(float(np.median(start)), limit)
-    onset = run.onset(np.log1p(own), always=always)
+    onset = run.onset(np.log1p(own), always=above(began(own), limit))
     return CHECK.finding(
         run,
         "warning" if bad or wide else "info",

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
-from rlreport.check.run import Run
+from rlreport.check.run import Run, began
 from rlreport.check.thresholds import GROUPS
 from rlreport.check.windows import Floats
 from rlreport.check.words import marked
@@ -43,8 +43,7 @@ def judge(run: Run) -> Result:
     learned = not above(share - solved, limits.share) and rose
     by_step = (groups["std"] < ALIKE).astype(float).groupby(groups["step"]).mean()
     series: Floats = np.asarray(by_step.reindex(run.steps), dtype=np.float64)
-    start = series[np.isfinite(series)][:3]
-    onset = run.onset(series, always=bool(above(float(start.mean()), limits.share)))
+    onset = run.onset(series, always=above(began(series), limits.share))
     among = run.responses["group"].isin(groups.index[groups["std"] < ALIKE]).to_numpy()
     return CHECK.finding(
         run,

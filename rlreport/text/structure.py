@@ -11,7 +11,8 @@ LEAST = 2
 """Items, points or headings from which they are the form of a text; blank lines for parts."""
 
 _MARK = re.compile(
-    r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])|(?P<headings>#{1,6})[ \t]+\S)"
+    r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
+    r"|(?P<headings>#{1,6})[ \t]+\S)"
 )
 _BLANK = re.compile(r"\n\s*\n")
 LONGEST = 1 << 16
