@@ -341,7 +341,7 @@ def _growth(run: Run) -> float:
 
 
 def _gain_since(run: Run, begun: Onset | None) -> float:
-    """Return the gain of the reward, or of its gap, over what it was before; NaN without one."""
+    """Return the gain of the reward, or of its gap, over the start; NaN if none came since."""
     if run.first is None:
         return np.nan
     before = run.first
@@ -351,8 +351,10 @@ def _gain_since(run: Run, begun: Onset | None) -> float:
     moved = [
         change(run.tables, run.column(name), before, run.last) for name in ("reward", "reward_gap")
     ]
-    gains = [one.difference for one in moved if one.z >= run.limits.reward_stalled.z]
-    return max(gains, default=np.nan)
+    if not any(one.z >= run.limits.reward_stalled.z for one in moved):
+        return np.nan
+    moved += [run.change(run.column(name)) for name in ("reward", "reward_gap")]
+    return float(np.nanmax([one.difference for one in moved]))
 
 
 def _examples(run: Run, shares: Floats) -> list[tuple[int, int]]:
