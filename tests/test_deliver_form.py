@@ -25,8 +25,8 @@ ROWS = [
 class Text(Form):
     """A plain text file with the verdict."""
 
-    id = "text"
-    suffix = ".txt"
+    id = "test_text"
+    suffix = ".test_text"
     mark = b"rlreport plain text"
     default_size = 10_000
 
@@ -37,8 +37,8 @@ class Text(Form):
 class Pages(Form):
     """A folder with a page a step, and nothing else."""
 
-    id = "pages"
-    suffix = ".d"
+    id = "test_pages"
+    suffix = ".test_pages"
     folder = True
     pages = True
     default_size = 1_000_000
@@ -70,27 +70,27 @@ def log(tmp_path):
 
 
 def test_its_suffix_or_its_name_chooses_it_and_a_second_build_replaces_its_own(log, tmp_path):
-    out = tmp_path / "run.txt"
+    out = tmp_path / "run.test_text"
     for title in ("first", "second"):
         report = rlreport.build(log, out, title=title)
-        assert report.form == "text"
+        assert report.form == "test_text"
         assert report.verdict.sentence in out.read_text()
-    rlreport.build(log, tmp_path / "run.log", form="text")
+    rlreport.build(log, tmp_path / "run.log", form="test_text")
     assert (tmp_path / "run.log").read_text() == out.read_text()
 
 
 def test_files_of_others_and_a_size_are_kept_as_for_every_form(log, tmp_path):
-    (tmp_path / "notes.txt").write_text("my notes")
+    (tmp_path / "notes.test_text").write_text("my notes")
     with pytest.raises(OutputError, match="not a report of rlreport"):
-        rlreport.build(log, tmp_path / "notes.txt")
+        rlreport.build(log, tmp_path / "notes.test_text")
     with pytest.raises(OutputError, match="--max-size"):
-        rlreport.build(log, tmp_path / "run.txt", max_size=10)
+        rlreport.build(log, tmp_path / "run.test_text", max_size=10)
     with pytest.raises(UsageError, match="for mail"):
-        rlreport.build(log, tmp_path / "run.txt", subject="Hello")
+        rlreport.build(log, tmp_path / "run.test_text", subject="Hello")
 
 
 def test_a_folder_form_gets_its_pages_and_keeps_files_of_others(log, tmp_path):
-    out = tmp_path / "run.d"
+    out = tmp_path / "run.test_pages"
     rlreport.build(log, out)
     assert (out / "steps-1.html").read_text().startswith("Step 1")
     (out / "notes").write_text("theirs")

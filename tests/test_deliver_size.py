@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport.deliver import forms
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
@@ -85,7 +86,7 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     assert packed and unpacked(packed[1].encode())
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "markdown"])
+@pytest.mark.parametrize("form", [name for name, form in forms().items() if form.pages])
 def test_when_even_the_least_does_not_fit_it_says_what_would(form, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     with pytest.raises(OutputError, match="--max-size 100 kB: the least report") as refused:

@@ -37,6 +37,7 @@ from rlreport.tables import Tables
 
 T = TypeVar("T")
 
+_RESPONSES = "responses"
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -114,6 +115,11 @@ class ReportBuilder:
         context = replace(self.context, listed=listed, listed_static=static)
         return replace(self, candidates=candidates, context=context)._saying(least)
 
+    def without_responses(self) -> ReportBuilder:
+        """The report without the figures of all responses, for the least that can be."""
+        memo = {key: made for key, made in self.memo.items() if key != _RESPONSES}
+        return replace(self, data_room=0, memo=memo)
+
     def holding(self, steps: StepPages) -> ReportBuilder:
         """The report with the pages of its steps."""
         return replace(self, steps=steps)._saying(steps.plan)
@@ -156,7 +162,7 @@ class ReportBuilder:
         """What ``data/responses.csv.gz`` holds, and of how many responses."""
         redact = self.context.report.redact
         return self.once(
-            "responses", lambda: packed(response_data(self.tables, redact=redact), self.data_room)
+            _RESPONSES, lambda: packed(response_data(self.tables, redact=redact), self.data_room)
         )
 
     def frame(self) -> Shell:

@@ -66,7 +66,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
             shown = linked.holding(_baked(linked, room, file))
             weight = _write(form, shown, place)
             if weight > limit and len(steps) <= 2:
-                least = builder.linking(steps, 0)
+                least = builder.linking(steps, 0).without_responses()
                 shown = least.holding(_baked(least, 0, file))
                 weight = _write(form, shown, place)
                 if weight > limit:

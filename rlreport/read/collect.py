@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
 from rlreport.options import FigureOptions
@@ -36,10 +39,10 @@ FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 """What tells that a response was finished; 0 where nothing does."""
 
 _LONGEST_STRING = 200
-_UNSIGNED = ("prompt_hash", "group_hash", "response_hash")
+_UNSIGNED = frozenset(column.name for column in RESPONSE_COLUMNS if column.dtype == "uint64")
 _OPTIONAL = ("ref_reward", "valid_reward", "ref_valid_reward", "ref_response_chars")
 _REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
-_FLOATS = ("reward", "finish", *_OPTIONAL)
+_FLOATS = frozenset(name for name, kind in get_type_hints(RowScalars).items() if kind is float)
 
 
 THINKING = ("<think>", "</think>")
