@@ -9,6 +9,7 @@ from typing import Literal
 from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
+    CardOptions,
     FigureOptions,
     MailOptions,
     ReadOptions,
@@ -38,6 +39,9 @@ def build(
     subject: str | None = None,
     github_summary: bool = False,
     charts: Sequence[str | Path] = (),
+    config: Sequence[str | Path] = (),
+    meta: Mapping[str, object] | None = None,
+    git: bool = False,
     pad_tokens: Sequence[str] = (),
     system_end_token: str | None = None,
     log_format: str | None = None,
@@ -83,6 +87,10 @@ def build(
         subject: subject of the mail form.
         github_summary: also append a summary to the job's page on GitHub Actions.
         charts: Python files with charts of your own, which are run.
+        config: configuration files (yaml, json, toml) for the run's card; those beside the logs
+            unless given. What looks like a secret is left out.
+        meta: further entries of the card.
+        git: put commit and branch of the current folder on the card.
         pad_tokens: further padding tokens to drop; the usual ones are known.
         system_end_token: drop everything of a prompt up to and including its last occurrence.
         log_format: id of the log format; detected unless given.
@@ -137,6 +145,11 @@ def build(
                 mail=MailOptions(tuple(to), sender, subject),
                 github_summary=github_summary,
                 charts=tuple(map(Path, charts)),
+                card=CardOptions(
+                    tuple(map(Path, config)),
+                    tuple((str(name), str(value)) for name, value in (meta or {}).items()),
+                    git,
+                ),
             ),
             thresholds=None if thresholds is None else Path(thresholds),
             muted=mute,

@@ -77,6 +77,21 @@ class MailOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CardOptions:
+    """Where the run's card comes from.
+
+    Attributes:
+        configs: configuration files; none takes those beside the logs.
+        meta: further entries, name -> value.
+        git: add commit, branch and whether there are changes of the current folder's checkout.
+    """
+
+    configs: tuple[Path, ...] = ()
+    meta: tuple[tuple[str, str], ...] = ()
+    git: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReportOptions:
     """What goes into the report and how it is named.
 
@@ -92,6 +107,7 @@ class ReportOptions:
         mail: headers of the mail form.
         github_summary: also append a summary to the job's page on GitHub Actions.
         charts: Python files with functions that make charts of the user's own.
+        card: where the run's card comes from.
     """
 
     title: str | None = None
@@ -105,3 +121,4 @@ class ReportOptions:
     mail: MailOptions = field(default_factory=MailOptions)
     github_summary: bool = False
     charts: tuple[Path, ...] = ()
+    card: CardOptions = field(default_factory=CardOptions)

@@ -17,6 +17,7 @@ from rlreport.bake.redact import (
 )
 from rlreport.bake.report import prepare
 from rlreport.bake.step_pages import LEAST_BESIDE
+from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
@@ -36,7 +37,7 @@ from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
 from rlreport.summarise import summarise
-from rlreport.tables import Tables
+from rlreport.tables import Note, Tables
 
 FOR_DATA = 0.2
 """Share of the limit that the figures of all responses may take."""
@@ -92,7 +93,10 @@ def build_report(
     own = own_functions(report.charts)
     summary = summary_file() if report.github_summary else None
 
+    card = _card(logs, report)
+
     name, locations, tables = _read(logs, read, figures, progress)
+    tables = replace(tables, notes=[*tables.notes, *(Note("card", n, 1) for n in card.notes)])
     aliases: dict[str, str] = {}
     if report.redact_names:
         tables, aliases = without_names(tables)
@@ -134,6 +138,7 @@ def build_report(
         data_room=int(limit * FOR_DATA),
         thresholds=limits,
         own_charts=charts,
+        card=card,
     )
     builder, size = deliver(out, chosen_form, limit, prepared)
     if summary:
@@ -141,6 +146,14 @@ def build_report(
     return Report(
         out, chosen_form.id, size, builder.plan.responses, tables, verdict, builder.context.left_out
     )
+
+
+def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
+    asked = report.card
+    card = run_card(logs, configs=asked.configs, meta=dict(asked.meta), git=asked.git)
+    if report.redact_names:
+        return Card(withheld=bool(card.entries))
+    return card.without_texts() if report.redact else card
 
 
 @np.errstate(over="ignore", invalid="ignore")  # rewards may be as large as a float holds

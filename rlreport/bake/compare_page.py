@@ -14,6 +14,7 @@ from rlreport.bake.views import (
     TableView,
     number_cell,
 )
+from rlreport.card import redacted_value
 from rlreport.check.words import figure
 from rlreport.comparison import words
 from rlreport.comparison.guardrails import Guardrail
@@ -173,8 +174,12 @@ def _card(outcome: Outcome) -> TableView | None:
     if not base or not new or not differing:
         return None
     columns = [ColumnView(key, label, kind="text") for key, label in _CARD]
+
+    def shown(value: str) -> str:
+        return str(redacted_value("", value)) if outcome.redact else value
+
     rows = [
-        RowView(key, [Cell(key), *(Cell(side.get(key, MISSING)) for side in (base, new))])
+        RowView(key, [Cell(key), *(Cell(shown(side.get(key, MISSING))) for side in (base, new))])
         for key in differing
     ]
     return TableView("card", "What the runs were, where it differs", columns, rows)

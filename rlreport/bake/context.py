@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.views import ColumnView, number_column
+from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.thresholds import Thresholds
 from rlreport.columns import RESPONSE_COLUMNS
@@ -54,6 +55,7 @@ class PageContext:
         listed_static: of each shown step, those that the list holds as HTML.
         file_aliases: log files by their names, where names are redacted.
         thresholds: limits that the checks used.
+        card: what the run was.
         asset_files: logical name -> file of the shared assets, empty in one file.
     """
 
@@ -82,6 +84,7 @@ class PageContext:
     asset_files: dict[str, str] = field(default_factory=dict)
     stamp: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
+    card: Card = field(default_factory=Card)
 
     def findings_at(self, step: int) -> list[Finding]:
         """Findings that name ``step``, or a response of it."""

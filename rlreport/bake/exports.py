@@ -59,6 +59,7 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
             "restarts": context.read.restarts,
         },
         "versions": dict(versions()),
+        "card": context.card.as_json(),
         "steps": records(tables.steps),
         **found,
         "files": [

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
+from rlreport.bake.card_view import card_view
 from rlreport.bake.context import PageContext
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import run_figures, windows_in_words
@@ -70,6 +71,7 @@ def overview_view(
         summary=_summary(context, responses_in_all),
         left_out=context.left_out,
         not_drawn=list(not_drawn),
+        card=card_view(context.card),
     )
 
 

@@ -20,6 +20,7 @@ from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.step_pages import Finish, StepPages
 from rlreport.bake.views import Shell
+from rlreport.card import Card
 from rlreport.check.finding import Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.thresholds import Thresholds
@@ -204,6 +205,7 @@ def prepare(
     data_room: int,
     thresholds: Thresholds | None = None,
     own_charts: Sequence[Chart] = (),
+    card: Card | None = None,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     judged = tables.training()
@@ -232,6 +234,7 @@ def prepare(
         stamp=stamp(report),
         file_aliases=file_aliases,
         thresholds=thresholds or Thresholds(),
+        card=card or Card(),
         asset_files={}
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},

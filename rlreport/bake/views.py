@@ -249,6 +249,14 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True)
+class CardView:
+    """The run's card: the line it is folded to, and its entries as indented text."""
+
+    summary: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class OverviewView:
     """``index.html``. ``windows`` says which steps the key figures are means of.
 
@@ -264,6 +272,7 @@ class OverviewView:
     summary: str
     left_out: list[str]
     not_drawn: list[str]
+    card: CardView | None
 
 
 @dataclass(frozen=True, slots=True)

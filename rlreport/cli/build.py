@@ -77,6 +77,23 @@ class _Build(click.Command):
     metavar="FILE.py",
     help="Python file with charts of your own, which is run (repeatable); see docs/charts.md.",
 )
+@click.option(
+    "--config",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration of the run for its card: .yaml, .json or .toml (repeatable); found beside "
+    "the logs unless given. What looks like a secret is left out.",
+)
+@click.option(
+    "--meta",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A further entry of the run's card (repeatable).",
+)
+@click.option(
+    "--git", is_flag=True, help="Put commit and branch of the current folder on the card."
+)
 @judging_options
 @click.option(
     "--redact",
@@ -107,7 +124,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
       rlreport build logs/ -o run.html --max-size 10MB
       rlreport build logs/ -o run.eml --to team@example.org
     """
-    from rlreport.options import MailOptions, ReportOptions
+    from rlreport.options import CardOptions, MailOptions, ReportOptions
     from rlreport.pool import Pool
 
     read, figures = read_options(given)
@@ -117,6 +134,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     )
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
+    card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
     piped = str(out) == "-"
     with ExitStack() as stack:
         if piped:
@@ -134,7 +152,7 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
             out,
             read=read,
             figures=figures,
-            report=ReportOptions(**given, mail=mail),
+            report=ReportOptions(**given, mail=mail, card=card),
             thresholds=thresholds,
             muted=muted,
             form=form,
@@ -144,6 +162,14 @@ def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
     terminal.finished(report)
     if fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
+
+
+def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = [pair.partition("=") for pair in given]
+    for name, equals, _ in pairs:
+        if not (equals and name.strip()):
+            raise UsageError("--meta: write KEY=VALUE, for example --meta kl_coef=0.05")
+    return tuple((name.strip(), value) for name, _, value in pairs)
 
 
 def _bytes(logs: tuple[str, ...]) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
@@ -111,7 +112,11 @@ def _of_logs(
         _reader(locations, tables, read, figures),
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
-        facts={"gamma": f"{figures.gamma:g}", "lam": f"{figures.lam:g}"},
+        facts={
+            "gamma": f"{figures.gamma:g}",
+            "lam": f"{figures.lam:g}",
+            **card_texts(run_card([given]).entries),
+        },
     )
 
 
@@ -172,7 +177,9 @@ def _facts(about: Mapping[str, Any]) -> dict[str, str]:
         values = about.get(group)
         if isinstance(values, dict):
             found.update({str(key): _text(value) for key, value in values.items()})
-    return found
+    card = about.get("card")
+    entries = card.get("entries") if isinstance(card, dict) else None
+    return {**found, **card_texts(entries if isinstance(entries, dict) else {})}
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,351 @@
+"""The run's card: what the run was, from its configuration, without its secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rlreport.errors import UsageError
+from rlreport.text.clean import safe_text
+
+FOUND_BESIDE = (
+    "config.yaml",
+    "config.yml",
+    "config.json",
+    "config.toml",
+    ".hydra/config.yaml",
+    "args.json",
+    "training_args.json",
+    "training_args.yaml",
+    "trainer_state.json",
+)
+"""Configuration files that are taken where they lie in a folder of logs, or in its parent."""
+
+MOST_BYTES = 2_000_000
+MOST_ENTRIES = 2_000
+MOST_CHARACTERS = 500
+MOST_IN_ALL = 60_000
+"""Characters of all names and values: every form carries the card."""
+
+_BITS = 63
+_LOOKED_AT = 20_000
+_DEEPEST = 24
+_RECORDED = ("log_history",)
+"""What trainers log into their configuration: figures of the run, not what it was."""
+
+_SECRET_NAME = re.compile(
+    r"token|key|secret|passw|passphrase|credential|auth|bearer|cookie|session_?id|private|dsn",
+    re.IGNORECASE,
+)
+_COUNT_NAME = re.compile(
+    r"tokens|token_?ids?|token_level|per_token|tokeni[sz]|author|key_?(?:word|frame|point)"
+    r"|(?:^|[._])(?:prompt|response|input|output|label|answer|image|data|reward_fn)_keys?(?:$|[._])",
+    re.IGNORECASE,
+)
+"""Names that only look like a secret's: what they hold is shown unless its shape betrays it."""
+
+_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z_]{1,20}\]")
+_HASH_NAME = re.compile(r"commit|sha|revision|hash|digest|md5|checksum", re.IGNORECASE)
+_SECRET_SHAPE = re.compile(
+    r"""
+    \bsk-[\w-]{16,} | \bhf_\w{16,} | \bgh[pousr]_\w{16,} | \bgithub_pat_\w{16,} | \bglpat-[\w-]{16,}
+    | \bxox[abeprs]-[\w-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{12,} | \bAIza[\w-]{20,}
+    | \bya29\.[\w-]{10,} | \beyJ[\w-]{8,}\.[\w-]{8,} | -----BEGIN
+    | \bBearer\s+\S{8,} | \bBasic\s+[A-Za-z0-9+/=]{8,}
+    | ://[^/\s:@]*:[^/\s@]+@ | [?&](?:sig|signature|token|key|secret|password|X-Amz-\w+)=
+    | --?[\w-]*(?:passw\w*|secret|api[_-]?key|access[_-]?key|[_-]token)[\s,=]+\S
+    | \b(?:password|passwd|pwd|secret|api_?key|token)\s*[=:]\s*\S
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_RANDOM = re.compile(r"(?<![\w+/=-])(?:[0-9a-fA-F]{32,}|[A-Za-z0-9+/_-]{36,}={0,2})(?![\w+/=-])")
+
+_PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the run was.
+
+    Attributes:
+        entries: dotted name -> value, in the order of the sources; later ones win.
+        sources: names of the files (without their folders), ``--meta``, ``git``.
+        hidden: entries left out since they look like secrets.
+        cut: entries left out since there were too many.
+        notes: sentences on files that could not be read.
+        withheld: there was one, and names are left out.
+    """
+
+    entries: dict[str, Scalar] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+    hidden: int = 0
+    cut: int = 0
+    notes: list[str] = field(default_factory=list)
+    withheld: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the card as ``report.json`` holds it."""
+        return {
+            "entries": dict(self.entries),
+            "sources": list(self.sources),
+            "hidden": self.hidden,
+            "cut": self.cut,
+        }
+
+    def without_texts(self) -> Card:
+        """Return the card without values that may be prose, such as a system prompt."""
+        shown = {name: redacted_value(name, value) for name, value in self.entries.items()}
+        return replace(self, entries=shown)
+
+
+def run_card(
+    logs: Sequence[str | Path],
+    *,
+    configs: Sequence[str | Path] = (),
+    meta: Mapping[str, str] | None = None,
+    git: bool = False,
+) -> Card:
+    """Gather the card of a run.
+
+    Args:
+        logs: where the logs are; configuration beside them is taken unless ``configs`` is given.
+        configs: configuration files (yaml, json, toml), instead of those found.
+        meta: further entries.
+        git: add commit, branch and whether there are changes, of the current folder's checkout.
+
+    Raises:
+        UsageError: a given file cannot be read; one that was found is a note instead.
+    """
+    card = _Builder()
+    for given in configs:
+        card.add_file(Path(given), asked=True)
+    if not configs:
+        for found in found_beside(logs):
+            card.add_file(found, asked=False)
+    if meta:
+        card.add("--meta", dict(meta))
+    if git:
+        card.add("git", _git())
+    return card.card()
+
+
+def found_beside(logs: Sequence[str | Path]) -> list[Path]:
+    """Return the configuration files beside the logs: in their folder, or its parent."""
+    found = {tuple(_beside(Path(given))) for given in logs if "://" not in str(given)} - {()}
+    # Logs with a configuration each are no one run, whose card this could be.
+    return list(found.pop()) if len(found) == 1 else []
+
+
+def configured(folder: Path) -> list[Path]:
+    """Return the configuration files that lie in a folder."""
+    return [folder / name for name in FOUND_BESIDE if (folder / name).is_file()]
+
+
+def _beside(place: Path) -> list[Path]:
+    folder = place if place.is_dir() else place.parent
+    return configured(folder) or configured(folder.parent)
+
+
+def redacted_value(name: str, value: Scalar) -> Scalar:
+    """Return what stands for a value where the texts of a run are left out."""
+    if not isinstance(value, str):
+        return value
+    prose = _PROSE_NAME.search(name) or any(character.isspace() for character in value)
+    return "[text]" if prose else value
+
+
+def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
+    """Return entries as a comparison shows them, under ``config.``; the report may be anyone's."""
+    scalars = list(_flat(entries, "", 0))[:MOST_ENTRIES]
+    return {
+        f"config.{name}": "null" if value is None else _short(str(value))
+        for name, value in scalars
+        if not is_secret(name, value)
+    }
+
+
+def is_secret(name: str, value: Scalar) -> bool:
+    """Say whether an entry must not be shown, by its dotted name or by the shape of its value."""
+    if _SECRET_SHAPE.search(name):
+        return True
+    if value is None or isinstance(value, bool):
+        return False
+    text = str(value)
+    named = any(
+        _SECRET_NAME.search(part) and not _COUNT_NAME.search(part) for part in name.split(".")
+    )
+    if named and text and not _SPECIAL_TOKEN.fullmatch(text):
+        return True
+    if isinstance(value, (int, float)):
+        return False
+    if _SECRET_SHAPE.search(text):
+        return True
+    return bool(_RANDOM.search(text)) and not _HASH_NAME.search(name) and "/" not in text
+
+
+class _Builder:
+    """Collects entries, and counts those that are left out."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Scalar] = {}
+        self._sources: list[str] = []
+        self._hidden: set[str] = set()
+        self._cut = 0
+        self._room = MOST_IN_ALL
+        self._notes: list[str] = []
+
+    def add_file(self, path: Path, *, asked: bool) -> None:
+        """Add a configuration file.
+
+        Raises:
+            UsageError: it was asked for and cannot be read.
+        """
+        try:
+            found = _parsed(path)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = f"{path.name}: cannot be read as a configuration: {_reason(error)}"
+            if asked:
+                raise UsageError(f"--config {reason}") from None
+            self._notes.append(reason)
+            return
+        if isinstance(found, Mapping):
+            self.add(path.name, {k: v for k, v in found.items() if k not in _RECORDED})
+        elif asked:
+            raise UsageError(f"--config {path.name}: holds no names with values")
+
+    def add(self, source: str, values: Mapping[str, Any]) -> None:
+        """Add nested values."""
+        self._sources.append(source)
+        for name, value in _flat(values, "", 0):
+            if is_secret(name, value):
+                self._hidden.add(name)
+                self._entries.pop(name, None)
+                continue
+            size = len(name) + min(len(str(value)), MOST_CHARACTERS)
+            if len(self._entries) < MOST_ENTRIES and size <= self._room:
+                self._room -= size
+                self._entries[name] = _short(value) if isinstance(value, str) else value
+            else:
+                self._entries.pop(name, None)
+                self._cut += 1
+
+    def card(self) -> Card:
+        """Return what was collected."""
+        return Card(self._entries, self._sources, len(self._hidden), self._cut, self._notes)
+
+
+def _parsed(path: Path) -> Any:
+    if not path.is_file():
+        raise OSError("is no regular file")
+    with path.open("rb") as stream:
+        raw = stream.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"larger than {MOST_BYTES:,} bytes")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8") from None
+    if path.suffix.lower() == ".json":
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"is no JSON, line {error.lineno}") from None
+    if path.suffix.lower() == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            raise ValueError("is no TOML") from None
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise ValueError(f"is no plain YAML{line}") from None
+    except (yaml.YAMLError, ValueError):
+        raise ValueError("is no plain YAML") from None
+
+
+def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
+    """Yield (dotted name, scalar); lists of scalars are one text.
+
+    Anchors of YAML may refer to themselves or multiply: depth and number end that.
+    """
+    left = 4 * MOST_ENTRIES
+    waiting: list[tuple[str, Any, int]] = [(name, value, depth)]
+    while waiting and left:
+        left -= 1
+        at, inner, deep = waiting.pop()
+        if isinstance(inner, Mapping) and deep < _DEEPEST:
+            prefix = f"{at}." if at else ""
+            if isinstance(inner.get("name"), str) and "value" in inner:
+                # A list of environment variables: the name tells what the value is.
+                inner = {inner["name"]: inner["value"]}
+            children = [
+                (f"{prefix}{_short(_text(key))}", child, deep + 1) for key, child in inner.items()
+            ]
+            waiting.extend(reversed(children))
+        elif isinstance(inner, int) and inner.bit_length() > _BITS:
+            yield at, f"a whole number of {inner.bit_length():,} bits"
+        elif isinstance(inner, (bool, int, float)) or inner is None:
+            yield at, inner
+        elif isinstance(inner, (list, tuple)):
+            if any(isinstance(item, (Mapping, list, tuple)) for item in inner):
+                if deep < _DEEPEST:
+                    items = [(f"{at}.{i}", item, deep + 1) for i, item in enumerate(inner)]
+                    waiting.extend(reversed(items))
+            else:
+                yield at, _text(", ".join(str(item) for item in inner[:100]))
+        else:
+            yield at, _text(inner)
+
+
+def _text(value: object) -> str:
+    """Return enough of a text to tell a secret by its shape, in what pages can show."""
+    return safe_text(str(value)[:_LOOKED_AT])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    # Messages of ours alone: those of parsers quote the file, and so may tell a secret.
+    return "is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+
+
+def _git() -> dict[str, Scalar]:
+    """Return commit, branch and dirty of the current folder's checkout; empty outside of one."""
+
+    def said(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "--no-optional-locks", *words],
+                capture_output=True,
+                timeout=10,
+                check=True,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.decode("utf-8", "replace").strip()
+
+    commit = said("rev-parse", "HEAD")
+    if not commit:
+        return {}
+    changed = said("status", "--porcelain", "--untracked-files=no")
+    return {
+        "git.commit": commit,
+        "git.branch": said("rev-parse", "--abbrev-ref", "HEAD"),
+        "git.dirty": None if changed is None else bool(changed),
+    }

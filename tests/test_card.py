@@ -1,0 +1,210 @@
+"""The run's card: what is taken of configurations, and what never is."""
+
+from __future__ import annotations
+
+import base64
+import email
+import gzip
+import html
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import rlreport
+from rlreport.card import MOST_ENTRIES, is_secret, run_card
+from rlreport.errors import UsageError
+
+SECRETS = {
+    "api_key": "abc",
+    "wandb.api_key": "0123456789abcdef0123456789abcdef01234567",
+    "HF_TOKEN": "x",
+    "hub_token": "hf_abcdefghijklmnopqrstuvwxyz",
+    "db.password": "hunter2",
+    "aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "openai": "sk-abcdefghijklmnopqrstuvwx",
+    "git": "https://me:pass@example.org/x.git",
+    "aws": "AKIAIOSFODNN7EXAMPLE",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+    "header": "Authorization: Bearer abcdefgh123",
+    "pem": "-----BEGIN RSA PRIVATE KEY-----",
+    "hook": "https://hooks.example.org/?token=abc",
+    "dsn": "anything",
+    "slack": "xoxb-1234567890-abcdef",
+    "session_id": 12345,
+    "pin.passwd": 1234,
+    "blob": "QWxhZGRpbjpvcGVuIHNlc2FtZSBhbmQgbW9yZSBzdHVmZg==",
+    "run_cmd": "train --api_key=abcdef",
+    "github": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+}
+SHOWN = {
+    "max_tokens": 512,
+    "pad_token": "<pad>",
+    "eos_token_id": 2,
+    "tokenizer": "Qwen/Qwen2.5-0.5B",
+    "lr": 1e-6,
+    "data.prompt_key": "question",
+    "model.path": "/models/some-organisation/a-model-with-a-rather-long-name-7b",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
+    "loss": "token_level",
+    "use_kl_loss": True,
+    "author": "me",
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_what_looks_like_a_secret_never_reaches_the_card(name, tmp_path):
+    assert is_secret(name, SECRETS[name])
+    (tmp_path / "config.json").write_text(json.dumps({"outer": {name: SECRETS[name]}}))
+    card = run_card([tmp_path])
+    assert card.hidden == 1
+    assert str(SECRETS[name]) not in json.dumps(card.as_json())
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_only_sounds_like_one_is_shown(name):
+    assert not is_secret(name, SHOWN[name])
+
+
+def test_files_beside_the_logs_are_found_and_flattened(tmp_path):
+    logs = tmp_path / "rollouts"
+    logs.mkdir()
+    (tmp_path / "config.yaml").write_text("algorithm:\n  kl_coef: 0.001\n  gpus: [0, 1]\n名: 值\n")
+    card = run_card([logs])
+    assert card.entries == {"algorithm.kl_coef": 0.001, "algorithm.gpus": "0, 1", "名": "值"}
+    assert card.sources == ["config.yaml"]
+
+
+def test_given_files_win_over_found_ones_and_meta_over_both(tmp_path):
+    (tmp_path / "config.json").write_text('{"lr": 1}')
+    given = tmp_path / "mine.toml"
+    given.write_text("lr = 2\nsteps = 5\n")
+    card = run_card([tmp_path], configs=[given], meta={"lr": "3"})
+    assert card.entries == {"lr": "3", "steps": 5}
+    assert card.sources == ["mine.toml", "--meta"]
+
+
+def test_a_broken_file_that_was_found_is_a_note_and_one_that_was_given_an_error(tmp_path):
+    broken = tmp_path / "config.json"
+    broken.write_text("{")
+    assert "config.json" in run_card([tmp_path]).notes[0]
+    with pytest.raises(UsageError, match=r"config\.json"):
+        run_card([tmp_path], configs=[broken])
+
+
+def test_anchors_that_multiply_or_refer_to_themselves_end(tmp_path):
+    bomb = "a: &a {x: 1}\n"
+    for i in range(20):
+        known, name = chr(97 + i), chr(98 + i)
+        bomb += f"{name}: &{name} {{p: *{known}, q: *{known}, r: *{known}}}\n"
+    (tmp_path / "config.yaml").write_text(bomb)
+    assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
+    (tmp_path / "config.yaml").write_text("a: &a\n  b: *a\n  lr: 1\n")
+    assert len(run_card([tmp_path]).entries) <= MOST_ENTRIES
+
+
+def test_python_objects_in_yaml_are_never_made(tmp_path):
+    (tmp_path / "config.yaml").write_text("x: !!python/object/apply:os.system ['true']\n")
+    card = run_card([tmp_path])
+    assert not card.entries
+    assert card.notes
+
+
+def test_a_list_of_environment_variables_is_told_by_its_names(tmp_path):
+    env = [{"name": "API_KEY", "value": "hush"}, {"name": "SEED", "value": "1"}]
+    (tmp_path / "config.json").write_text(json.dumps({"env": env}))
+    card = run_card([tmp_path])
+    assert card.entries == {"env.1.SEED": "1"}
+    assert card.hidden == 1
+
+
+@pytest.mark.parametrize("text", ["password: *hunter2", "password: 'hunter2", "a: !hunter2 x"])
+def test_why_a_file_cannot_be_read_quotes_nothing_of_it(text, tmp_path):
+    (tmp_path / "config.yaml").write_text(text)
+    card = run_card([tmp_path])
+    assert card.notes
+    assert "hunter2" not in card.notes[0]
+
+
+def test_numbers_too_large_for_json_are_said_in_words(tmp_path):
+    (tmp_path / "config.yaml").write_text(f"a: 0x{'f' * 20000}\nb: 0x{'f' * 20}\n")
+    said = run_card([tmp_path]).entries.values()
+    assert list(said) == ["a whole number of 80,000 bits", "a whole number of 80 bits"]
+
+
+def test_logs_with_a_configuration_each_have_no_card_in_common(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text('{"lr": 1}')
+    assert not run_card([tmp_path / "a", tmp_path / "b"]).entries
+
+
+@pytest.mark.parametrize("form", ["folder", "html", "zip", "email", "markdown"])
+def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"step": s, "prompt": "p", "response": f"r {s} {n}", "reward": n}) + "\n"
+            for s in range(3)
+            for n in range(4)
+        )
+    )
+    # Short values and words stand by chance in any page.
+    plain = {k: len(str(v)) < 8 or str(v).isalpha() for k, v in SECRETS.items()}
+    hidden = {k: f"{v}-hush-{i}" if plain[k] else v for i, (k, v) in enumerate(SECRETS.items())}
+    marked = {f"{i}.{k}": v for i, (k, v) in enumerate(hidden.items())}
+    config = {"algorithm": {"kl_coef": 0.0625, "note": "<script>alert(1)</script>"}, **marked}
+    (logs / "config.json").write_text(json.dumps(config))
+    suffixes = {"folder": "", "html": ".html", "zip": ".zip", "email": ".eml", "markdown": ".md"}
+    out = tmp_path / f"report{suffixes[form]}"
+    rlreport.build(logs, out, meta={"cluster": "blue", "wandb_api_key": "meta-hush"})
+    whole = everything(out)
+    for value in hidden.values():
+        assert str(value) not in whole
+    assert "meta-hush" not in whole
+    if form in ("folder", "html"):
+        assert "algorithm:\n  kl_coef: 0.0625" in whole
+        assert "21 left out, as they look like secrets" in whole
+        assert "cluster: blue" in whole
+
+
+def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(tmp_path):
+    logs = tmp_path / "a.jsonl"
+    logs.write_text('{"step": 0, "prompt": "p", "response": "r", "reward": 1}\n' * 4)
+    (tmp_path / "config.json").write_text(
+        '{"system_prompt": "Think", "note": "two words", "lr": 1}'
+    )
+    for redact, shown in (
+        (True, {"system_prompt": "[text]", "note": "[text]", "lr": 1}),
+        ("names", {}),
+    ):
+        rlreport.build(logs, tmp_path / "out", redact=redact)
+        told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]
+        assert told["entries"] == shown
+
+
+def everything(out: Path) -> str:
+    """All that a report holds, unpacked, as one text."""
+    files = [out, *out.with_name("report_files").glob("*")] if out.is_file() else out.rglob("*")
+    texts = []
+    for file in files:
+        if file.suffix == ".zip":
+            with zipfile.ZipFile(file) as archive:
+                texts += [
+                    archive.read(name).decode("utf-8", "replace") for name in archive.namelist()
+                ]
+        elif file.suffix == ".eml":
+            parts = email.message_from_bytes(file.read_bytes()).walk()
+            texts += [
+                (part.get_payload(decode=True) or b"").decode("utf-8", "replace") for part in parts
+            ]
+        elif file.is_file() and file.suffix not in (".gz", ".png"):
+            texts.append(file.read_text("utf-8", "replace"))
+    return html.unescape("\n".join(texts)) + "\n".join(
+        gzip.decompress(base64.b64decode(packed)).decode()
+        for text in texts
+        for packed in re.findall(r'class="view"[^>]*>([A-Za-z0-9+/=]+)</script>', text)
+    )
