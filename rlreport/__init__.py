@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlreport.api import build, compare
+    from rlreport.api import build, compare, index
     from rlreport.comparing import ComparisonReport
     from rlreport.errors import RlreportError
+    from rlreport.indexing import Index
     from rlreport.pipeline import Report
     from rlreport.writer import RolloutWriter
 
@@ -16,21 +17,25 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ComparisonReport",
+    "Index",
     "Report",
     "RlreportError",
     "RolloutWriter",
     "__version__",
     "build",
     "compare",
+    "index",
 ]
 
 _OFFERED = {
     "ComparisonReport": "rlreport.comparing",
+    "Index": "rlreport.indexing",
     "Report": "rlreport.pipeline",
     "RlreportError": "rlreport.errors",
     "RolloutWriter": "rlreport.writer",
     "build": "rlreport.api",
     "compare": "rlreport.api",
+    "index": "rlreport.api",
 }
 
 

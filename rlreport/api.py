@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rlreport.comparing import ComparisonReport, build_comparison
+from rlreport.indexing import Index, build_index
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
     CardOptions,
@@ -235,6 +236,28 @@ def compare(
         form=form,
         progress=Silent() if quiet else Spoken(),
     )
+
+
+def index(
+    reports: str | Path | Sequence[str | Path],
+    out: str | Path = "index.html",
+    *,
+    title: str = "Runs",
+) -> Index:
+    """Lists many reports on one page, a row each; rebuild it whenever one is added.
+
+    Args:
+        reports: reports (folder, zip or one file), or folders that hold some.
+        out: the page; its links are relative to it.
+        title: name of the page.
+
+    Returns:
+        Where it is, how many reports it lists, and which could not be read.
+
+    Raises:
+        RlreportError: there is nothing at a place, or ``out`` cannot be written.
+    """
+    return build_index(_several(reports), out, title=title)
 
 
 def _several(given: str | Path | Sequence[str | Path]) -> list[str | Path]:

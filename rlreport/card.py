@@ -163,11 +163,18 @@ def redacted_value(name: str, value: Scalar) -> Scalar:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return entries as a comparison shows them, under ``config.``; the report may be anyone's."""
-    scalars = list(_flat(entries, "", 0))[:MOST_ENTRIES]
+    """Return entries as a comparison shows them, under ``config.``."""
     return {
-        f"config.{name}": "null" if value is None else _short(str(value))
-        for name, value in scalars
+        f"config.{name}": "null" if value is None else str(value)
+        for name, value in card_values(entries).items()
+    }
+
+
+def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return the entries of an earlier report's card; it may be anyone's, so they are checked."""
+    return {
+        name: _short(value) if isinstance(value, str) else value
+        for name, value in list(_flat(entries, "", 0))[:MOST_ENTRIES]
         if not is_secret(name, value)
     }
 

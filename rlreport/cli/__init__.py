@@ -13,6 +13,7 @@ COMMANDS = {
     "checks": "rlreport.cli.checks:checks",
     "compare": "rlreport.cli.compare:compare",
     "formats": "rlreport.cli.formats:formats",
+    "index": "rlreport.cli.index:index",
     "inspect": "rlreport.cli.inspect:inspect",
 }
 
@@ -31,5 +32,6 @@ def main() -> None:
       rlreport build logs/ -o report            a folder of pages
       rlreport build 'logs/*.jsonl.gz' -o run.html   one file
       rlreport compare main/ logs/ -o diff.md   this run against that one
+      rlreport index runs/ -o runs/index.html   many reports on one page
       rlreport inspect logs/                    what is in the logs
     """

@@ -201,6 +201,21 @@ def earlier_report(given: str | Path) -> Earlier | None:
         raise UnusableInputError(f"{name}: is a broken report; build it again") from error
 
 
+def report_about(given: str | Path) -> dict[str, Any] | None:
+    """Read ``report.json`` of an earlier report; None where what was given is none.
+
+    Raises:
+        UnusableInputError: it is broken, or of a newer version; says which.
+    """
+    name = str(given)
+    try:
+        parts = _parts(Path(given))
+        raw = None if parts is None else parts.read(REPORT)
+        return None if raw is None else _about(name, raw)
+    except (*_UNREADABLE, RecursionError) as error:
+        raise UnusableInputError(f"{name}: is a broken report; build it again") from error
+
+
 def _parts(path: Path) -> _Parts | None:
     if path.is_dir():
         return _Folder(path) if (path / REPORT).is_file() else None
@@ -221,10 +236,14 @@ def _parts(path: Path) -> _Parts | None:
     return None
 
 
-def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
+def _about(name: str, raw: bytes) -> dict[str, Any]:
     about = json.loads(raw)
     generator = about.get("generator") if isinstance(about, dict) else None
-    if not isinstance(generator, dict) or generator.get("name") != "rlreport":
+    if (
+        not isinstance(about, dict)
+        or not isinstance(generator, dict)
+        or generator.get("name") != "rlreport"
+    ):
         raise UnusableInputError(f"{name}: is not a report of rlreport")
     version = generator.get("version")
     schema = about.get("schema")
@@ -232,6 +251,11 @@ def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
         raise UnusableInputError(
             f"{name}: is a report of a newer rlreport ({version}); update, or give its logs"
         )
+    return about
+
+
+def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
+    about = _about(name, raw)
     data = parts.read(PATH)
     if data is None:
         raise UnusableInputError(

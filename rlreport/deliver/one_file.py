@@ -49,7 +49,11 @@ def document(builder: Builder) -> Iterator[bytes]:
 
 
 def assemble(
-    frame: Shell, views: Iterator[Markup], nodes: Iterable[tuple[str, str, str]]
+    frame: Shell,
+    views: Iterator[Markup],
+    nodes: Iterable[tuple[str, str, str]] = (),
+    *,
+    charts: bool = True,
 ) -> Iterator[bytes]:
     """Yields the file in parts.
 
@@ -57,6 +61,7 @@ def assemble(
         frame: the frame of the overview.
         views: nodes as ``view_node`` makes them, the overview first.
         nodes: data beside the pages: (media type, class, content).
+        charts: carry Vega, which draws charts on demand.
     """
     shared = assets()
     csp = policy(scripts=(shared.one_file, shared.vega), style=shared.style)
@@ -68,7 +73,7 @@ def assemble(
             style=_inline(shared.style),
             script=_inline(shared.one_file),
             overview=next(views),
-            vega=_packed_vega(),
+            vega=_packed_vega() if charts else "",
             nodes=nodes,
             views=views,
         )

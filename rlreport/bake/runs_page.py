@@ -1,0 +1,214 @@
+"""The index of many runs: a row a report, from what its ``report.json`` says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
+from rlreport.card import Scalar, card_values
+from rlreport.draw.sparkline import sparkline
+from rlreport.summarise.steps import window_size
+from rlreport.text.clean import safe_text
+from rlreport.text.numbers import MISSING
+
+KEYS_SHOWN = 6
+MOST_KEYS = 40
+_LONGEST = 300
+_GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A report of the index.
+
+    Attributes:
+        place: as seen from the index, for readers.
+        href: address of its first page, relative to the index.
+        about: its ``report.json``; None where it cannot be read.
+        why: why it cannot be read.
+    """
+
+    place: str
+    href: str
+    about: Mapping[str, Any] | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsView:
+    """The page of the index."""
+
+    summary: str
+    table: TableView
+
+
+_COLUMNS = (
+    ColumnView("run", "Run", kind="link"),
+    ColumnView("verdict", "Verdict", kind="text"),
+    ColumnView("finding", "Lead finding", kind="text"),
+    ColumnView("reward_first", "Reward, start", help="mean of the steps in the first window"),
+    ColumnView("reward_last", "Reward, end", help="mean of the steps in the last window"),
+    ColumnView("trend", "Reward over steps", kind="path"),
+    ColumnView("kl", "KL, end", "nats/token", help="k1, mean of the steps in the last window"),
+    ColumnView("length", "Length, end", "tokens", help="mean of the steps in the last window"),
+    ColumnView("steps", "Steps"),
+)
+_LAST = (
+    ColumnView("responses", "Responses", hidden=True),
+    ColumnView("version", "Built by", kind="text", hidden=True),
+    ColumnView("place", "Report", kind="text"),
+)
+
+
+def runs_view(listed: Sequence[Listed]) -> RunsView:
+    """Build the view."""
+    cards = [_card(one.about) for one in listed]
+    differing = _differing([card for card, one in zip(cards, listed, strict=True) if one.about])
+    keys = differing[:MOST_KEYS]
+    columns = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
+    rows = []
+    for i, (one, card) in enumerate(zip(listed, cards, strict=True)):
+        settings = [_key_cell(card, key, column) for key, column in zip(keys, columns, strict=True)]
+        rows.append(_row(str(i), one, settings))
+    broken = sum(one.about is None for one in listed)
+    said = f"{len(listed):,} {'report' if len(listed) == 1 else 'reports'}."
+    if broken:
+        said += f" {broken:,} could not be read."
+    note = ""
+    if len(keys) < len(differing):
+        note = f"{len(keys):,} of {len(differing):,} settings that differ are columns."
+    table = TableView("runs", "Runs", [*_COLUMNS, *columns, *_LAST], rows, note)
+    return RunsView(said, table)
+
+
+def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
+    about = one.about
+    if about is None:
+        unknown = [number_cell(None) for _ in range(2)]
+        cells = [
+            Cell(one.place, href=one.href),
+            Cell("– cannot be read"),
+            Cell(one.why),
+            *unknown,
+            Cell(""),
+            *(number_cell(None) for _ in range(3)),
+            *settings,
+            number_cell(None),
+            Cell(""),
+            Cell(one.place),
+        ]
+        return RowView(number, cells, one.href)
+    level, finding = _verdict(about)
+    steps = [
+        step
+        for step in _list(about.get("steps"))
+        if isinstance(step, dict) and _number(step.get("responses")) > 0
+    ]
+    reward = _series(steps, "reward_mean")
+    size = window_size(len(steps))
+    cells = [
+        Cell(_text(about.get("run")) or one.place, href=one.href),
+        Cell(f"{_GLYPHS.get(level, '–')} {level}"),
+        Cell(finding),
+        _mean(reward[:size]),
+        _mean(reward[-size:]),
+        Cell(sparkline(reward)),
+        _mean(_series(steps, "kl_k1_mean")[-size:]),
+        _mean(_series(steps, "response_tokens_mean")[-size:]),
+        _count(len(steps)),
+        *settings,
+        _count(about.get("responses")),
+        Cell(_text(about["generator"].get("version"))),
+        Cell(one.place),
+    ]
+    return RowView(number, cells, one.href)
+
+
+def _verdict(about: Mapping[str, Any]) -> tuple[str, str]:
+    verdict = about.get("verdict")
+    if not isinstance(verdict, dict):
+        return "unjudged", ""
+    lead = verdict.get("lead")
+    for finding in _list(about.get("findings")):
+        if isinstance(finding, dict) and lead is not None and finding.get("id") == lead:
+            return _text(verdict.get("level")), _text(finding.get("title"))
+    return _text(verdict.get("level")), ""
+
+
+def _card(about: Mapping[str, Any] | None) -> dict[str, Scalar]:
+    card = (about or {}).get("card")
+    entries = card.get("entries") if isinstance(card, dict) else None
+    return card_values(entries) if isinstance(entries, dict) else {}
+
+
+def _differing(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
+    """Names whose values differ or that some lack; those that most have first."""
+    counts: dict[str, int] = {}
+    for card in cards:
+        for key in card:
+            counts[key] = counts.get(key, 0) + 1
+    differ = [
+        key
+        for key, count in counts.items()
+        if count < len(cards) or len({repr(card[key]) for card in cards}) > 1
+    ]
+    return sorted(differ, key=lambda key: -counts[key])
+
+
+def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool) -> ColumnView:
+    present = [card[key] for card in cards if key in card]
+    numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
+    kind = "number" if numeric else "text"
+    return ColumnView(f"card:{key}", key, kind=kind, help="from the card", hidden=hidden)
+
+
+def _key_cell(card: Mapping[str, Scalar], key: str, column: ColumnView) -> Cell:
+    value = card.get(key)
+    if column.kind == "number":
+        return number_cell(None if key not in card else _number(value))
+    if key not in card:
+        return Cell(MISSING, exact="not on its card")
+    return Cell(_text("null" if value is None else value))
+
+
+def _series(steps: Sequence[Mapping[str, Any]], name: str) -> Floats:
+    return np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
+
+
+def _mean(values: Floats) -> Cell:
+    known = values[np.isfinite(values)]
+    # Divided first, as rewards may be as large as a float holds.
+    return number_cell(float((known / len(known)).sum()) if len(known) else None)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _count(value: object) -> Cell:
+    number = _number(value)
+    if not math.isfinite(number):
+        return number_cell(None)
+    return Cell(f"{int(number):,}", number, str(int(number)))
+
+
+def _text(value: object) -> str:
+    text = "" if value is None else safe_text(str(value))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

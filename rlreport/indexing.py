@@ -1,0 +1,129 @@
+"""The third program: reports → one page that lists them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from rlreport import __version__
+from rlreport.bake.environment import environment
+from rlreport.bake.pages import Page
+from rlreport.bake.runs_page import Listed, runs_view
+from rlreport.bake.views import Shell
+from rlreport.comparison.earlier import REPORT, report_about
+from rlreport.deliver.one_file import FORM, assemble
+from rlreport.deliver.place import destination, staged
+from rlreport.errors import OutputError, RlreportError, UsageError
+from rlreport.text.clean import safe_text
+
+_SINGLE = (".html", ".htm", ".zip")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What was written.
+
+    Attributes:
+        out: where it is.
+        reports: rows that it has.
+        unread: (report, why) of those that could not be read; they have a row each.
+    """
+
+    out: Path
+    reports: int
+    unread: list[tuple[str, str]]
+
+
+def build_index(
+    reports: Sequence[str | Path], out: str | Path = "index.html", *, title: str = "Runs"
+) -> Index:
+    """List reports on one page, a row each; ``out`` is replaced whole or left as it was.
+
+    Args:
+        reports: reports (folder, zip or one file), or folders that hold some.
+        out: the page, ``.html``; links lead from there.
+        title: name of the page.
+
+    Raises:
+        RlreportError: there is nothing at a place, or ``out`` cannot be written.
+    """
+    out = Path(out)
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
+    _refuse_report(destination(out, FORM))
+    places = [place for given in reports for place in _expanded(Path(given))]
+    own = out.resolve()
+    listed = [
+        _listed(place, own.parent) for place in dict.fromkeys(places) if place.resolve() != own
+    ]
+    frame = Shell(
+        title=title,
+        run=title,
+        kind="runs",
+        root="",
+        nav=[],
+        crumbs=[],
+        assets={},
+        csp="",
+        generator=f"rlreport {__version__}",
+    )
+    html = environment().get_template("main/runs.html").render(view=runs_view(listed), shell=frame)
+    page = FORM.finish(Page("index.html", "", title, html))[0]
+    with staged(out, FORM) as place, place.open("wb") as file:
+        for part in assemble(frame, iter([page]), charts=False):
+            file.write(part)
+    return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])
+
+
+def _refuse_report(out: Path) -> None:
+    """An index must not take the place of a report, whose mark it has.
+
+    Raises:
+        OutputError: ``out`` is a report of one file, or a page of a folder.
+    """
+    try:
+        taken = (out.parent / REPORT).is_file() or (out.is_file() and report_about(out) is not None)
+    except RlreportError:
+        taken = True
+    if taken:
+        raise OutputError(f"{out}: is a report, or lies in one; choose another name for the index")
+
+
+def _expanded(given: Path) -> list[Path]:
+    """Return a report, or those that a folder holds."""
+    if not given.exists():
+        raise UsageError(f"No such file or folder: {given}")
+    if not given.is_dir() or (given / REPORT).is_file():
+        return [given]
+    inside = [
+        path
+        for path in sorted(given.iterdir())
+        if (path / REPORT).is_file() or (path.is_file() and _is_report(path))
+    ]
+    return inside or [given]
+
+
+def _is_report(file: Path) -> bool:
+    if file.suffix.lower() not in _SINGLE:
+        return False
+    try:
+        return report_about(file) is not None
+    except RlreportError as error:
+        return "broken" in str(error) or "newer" in str(error)
+
+
+def _listed(place: Path, root: Path) -> Listed:
+    relative = Path(os.path.relpath(place.resolve(), root)).as_posix()
+    page = f"{relative}/index.html" if place.is_dir() else relative
+    # "./" keeps a name with a colon from being taken for a scheme.
+    href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
+    try:
+        about = report_about(place)
+    except RlreportError as error:
+        return Listed(name, href, None, safe_text(str(error).removeprefix(f"{place}: ")))
+    if about is None:
+        return Listed(name, href, None, "is not a report of rlreport")
+    return Listed(name, href, about)

@@ -1,0 +1,85 @@
+"""The index: a row a report, whatever state it is in."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+
+import pytest
+
+import rlreport
+from rlreport.errors import RlreportError
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    for k, form in enumerate(("", ".zip", ".html")):
+        logs = root / "logs" / f"{k}"
+        logs.mkdir(parents=True)
+        rows = [
+            {"step": s, "prompt": f"p{n}", "response": f"r {n}", "reward": s + k}
+            for s in range(10)
+            for n in range(4)
+        ]
+        (logs / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        config = {"algo": {"lr": 10.0**-k, "same": 1}, "model": f"<b>m{k}</b>"}
+        (logs / "config.json").write_text(json.dumps(config))
+        out = root / f"run:{k}#<i>{form}"
+        rlreport.build(logs, out, title=f"run <b>{k}", meta={"only": "0"} if k == 0 else None)
+    shutil.rmtree(root / "logs")
+    return root
+
+
+def test_reports_of_every_form_have_a_row_with_their_figures_and_what_differs(runs):
+    out = runs / "index.html"
+    made = rlreport.index(runs, out)
+    page = out.read_text()
+    assert (made.reports, made.unread) == (3, [])
+    for k in range(3):
+        assert f"run &lt;b&gt;{k}" in page
+        # The first and the last window of ten steps: steps 0 to 2 and 7 to 9.
+        assert re.search(rf'<b>{k}<.*?title="{k + 1}".*?title="{k + 8}"', html.unescape(page), re.S)
+    assert "./run%3A0%23%3Ci%3E/index.html" in page
+    assert "./run%3A1%23%3Ci%3E.zip" in page
+    assert 'data-key="card:algo.lr"' in page
+    assert 'data-key="card:only"' in page
+    assert "card:algo.same" not in page
+    assert "<b>m" not in page
+    first = out.read_bytes()
+    rlreport.index(runs, out)
+    assert out.read_bytes() == first
+    assert (
+        b"http"
+        not in first.replace(b"http://www.w3.org", b"").split(b"<main")[1].split(b"</main")[0]
+    )
+
+
+def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
+    for name, text in (("broken", "{"), ("odd", "[]"), ("newer", None), ("wrong", "")):
+        (tmp_path / name / "data").mkdir(parents=True)
+        about = json.loads((runs / "run:0#<i>/data/report.json").read_text())
+        if name == "newer":
+            about["schema"] = 99
+        elif name == "wrong":
+            about |= {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
+        (tmp_path / name / "data/report.json").write_text(text or json.dumps(about))
+    made = rlreport.index(tmp_path, tmp_path / "index.html")
+    told = dict(made.unread)
+    assert "broken" in told["broken"]
+    assert "not a report" in told["odd"]
+    assert "newer" in told["newer"]
+    assert "wrong" not in told
+    page = (tmp_path / "index.html").read_text()
+    assert "4 reports. 3 could not be read." in page
+    assert str(tmp_path) not in page
+
+
+def test_an_index_never_takes_the_place_of_a_report(runs):
+    for taken in (runs / "run:0#<i>/index.html", runs / "run:2#<i>.html"):
+        before = taken.read_bytes()
+        with pytest.raises(RlreportError, match="report"):
+            rlreport.index(runs, taken)
+        assert taken.read_bytes() == before
