@@ -43,6 +43,7 @@ def build(
     config: Sequence[str | Path] = (),
     meta: Mapping[str, object] | None = None,
     git: bool = False,
+    merge: bool = False,
     pad_tokens: Sequence[str] = (),
     system_end_token: str | None = None,
     log_format: str | None = None,
@@ -92,6 +93,7 @@ def build(
             unless given. What looks like a secret is left out.
         meta: further entries of the card.
         git: put commit and branch of the current folder on the card.
+        merge: folders that look like several runs are one.
         pad_tokens: further padding tokens to drop; the usual ones are known.
         system_end_token: drop everything of a prompt up to and including its last occurrence.
         log_format: id of the log format; detected unless given.
@@ -151,6 +153,7 @@ def build(
                     tuple((str(name), str(value)) for name, value in (meta or {}).items()),
                     git,
                 ),
+                merge=merge,
             ),
             thresholds=None if thresholds is None else Path(thresholds),
             muted=mute,

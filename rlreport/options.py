@@ -108,6 +108,7 @@ class ReportOptions:
         github_summary: also append a summary to the job's page on GitHub Actions.
         charts: Python files with functions that make charts of the user's own.
         card: where the run's card comes from.
+        merge: folders that look like several runs are one.
     """
 
     title: str | None = None
@@ -122,3 +123,4 @@ class ReportOptions:
     github_summary: bool = False
     charts: tuple[Path, ...] = ()
     card: CardOptions = field(default_factory=CardOptions)
+    merge: bool = False

@@ -36,6 +36,7 @@ from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
+from rlreport.read.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
 
@@ -97,10 +98,12 @@ def build_report(
 
     name, locations, tables = _read(logs, read, figures, progress)
     tables = replace(tables, notes=[*tables.notes, *(Note("card", n, 1) for n in card.notes)])
+    mixed = None if report.merge else several_runs(logs, tables, named=not report.redact_names)
     aliases: dict[str, str] = {}
     if report.redact_names:
         tables, aliases = without_names(tables)
         name = "run"
+    tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
     if len(tables.steps) >= LEAST_BESIDE:
         pool.warm("rlreport.bake.step_pages", "get_ready")
     verdict, spreading = _judged(tables, limits, muted)

@@ -56,6 +56,7 @@ class PageContext:
         file_aliases: log files by their names, where names are redacted.
         thresholds: limits that the checks used.
         card: what the run was.
+        mixed: what says that the logs look like several runs, or "".
         asset_files: logical name -> file of the shared assets, empty in one file.
     """
 
@@ -85,6 +86,7 @@ class PageContext:
     stamp: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
     card: Card = field(default_factory=Card)
+    mixed: str = ""
 
     def findings_at(self, step: int) -> list[Finding]:
         """Findings that name ``step``, or a response of it."""

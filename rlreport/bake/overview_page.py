@@ -72,6 +72,7 @@ def overview_view(
         left_out=context.left_out,
         not_drawn=list(not_drawn),
         card=card_view(context.card),
+        mixed=context.mixed,
     )
 
 

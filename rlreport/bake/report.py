@@ -33,6 +33,7 @@ from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations
+from rlreport.read.several_runs import SEVERAL_RUNS
 from rlreport.summarise import usual_responses, window_table
 from rlreport.tables import Tables
 
@@ -235,6 +236,7 @@ def prepare(
         file_aliases=file_aliases,
         thresholds=thresholds or Thresholds(),
         card=card or Card(),
+        mixed="".join(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         asset_files={}
         if one_file
         else {name: path for name, (path, _) in assets().files().items()},

@@ -260,7 +260,8 @@ class CardView:
 class OverviewView:
     """``index.html``. ``windows`` says which steps the key figures are means of.
 
-    ``not_drawn`` are sentences about columns without a chart.
+    ``not_drawn`` are sentences about columns without a chart; ``mixed`` says that the logs look
+    like several runs.
     """
 
     verdict: VerdictView
@@ -273,6 +274,7 @@ class OverviewView:
     left_out: list[str]
     not_drawn: list[str]
     card: CardView | None
+    mixed: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class _Build(click.Command):
 @click.option(
     "--git", is_flag=True, help="Put commit and branch of the current folder on the card."
 )
+@click.option("--merge", is_flag=True, help="Folders that look like several runs are one run.")
 @judging_options
 @click.option(
     "--redact",

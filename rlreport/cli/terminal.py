@@ -9,6 +9,7 @@ from rlreport.check.finding import Finding, Verdict
 from rlreport.cli.say import say
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
+from rlreport.read.several_runs import SEVERAL_RUNS
 from rlreport.tables import BadLine, Tables
 from rlreport.text.numbers import byte_size
 
@@ -29,6 +30,9 @@ class Terminal:
             return
         for line in left_out_lines(report.tables):
             say(line, err=True)
+        for note in report.tables.notes:
+            if note.kind == SEVERAL_RUNS:
+                say(f"warning: {note.text}", err=True)
         for sentence in report.left_out:
             say(sentence)
         steps, responses = len(report.tables.steps), len(report.tables.responses)

@@ -1,0 +1,85 @@
+"""Runs that were given as one: told by their folders, as their rows look alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlreport.card import configured
+from rlreport.tables import Note, Tables
+
+SEVERAL_RUNS = "several_runs"
+"""Kind of the note."""
+
+NAMED = 3
+
+_PART_OF_A_RUN = re.compile(
+    r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
+    r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
+    r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
+    re.IGNORECASE,
+)
+"""Folders that one run writes: of its ranks, its steps, its splits."""
+
+
+def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
+    """Say that the logs look like several runs; None where they look like one.
+
+    They do when their top-level folders each hold every step in files of the same names, or have a
+    configuration each and steps in common.
+
+    Args:
+        logs: where they are.
+        tables: of what was read.
+        named: whether names of folders may be told.
+    """
+    files: dict[str, dict[str, int]] = {}
+    for i, file in enumerate(tables.files):
+        top, slash, below = file.name.partition("/")
+        if not slash or _PART_OF_A_RUN.fullmatch(top):
+            return None
+        files.setdefault(top, {})[below] = i
+    if len(files) < 2:
+        return None
+    steps = _steps(tables)
+    held = [set().union(*(steps.get(i, set()) for i in own.values())) for own in files.values()]
+    everywhere = set.intersection(*held)
+    if not everywhere:
+        return None
+    same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
+    if not same and not all(_configured(logs, top) for top in files):
+        return None
+    why = "every step in files of the same names" if same else "a configuration of its own"
+    return Note(
+        SEVERAL_RUNS,
+        f"{_listed(list(files)) if named else f'{len(files):,} folders'} look like "
+        f"{len(files):,} runs, as each has {why}: every figure here mixes them. Build a report of "
+        "each; rlreport index lists them and rlreport compare compares two. If they are one run, "
+        "--merge says so.",
+        1,
+    )
+
+
+def _steps(tables: Tables) -> dict[int, set[int]]:
+    """Steps of training by the index of their file."""
+    rows = tables.responses[tables.responses["validation"] == 0]
+    found: dict[int, set[int]] = {}
+    pairs = rows[["file", "step"]].drop_duplicates()
+    for file, step in zip(pairs["file"].tolist(), pairs["step"].tolist(), strict=True):
+        found.setdefault(file, set()).add(step)
+    return found
+
+
+def _configured(logs: Sequence[str | Path], top: str) -> bool:
+    roots = [Path(given) for given in logs if "://" not in str(given)]
+    places = [root if root.name == top else root / top for root in roots]
+    places += [parent for root in roots for parent in root.parents if parent.name == top]
+    return any(configured(place) for place in places)
+
+
+def _listed(names: list[str]) -> str:
+    shown = [f"{name}/" for name in names[:NAMED]]
+    if more := len(names) - len(shown):
+        return f"{', '.join(shown)} and {more:,} more folders"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
