@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+from zipfile import is_zipfile
 
 from rlreport import __version__
 from rlreport.bake.environment import environment
@@ -125,5 +126,7 @@ def _listed(place: Path, root: Path) -> Listed:
     except RlreportError as error:
         return Listed(name, href, None, safe_text(str(error).removeprefix(f"{place}: ")))
     if about is None:
-        return Listed(name, href, None, "is not a report of rlreport")
+        broken = place.suffix.lower() == ".zip" and not is_zipfile(place)
+        why = "is a broken .zip" if broken else "is not a report of rlreport"
+        return Listed(name, href, None, why)
     return Listed(name, href, about)

@@ -66,14 +66,16 @@ def test_a_report_that_is_broken_or_newer_says_so_in_its_row(runs, tmp_path):
         elif name == "wrong":
             about |= {"steps": [1, {"responses": "x"}], "card": [], "verdict": 3, "findings": {}}
         (tmp_path / name / "data/report.json").write_text(text or json.dumps(about))
-    made = rlreport.index(tmp_path, tmp_path / "index.html")
+    (tmp_path / "cut.zip").write_bytes((runs / "run:1#<i>.zip").read_bytes()[:500])
+    made = rlreport.index([*tmp_path.iterdir()], tmp_path / "index.html")
     told = dict(made.unread)
     assert "broken" in told["broken"]
     assert "not a report" in told["odd"]
     assert "newer" in told["newer"]
+    assert "broken" in told["cut.zip"]
     assert "wrong" not in told
     page = (tmp_path / "index.html").read_text()
-    assert "4 reports. 3 could not be read." in page
+    assert "5 reports. 4 could not be read." in page
     assert str(tmp_path) not in page
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import Scalar, card_values
+from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text
@@ -20,6 +21,7 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST = 300
+_LAST_WINDOW = "mean of the steps in the last window"
 _GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
 
 Floats = NDArray[np.float64]
@@ -55,16 +57,16 @@ _COLUMNS = (
     ColumnView("verdict", "Verdict", kind="text"),
     ColumnView("finding", "Lead finding", kind="text"),
     ColumnView("reward_first", "Reward, start", help="mean of the steps in the first window"),
-    ColumnView("reward_last", "Reward, end", help="mean of the steps in the last window"),
+    ColumnView("reward_last", "Reward, end", help=_LAST_WINDOW),
     ColumnView("trend", "Reward over steps", kind="path"),
-    ColumnView("kl", "KL, end", "nats/token", help="k1, mean of the steps in the last window"),
-    ColumnView("length", "Length, end", "tokens", help="mean of the steps in the last window"),
+    ColumnView("kl", "KL, end", STEP["kl_k1_mean"].unit, help=f"k1, {_LAST_WINDOW}"),
+    ColumnView("length", "Length, end", STEP["response_tokens_mean"].unit, help=_LAST_WINDOW),
     ColumnView("steps", "Steps"),
 )
 _LAST = (
     ColumnView("responses", "Responses", hidden=True),
     ColumnView("version", "Built by", kind="text", hidden=True),
-    ColumnView("place", "Report", kind="text"),
+    ColumnView("place", "Report", kind="text", hidden=True),
 )
 
 
