@@ -200,7 +200,7 @@ _FLIP_TEXTS = (
 
 
 def _flips(flips: Sequence[FlipTexts]) -> TableView:
-    numbered = ColumnView("n", "#", help="the clearest difference first")
+    numbered = ColumnView("n", "#", help="the clearest difference first", written="count")
     rows = [
         RowView(
             str(place),

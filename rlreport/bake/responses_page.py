@@ -207,7 +207,11 @@ def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
     texts = [column for column in context.text_columns if column.key in _TEXTS]
     shown = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
     step = ColumnView("step", "Step", help=RESPONSE["step"].help, written="count")
-    return [step, ColumnView("n", "#", help="position in the step, in log order"), *shown]
+    return [
+        step,
+        ColumnView("n", "#", help="position in the step, in log order", written="count"),
+        *shown,
+    ]
 
 
 def _table(

@@ -138,7 +138,7 @@ class _Shown:
             )
             for i, rollout in enumerate(rollouts)
         ]
-        numbered = ColumnView("n", "#", help="position in the step, in log order")
+        numbered = ColumnView("n", "#", help="position in the step, in log order", written="count")
         return TableView(
             "responses",
             f"Responses of step {self.rows.step}",

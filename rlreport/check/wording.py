@@ -76,7 +76,8 @@ def _sentence(verdict: Verdict) -> str:
         said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
     if lead is None:
         told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
-        said.append(_clauses([_moved(moved) for moved in told_of]))
+        still = any(f.id == "reward_stalled" and "start" in f.facts for f in verdict.findings)
+        said.append(_clauses([_moved(moved, still) for moved in told_of]))
         kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
     else:
         effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
@@ -110,13 +111,18 @@ def _clauses(clauses: list[str], first: str = ", ") -> str:
     return sentence[0].upper() + sentence[1:] + "."
 
 
-def _moved(moved: Moved) -> str:
-    """Return as a clause what reward or KL did."""
+def _moved(moved: Moved, still: bool = False) -> str:
+    """Return as a clause what reward or KL did; ``still``: a finding says it did not rise."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("the policy is {last:figure} nats a response from the reference", facts)
     if moved.first is None:
         return told("the mean reward is {last:figure}", facts)
+    if still and moved.last >= moved.first:
+        return told(
+            "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
+            facts,
+        )
     if moved.last >= moved.first:
         return told("the reward rose from {first:figure} to {last:figure}", facts)
     return told("the reward went from {first:figure} to {last:figure}", facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rlreport.check.registry import BY_ID
 from rlreport.check.words import figure, listed, marked, message, span, whole
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
@@ -73,7 +74,7 @@ def interval(effect: Effect) -> str:
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, as a subject holds it."""
     comparison = outcome.comparison
-    name = message(HEADLINES[comparison.level])
+    name = _headline(outcome)
     if comparison.level in ("better", "worse"):
         effect = comparison.effect
         return message("{name}: reward {effect}", name=name, effect=signed(effect.value))
@@ -85,7 +86,7 @@ def sentence(outcome: Outcome) -> str:
     comparison = outcome.comparison
     effect = comparison.effect
     places = {
-        "name": message(HEADLINES[comparison.level]),
+        "name": _headline(outcome),
         "effect": signed(effect.value),
         "interval": interval(effect),
         "most": figure(max(abs(effect.low), abs(effect.high))),
@@ -114,9 +115,22 @@ def against(outcome: Outcome) -> str:
     if worse:
         said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
     if critical:
-        names = listed([found.id.replace("_", " ") for found in critical])
+        names = listed([_name_of(found.id) for found in critical])
         said.append(message("New critical findings: {names}.", names=names))
     return " ".join(said)
+
+
+def _headline(outcome: Outcome) -> str:
+    """Return the level in words; a reward gained by a run that broke is not called better."""
+    level = outcome.comparison.level
+    if level == "better" and any(found.severity == "critical" for found in outcome.changed.new):
+        return message("Higher reward, but NEW is broken")
+    return message(HEADLINES[level])
+
+
+def _name_of(check: str) -> str:
+    """Return the name of a check in words."""
+    return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
 
 def _prompts(effect: Effect) -> str:

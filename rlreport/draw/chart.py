@@ -19,7 +19,7 @@ class Chart:
         svg: the chart drawn, themed by CSS custom properties, no script, no style element.
         wide: spans the page's width (True) or half of it.
         interactive: the page may replace the SVG by Vega.
-        shaded: what the shading says, "" without any.
+        shaded: severity and words of each finding whose steps are shaded.
         group: heading that the chart stands under, "" for the page's own charts.
         responses: the chart's data are the responses of a step: each datum has ``n``, and
             the page feeds and filters the named dataset ``rows`` itself.
@@ -34,5 +34,5 @@ class Chart:
     wide: bool = False
     interactive: bool = True
     responses: bool = False
-    shaded: str = ""
+    shaded: tuple[tuple[str, str], ...] = ()
     group: str = ""

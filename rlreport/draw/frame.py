@@ -55,16 +55,16 @@ class Frame:
                     )
         return rows
 
-    def legend(self, name: str) -> str:
-        """What the marks on the chart ``name`` say, "" without any."""
+    def legend(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Severity and words of each finding marked on the chart ``name``."""
         said = []
         for finding in self.findings:
             if name not in finding.charts or not self._runs(self._shown(finding)):
                 continue
             since = f", since step {finding.onset.step}" if finding.onset else ""
             until = f" until step {finding.until}" if finding.until is not None else ""
-            said.append(f"{finding.name or finding.title}{since}{until}")
-        return "; ".join(said)
+            said.append((finding.severity, f"{finding.name or finding.title}{since}{until}"))
+        return tuple(said)
 
     def _shown(self, finding: Finding) -> Sequence[float]:
         """Steps that a finding is marked at: from its onset on where it has one."""

@@ -56,6 +56,11 @@ function inkOf(finding) {
   return getComputedStyle(finding.querySelector(".severity") ?? finding).color;
 }
 
+/** @param {Element} finding */
+function severityOf(finding) {
+  return ["critical", "warning"].find((word) => finding.classList.contains(word)) ?? "info";
+}
+
 /** Shades the steps of the finding that has the pointer or the focus. */
 export function followFindings(root, charts) {
   const all = [...charts];
@@ -65,7 +70,7 @@ export function followFindings(root, charts) {
     const { charts: names = "", from, to, words } = /** @type {HTMLElement} */ (finding)?.dataset ?? {};
     for (const chart of all) {
       const named = !leave && names.split(" ").includes(chart.figure.dataset.chart ?? "");
-      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding) } : null, words ?? "");
+      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words ?? "");
     }
   };
   const events = ["pointerover", "pointerout", "focusin", "focusout"];

@@ -232,7 +232,7 @@ export class Chart {
 
   /**
    * Shades the steps of a finding, none for null.
-   * @param {{from: number, to: number, colour: string} | null} span
+   * @param {{from: number, to: number, colour: string, severity: string} | null} span
    * @param {string} words
    */
   point(span, words) {
@@ -241,7 +241,7 @@ export class Chart {
     const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
     this.view?.data("pointed", whole ? [whole] : []).runAsync();
     this.figure.querySelector(".pointed")?.remove();
-    if (span) this.menu.before(el("span", { class: "shaded pointed" }, `shaded: ${words}`));
+    if (span) this.menu.before(el("span", { class: `shaded pointed ${span.severity}` }, `shaded: ${words}`));
   }
 
   /** Follows the filters of the list. */
