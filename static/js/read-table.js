@@ -51,7 +51,7 @@ function describe(header) {
 function fromData(header, at, nodes, data) {
   const about = describe(header);
   const { key } = about;
-  if (key === "n") return { ...about, numbers: Float64Array.from(data.n), strings: null };
+  if (key === "n") return { ...about, written: "count", numbers: Float64Array.from(data.n), strings: null };
   const { written = "number", group = "" } = data.columns.find((column) => column.key === key) ?? {};
   Object.assign(about, { written, group });
   if (data.values[key]) return { ...about, numbers: toNumbers(data.values[key]), strings: null };
