@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,10 @@ def test_a_changed_threshold_changes_the_verdict(toml: Path) -> None:
         ("[trend]\nleast_steps = 3.5\n", "must be a whole number"),
         ("kl_explosion = 3\n", "must be a table"),
         ("[kl_explosion\n", "not valid TOML"),
+        ("[kl_explosion]\nwarn = 1" + "0" * 400, "must be finite"),
+        ("[kl_explosion]\nwarn = 1" + "0" * 9000, "not valid TOML"),
+        ("x = " + "[" * 100_000, "nested too deep"),
+        ("#" * 1_000_001, "is no file of at most"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: str) -> None:
@@ -63,6 +68,13 @@ def test_a_wrong_file_is_refused_by_name_and_cause(toml: Path, text: str, said: 
 def test_a_missing_file_is_refused(toml: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         load_thresholds(toml)
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: Path) -> None:
+    os.mkfifo(toml)
+    for endless in (toml, "/dev/zero"):
+        with pytest.raises(UsageError, match="is no file of at most"):
+            load_thresholds(endless)
 
 
 def test_every_threshold_says_what_it_is_and_where_it_comes_from() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -204,3 +205,13 @@ def test_a_closed_pipe_is_no_traceback(log):
     )
     os.close(writer)
     assert b"Traceback" not in done.stderr
+
+
+def test_the_module_runs_without_those_of_the_current_folder(log, tmp_path):
+    trap = tmp_path / "trapped"
+    for name in ("pickle", "json", "numpy", "orjson", "click"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(trap)!r}, 'a').write(__name__)\n")
+    command = [sys.executable, "-m", "rlreport", "inspect", str(log)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not trap.exists(), trap.read_text()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random as dice
+import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from click.testing import CliRunner
 
 import rlreport
 from rlreport.cli import main
+from rlreport.comparison.earlier import MOST_REPORT, _shown
 from rlreport.errors import UnusableInputError, UsageError
 from tests.schemas import validate
 
@@ -257,6 +261,53 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
     with pytest.raises(UnusableInputError, match="broken report"):
         rlreport.compare(base, runs["lost"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "[]",
+        '{"texts": []}',
+        '{"n": 1, "texts": {"prompt": ["p"]}}',
+        '{"n": [1e999], "texts": {"prompt": ["p"]}}',
+        '{"n": [0], "texts": {"prompt": {"0": 1}}}',
+        "[" * 100_000,
+    ],
+)
+def test_a_step_page_of_another_make_costs_its_texts_only(runs, tmp_path, data):
+    base = tmp_path / "base"
+    rlreport.build(runs["main"], base)
+    node = '<script type="application/json" class="rows-data">'
+    for page in (base / "steps").glob("*.html"):
+        page.write_text(f"{node}{data}</script>")
+    rlreport.compare(base, runs["lost"], tmp_path / "out")
+    assert told(tmp_path / "out")["verdict"]["level"] == "worse"
+
+
+def test_a_page_of_things_begun_and_never_ended_is_read_in_one_look():
+    node = '<script type="application/json" class="rows-data">'
+    cell = '<td class="text" data-key="prompt"><div class="clamp" dir="auto">'
+    begun = time.monotonic()
+    for page in (node * 100_000, f'<tr data-n="0">{cell * 100_000}'):
+        assert _shown(page) == {}
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("part", ["report.json", "responses.csv.gz"])
+def test_a_small_report_that_unfolds_without_end_is_refused(runs, tmp_path, part):
+    rlreport.build(runs["main"], tmp_path / "base")
+    data = tmp_path / "base" / "data"
+    parts = {name: (data / name).read_bytes() for name in ("report.json", "responses.csv.gz")}
+    if part == "report.json":
+        parts[part] = b"[" + b"[]," * (MOST_REPORT // 3) + b"[]]"
+    else:
+        rows = gzip.compress(b"1,0,train,0,1\n" * 1_000_000)
+        parts[part] = gzip.compress(b"step,n,split,prompt_id,reward\n") + rows * 36
+    with zipfile.ZipFile(tmp_path / "base.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(f"data/{name}", content)
+    with pytest.raises(UnusableInputError, match="broken"):
+        rlreport.compare(tmp_path / "base.zip", runs["lost"], tmp_path / "out")
 
 
 def test_what_is_no_report_is_refused(runs, tmp_path):

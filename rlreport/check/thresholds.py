@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import stat
+import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,6 +306,10 @@ def limit_of(thresholds: Thresholds, group: str, key: str) -> tuple[float, str]:
     return float(getattr(settings, key)), str(setting.metadata["unit"])
 
 
+MAX_TOML = 1_000_000
+"""Bytes of a file of thresholds that are read."""
+
+
 def load_thresholds(path: str | Path) -> Thresholds:
     """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); the rest keep their defaults.
 
@@ -312,11 +317,17 @@ def load_thresholds(path: str | Path) -> Thresholds:
         UsageError: the file cannot be read, is no TOML, or holds an unknown group, an
             unknown key or a value that is not a finite number.
     """
+    file = Path(path)
     try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        # A pipe or a device may have no end.
+        if not (stat.S_ISREG(file.stat().st_mode) and file.stat().st_size <= MAX_TOML):
+            raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot read thresholds: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UsageError(f"{path}: not valid TOML: nested too deep") from None
+    except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     defaults = Thresholds()
     groups = {group.name: getattr(defaults, group.name) for group in dataclasses.fields(defaults)}
@@ -340,6 +351,6 @@ def _replace(group: Any, settings: dict[str, object], where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             kind = "a whole number" if whole else "a number"
             raise UsageError(f"{where} {key} must be {kind}, not {value!r}")
-        if not math.isfinite(value):
-            raise UsageError(f"{where} {key} must be finite, not {value!r}")
+        if not abs(value) <= sys.float_info.max:
+            raise UsageError(f"{where} {key} must be finite, not {value!r:.40}")
     return dataclasses.replace(group, **settings)

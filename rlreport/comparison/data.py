@@ -32,7 +32,7 @@ DIGITS = 6
 ROWS_TOGETHER = 20_000
 """Rows packed as one part, so that the last steps can be kept alone."""
 
-MOST_BYTES = 4_000_000_000
+MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""
 
 _FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
@@ -184,7 +184,7 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
             keep_default_na=False,
             na_values=[""],
         )
-    except (OSError, EOFError, ValueError, pd.errors.ParserError) as error:
+    except (OSError, EOFError, ValueError, MemoryError, pd.errors.ParserError) as error:
         raise broken from error
     if not set(_NEEDED) <= set(table) or table.empty:
         raise broken

@@ -31,6 +31,9 @@ REPORT = "data/report.json"
 MOST_PART = 500_000_000
 """Bytes of one part of a report that are read."""
 
+MOST_REPORT = 64_000_000
+"""Bytes of its ``report.json``, which is parsed whole: a packed report may unfold without end."""
+
 Place = tuple[int, int]
 """Step and n of a response."""
 
@@ -39,13 +42,12 @@ Texts = tuple[str, str]
 
 _VIEW = re.compile(
     r'<script type="application/octet-stream" class="view" data-view="steps/(-?\d+)"'
-    r"[^>]*>([A-Za-z0-9+/=]*)</script>"
+    r"[^<>]*>([A-Za-z0-9+/=]*)</script>"
 )
-_NODE = r'<script type="application/[a-z-]+" class="{name}">(.*?)</script>'
+_NODE = r'<script type="application/[a-z-]+" class="{name}">'
 _ROW = re.compile(r'<tr data-n="(\d+)"')
 _CELL = re.compile(
-    r'<td class="text" data-key="(prompt|response)"[^>]*><div class="clamp" dir="auto">(.*?)</div>',
-    re.DOTALL,
+    r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
 )
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
@@ -107,8 +109,14 @@ class _OneFile:
 
 
 def _node(text: str, name: str) -> str | None:
-    found = re.search(_NODE.format(name=name), text, re.DOTALL)
-    return found[1] if found else None
+    opened = re.search(_NODE.format(name=name), text)
+    return None if opened is None else _until(text, "</script>", opened.end(), len(text))
+
+
+def _until(text: str, mark: str, start: int, stop: int) -> str | None:
+    """Return what stands before the next mark; None without one, found in one look."""
+    end = text.find(mark, start, stop)
+    return None if end < 0 else text[start:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,7 @@ class Earlier:
         try:
             page = self.parts.read(f"steps/{step}.html")
             return {} if page is None else _shown(page.decode("utf-8", "replace"))
-        except (*_UNREADABLE, KeyError, TypeError, IndexError):
+        except (*_UNREADABLE, ArithmeticError, AttributeError, LookupError, TypeError):
             return {}
 
     def table(self, path: str) -> pd.DataFrame | None:
@@ -177,9 +185,12 @@ def _shown(page: str) -> dict[int, Texts]:
                 found.setdefault(int(n), {})[key] = text
     starts = [*_ROW.finditer(page)]
     ends = [*(row.start() for row in starts[1:]), len(page)]
-    for row, end in zip(starts, ends, strict=True):
-        for key, text in _CELL.findall(page, row.end(), end):
-            found.setdefault(int(row[1]), {})[key] = html.unescape(text)
+    for row, end in zip(starts, ends, strict=False):  # a page may have no rows at all
+        for cell in _CELL.finditer(page, row.end(), end):
+            shown = _until(page, "</div>", cell.end(), end)
+            if shown is None:
+                break
+            found.setdefault(int(row[1]), {})[cell[1]] = html.unescape(shown)
     return {n: (t["prompt"], t["response"]) for n, t in found.items() if len(t) == 2}
 
 
@@ -237,6 +248,8 @@ def _parts(path: Path) -> _Parts | None:
 
 
 def _about(name: str, raw: bytes) -> dict[str, Any]:
+    if len(raw) > MOST_REPORT:
+        raise ValueError("too large")
     about = json.loads(raw)
     generator = about.get("generator") if isinstance(about, dict) else None
     if (
