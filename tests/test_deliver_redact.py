@@ -158,3 +158,13 @@ def test_the_words_are_there_otherwise(plain):
         b"sourceqzxwv",
     } <= held
     assert any("hackqzxwvword" in finding.title for finding in plain.verdict.findings)
+
+
+def test_a_role_that_is_text_is_left_out(tmp_path):
+    said = [{"role": r, "content": "x"} for r in ("roleqzxwv", "assistant", "tool")]
+    row = {"step": 1, "prompt": "p", "response": "r", "reward": 1.0, "turns": said}
+    log = write_log(tmp_path / "log.jsonl", [{**row, "reward": i / 4} for i in range(4)])
+    for redact in (False, True):
+        rlreport.build(log, tmp_path / "run", redact=redact, workers=1)
+        page = (tmp_path / "run" / "steps" / "1.html").read_bytes()
+        assert bool(SECRET.search(page)) != redact

@@ -19,6 +19,9 @@ from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Tables
 
+_ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
+"""Roles that tell nothing; whatever else stands for one may be text."""
+
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 """What follows a quotation mark in a reason may be taken from the logs."""
 
@@ -65,7 +68,7 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
         turns=[],
         conversation=[
             Turn(
-                turn.role,
+                turn.role if turn.role in _ROLES else "other",
                 stand_in("turn", turn.text),
                 turn.sampled,
                 turn.tokens,
