@@ -58,6 +58,10 @@ TURNS = {
 }
 
 
+WITH_VALIDATION = {"verl", "nemo_rl"}
+"""Logs that hold both splits."""
+
+
 @dataclass(frozen=True)
 class Built:
     """A report and the name of the log that it was built from."""
@@ -90,7 +94,8 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     logs, out = folder / "logs", folder / "report"
     logs.mkdir()
     WRITERS[request.param][1](logs)
-    return Built(request.param, out, rlreport.build(logs, out, workers=1))
+    split = "train" if request.param in WITH_VALIDATION else None
+    return Built(request.param, out, rlreport.build(logs, out, split=split, workers=1))
 
 
 def test_rewards_by_step_are_those_of_the_log(built: Built) -> None:
@@ -182,7 +187,21 @@ def test_messages_and_chat_templates_are_shown_as_turns(built: Built) -> None:
     assert asked == sorted(QUESTIONS * 2)
 
 
-@pytest.mark.parametrize("name", ["verl", "nemo_rl"])
+@pytest.mark.parametrize("name", sorted(WITH_VALIDATION))
+def test_training_and_validation_stand_in_one_report(name: str, tmp_path: Path) -> None:
+    WRITERS[name][1](tmp_path / "logs")
+    done = rlreport.build(tmp_path / "logs", tmp_path / "report", workers=1)
+    steps = pd.read_csv(tmp_path / "report" / "data" / "steps.csv")
+    assert steps["responses"].tolist() == [4] * len(STEPS)
+    means = [fmean(reward_of(*s) for s in samples() if s[0] == step) for step in STEPS]
+    assert steps["reward_mean"].tolist() == pytest.approx(means)
+    assert steps["validation_reward_mean"].tolist() == pytest.approx(means)
+    for page in sorted((tmp_path / "report" / "steps").glob("*.html")):
+        assert rows_data(page)["total"] == 8
+    assert done.tables.responses["validation"].sum() == 4 * len(STEPS)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_VALIDATION))
 def test_validation_is_a_report_of_its_own(name: str, tmp_path: Path) -> None:
     WRITERS[name][1](tmp_path / "logs")
     done = rlreport.build(tmp_path / "logs", tmp_path / "report", split="val", workers=1)

@@ -21,7 +21,7 @@ MANIFEST = "data/manifest.json"
 PICTURES_MANIFEST = "manifest.json"
 
 _LAYOUT = re.compile(
-    r"(index|prompts|tokens|data|checks)\.html|steps/-?\d+\.html|assets/[\w.-]+\.(js|css)"
+    r"(index|prompts|tokens|data|checks|responses|compare)\.html|steps/-?\d+\.html|assets/[\w.-]+\.(js|css)"
     r"|data/(report|findings)\.json|data/((steps|prompts|tokens)\.csv|responses\.csv\.gz)|data/charts/[^/]+\.vl\.json"
 )
 """Files of a report folder that has no manifest, as reports had none at first."""

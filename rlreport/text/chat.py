@@ -45,6 +45,9 @@ _WRITTEN_ROLES = (
     # ChatML decoded without its special tokens, as verl and TRL log it.
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
+_MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
+"""What may stand before the first turn without saying anything: marks of a beginning."""
+
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
 
@@ -54,13 +57,16 @@ def turns(prompt: str) -> Turns:
 
     Knows ChatML, Llama 2 and 3, Gemma, Harmony, DeepSeek and Phi markers, ``Human:`` and
     ``User:`` scripts, and ChatML decoded without its special tokens. The opening of the
-    turn that the response completes holds no text, and is left out.
+    turn that the response completes holds no text, and is left out; a text before the first
+    turn is a turn of the role ``prompt``.
     """
     # Every marker starts so, and most prompts have none.
     for template in _TEMPLATES if "<" in prompt else ():
         found = _split(prompt, template.opening)
         if found:
-            return _tidy([(role, template.closing.sub("", text)) for role, text in found])
+            said = [(role, template.closing.sub("", text)) for role, text in found]
+            before = prompt[: _start(prompt, template.opening)]
+            return _tidy(said if _MARKS_ONLY.fullmatch(before) else [("prompt", before), *said])
     if "[INST]" in prompt:
         return _tidy(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
