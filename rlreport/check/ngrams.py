@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -224,7 +225,11 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[Spr
     of_all = [found.units_of(i) for i in range(len(found.flat))]
     for text in merge(of_all, found.counts > 0):
         words = readable([ngrams.vocabulary[u] for u in text.units], ngrams.unit, style)
-        candidates, i = found.flat[text.seed]
+        # Whoever holds the text holds each of its n-grams: the longest and rarest tells most
+        # nearly how many do. A part alone may stand in many other words.
+        inside = [i for i, units in enumerate(of_all) if _contains(text.units, units)]
+        nearest = min(inside, key=lambda i: (-len(of_all[i]), found.counts[i].astype(bool).sum()))
+        candidates, i = found.flat[nearest]
         if words:
             texts.append(
                 SpreadingText(
@@ -234,11 +239,17 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[Spr
                     float(candidates.before[i]),
                     float(candidates.after[i]),
                     float(candidates.z[i]),
-                    found.counts[text.seed],
-                    found.position[text.seed],
+                    found.counts[nearest],
+                    found.position[nearest],
                 )
             )
     return texts
+
+
+def _contains(whole: Sequence[int], part: Sequence[int]) -> bool:
+    """Say whether a sequence of units holds another, without gaps."""
+    size = len(part)
+    return any(whole[i : i + size] == part for i in range(len(whole) - size + 1))
 
 
 def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[SpreadingText]:
