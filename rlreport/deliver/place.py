@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -128,8 +128,10 @@ def _holder(out: Path) -> Iterator[Path]:
     """A hidden folder beside OUT, locked while in use; leftovers of killed builds go first."""
     prefix = f".{out.name[:40]}."
     _remove_leftovers(out, prefix)
-    holder = Path(tempfile.mkdtemp(prefix=prefix, suffix=_PART, dir=out.parent))
+    # Named before it is made: an interrupt in between finds it all the same.
+    holder = out.parent / f"{prefix}{secrets.token_hex(8)}{_PART}"
     try:
+        holder.mkdir(mode=0o700)
         (holder / "new").mkdir()
         (holder / "old").mkdir()
         with (holder / "lock.new").open("wb") as lock:
