@@ -25,18 +25,21 @@ browser:
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
+# Bars of time hold where nothing else runs.
+TIMED = $(BIN)/pytest -m timed
 
 test: $(VENV)/installed-test browser
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
-	$(PYTEST)
+	$(PYTEST) -m 'not slow and not ci and not timed'
+	$(TIMED)
 
 # What CI runs besides: packaging and long searches, and all lines measured. Python 3.12 and
 # later measure with sys.monitoring, which costs little.
 test-all: $(VENV)/installed-test browser
 	COVERAGE_CORE=$$($(BIN)/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
-	RLREPORT_FUZZ=3000 $(PYTEST) -m 'not slow' --cov --cov-report=term:skip-covered
+	RLREPORT_FUZZ=3000 $(PYTEST) -m 'not slow and not timed' --cov --cov-report=term:skip-covered
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tests benchmarks

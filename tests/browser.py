@@ -69,6 +69,11 @@ def watch(context: BrowserContext, page: Page) -> tuple[list[str], list[str]]:
     return said, asked
 
 
+def rest(page: Page, milliseconds: int) -> None:
+    """Waits by the page's own clock: what it had set for then has happened, however slow it is."""
+    page.evaluate("ms => new Promise(done => setTimeout(done, ms))", milliseconds)
+
+
 def copy(page: Page, button: str) -> None:
     """Presses a button that copies, and waits until it says so: it does for a moment only."""
     page.eval_on_selector(

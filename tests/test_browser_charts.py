@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import visiting
+from tests.browser import rest, visiting
 
 pytestmark = pytest.mark.untraced
 
@@ -41,11 +41,11 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         page.mouse.move(x + 400, y, steps=8)
         page.mouse.up()
         back.filter(has_text="show all").wait_for()
-        page.wait_for_timeout(600)  # longer than a click waits before it opens a step
+        rest(page, 600)  # longer than a click waits before it opens a step
         box = page.locator(f"{figure} .plot").bounding_box()
         page.mouse.dblclick(box["x"] + 300, box["y"] + 100)
         back.wait_for(state="hidden")
-        page.wait_for_timeout(600)
+        rest(page, 600)
         assert page.url == address
 
 

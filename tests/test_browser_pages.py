@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser import listed, numbers, serious, visiting
+from tests.browser import listed, numbers, rest, serious, visiting
 
 pytestmark = pytest.mark.untraced
 KINDS = ["index.html", "steps/59.html", "prompts.html", "tokens.html", "data.html"]
@@ -109,7 +109,7 @@ def test_brushing_a_chart_filters_the_list_and_other_charts_follow(
         page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 150, steps=4)
         page.mouse.up()
         # The list follows once the hand rests for 30 ms; a slow one has moved it before.
-        page.evaluate("new Promise(done => setTimeout(done, 40))")
+        rest(page, 40)
         page.wait_for_selector(".chips button")
         low, high = (
             float(page.url.split(f"{end}.kl_k1=")[1].split("&")[0]) for end in ("min", "max")

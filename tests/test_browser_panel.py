@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import serious, visiting
+from tests.browser import rest, serious, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -131,7 +131,7 @@ def test_a_link_to_a_token_shows_it_and_its_figures_whole(browser: Browser, tmp_
     for size in ({"width": 1400, "height": 900}, {"width": 390, "height": 800}):
         with visiting(browser, step, "#r=1&token=1200", viewport=size) as page:
             page.wait_for_selector(".token-text .t.at")
-            page.wait_for_timeout(100)
+            rest(page, 100)
             for selector in (".token-text .t.at", ".tip:not([hidden])"):
                 box = page.locator(selector).bounding_box()
                 assert box is not None

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from tests.browser import listed, serious, visiting
+from tests.browser import listed, rest, serious, visiting
 from tests.hostile import write_log
 from tests.pages import write_list
 from tests.pages_reading import node
@@ -61,6 +61,7 @@ def test_it_lists_what_steps_show_each_once_with_its_figures(report: Path) -> No
     assert all(len(text) <= 120 for texts in data["texts"].values() for text in texts)
 
 
+@pytest.mark.timed
 def test_twenty_thousand_rows_are_sorted_and_searched_at_once(page: Page) -> None:
     assert page.text_content(".count") == "20,000 of 20,000"
     took = page.evaluate(
@@ -183,7 +184,7 @@ def test_a_row_opens_its_response_below_the_header_in_two_lines(
         page.click('tr[data-n="30-17"] td.text')
         page.wait_for_selector(".response h2:has-text('Response 17')")
         assert page.url.endswith("steps/30.html#r=17")
-        page.wait_for_timeout(100)
+        rest(page, 100)
         row, head, box = (
             page.locator(one).bounding_box()
             for one in ('tr[data-n="17"]', ".responses thead", ".responses .scroll")

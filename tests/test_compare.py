@@ -284,6 +284,7 @@ def test_a_step_page_of_another_make_costs_its_texts_only(runs, tmp_path, data):
     assert told(tmp_path / "out")["verdict"]["level"] == "worse"
 
 
+@pytest.mark.timed
 def test_a_page_of_things_begun_and_never_ended_is_read_in_one_look():
     node = '<script type="application/json" class="rows-data">'
     cell = '<td class="text" data-key="prompt"><div class="clamp" dir="auto">'

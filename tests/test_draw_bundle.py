@@ -42,7 +42,7 @@ def test_the_bundle_draws_under_a_strict_policy(browser: Browser, tmp_path: Path
     page = context.new_page()
     said, asked = watch(context, page)
     page.goto((tmp_path / "index.html").as_uri())
-    page.wait_for_selector("body[data-drawn]", timeout=20_000)
+    page.wait_for_selector("body[data-drawn]")
     assert set(page.evaluate("leaked")) - {"names", "leaked"} == {"vegaEmbed", "vega", "vegaLite"}
     assert page.locator("#chart svg .mark-line path").count() >= 1
     assert not [text for text in said if "unsafe-eval" in text or "Error" in text]

@@ -145,7 +145,7 @@ def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Proc
     )
     assert process.stdout is not None
     process.stdout.readline()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     children: list[psutil.Process] = []
     while len(children) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -156,7 +156,7 @@ def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Proc
 
 def gone(children: list[psutil.Process]) -> bool:
     """Whether all have ended."""
-    return not psutil.wait_procs(children, timeout=10)[1]
+    return not psutil.wait_procs(children, timeout=60)[1]
 
 
 @pytest.mark.parametrize("to_all", [True, False])
@@ -167,7 +167,7 @@ def test_nothing_is_left_when_the_parent_is_stopped(number, to_all):
         os.killpg(process.pid, number)  # as a terminal does
     else:
         process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert gone(children)
     assert process.returncode == -number
     if number == signal.SIGINT:  # the parent's own traceback, and nobody else's

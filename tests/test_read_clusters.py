@@ -306,6 +306,7 @@ def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
     assert len(scan.responses) == 1
 
 
+@pytest.mark.timed
 def test_a_long_line_costs_no_more_a_byte_than_a_short_one(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [row(0, response="x" * (16 << 20))])
     (source,) = find_sources([path]).sources

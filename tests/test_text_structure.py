@@ -30,6 +30,7 @@ def test_the_forms_of_a_text(text: str, forms: set[str]) -> None:
     assert {name for i, name in enumerate(STRUCTURES) if bits >> i & 1} == forms
 
 
+@pytest.mark.timed
 def test_long_runs_of_blanks_and_marks_take_no_time() -> None:
     start = time.process_time()
     for hostile in (
