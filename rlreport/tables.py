@@ -147,3 +147,20 @@ class Tables:
                 if (sample := getattr(self, name)) is not None
             },
         )
+
+    def beside(self) -> Tables | None:
+        """Return the part that only stands beside, as a run of its own; None without validation.
+
+        No sample holds any of it.
+        """
+        other = self.responses["validation"].to_numpy() != 0
+        if not other.any():
+            return None
+        return replace(
+            self,
+            responses=self.responses[other].assign(validation=0).reset_index(drop=True),
+            extras=self.extras[other].reset_index(drop=True),
+            steps=self.validation[self.validation["responses"] > 0].reset_index(drop=True),
+            ngrams=None,
+            ref_ngrams=None,
+        )

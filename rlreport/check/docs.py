@@ -22,7 +22,8 @@ METHOD: tuple[tuple[str, list[str]], ...] = (
             "folded under its cause.",
             "The checkpoint to keep is the centre of the best mean over three steps of the "
             "watched reward, else of the reward, before the first finding began that nothing else "
-            "explains.",
+            "explains. The watched reward is a second reward of training (valid_reward) where one "
+            "is logged, else the reward of the validation split.",
         ],
     ),
     (

@@ -54,7 +54,10 @@ def judge(run: Run) -> Result:
     series = run.by_step(foreign)
     onset = run.onset(series)
     limits = run.limits.language_drift
-    fell = run.change(run.column("valid_reward")).z <= -z
+    fell = False
+    if run.watched:
+        watched, column = run.watched
+        fell = watched.change(watched.column(column)).z <= -z
     most = above(moved.last, limits.most)
     return CHECK.finding(
         run,

@@ -38,10 +38,14 @@ class Run:
         first: the first window, None where the run is too short for a trend.
         last: the last window; a run too short for a trend is one window.
         steps: int64 (S,), the run's steps, ascending.
+        beside: the validation of these steps, None without any.
     """
 
-    def __init__(self, tables: Tables, limits: Thresholds | None = None) -> None:
+    def __init__(
+        self, tables: Tables, limits: Thresholds | None = None, beside: Tables | None = None
+    ) -> None:
         self.tables = tables.training()
+        self.beside = beside or tables.beside()
         tables = self.tables
         self.limits = limits or Thresholds()
         pair = windows.first_and_last(tables, self.limits.trend)
@@ -60,6 +64,18 @@ class Run:
         from rlreport.check.ngrams import spreading_ngrams
 
         return spreading_ngrams(self)
+
+    @cached_property
+    def watched(self) -> tuple[Run, str] | None:
+        """The watched reward: the responses that have it, as a run, and its column.
+
+        A second reward of training where one is logged, else the reward of validation.
+        """
+        if self.has("valid_reward"):
+            return self, "valid_reward"
+        if self.beside is None or not has(self.beside.responses, "reward"):
+            return None
+        return Run(self.beside, self.limits), "reward"
 
     @cached_property
     def place(self) -> Ints:
@@ -195,30 +211,16 @@ class Run:
 
         Checks read prompts only for their text, and tokens not at all.
         """
-        tables = self.tables
-        of_rows = tables.responses["step"].to_numpy()
-        low, high = np.searchsorted(of_rows, (start, stop), "left").tolist()
-        rows = slice(low, high)
-        return Run(
-            dataclasses.replace(
-                tables,
-                responses=tables.responses.iloc[rows].reset_index(drop=True),
-                extras=tables.extras.iloc[rows].reset_index(drop=True),
-                steps=_cut(tables.steps, start, stop),
-                extras_by_step=_cut(tables.extras_by_step, start, stop),
-                metrics=_cut(tables.metrics, start, stop),
-                ngrams=_cut_sample(tables.ngrams, rows),
-                ref_ngrams=_cut_sample(tables.ref_ngrams, rows),
-            ),
-            self.limits,
-        )
+        beside = self.beside and _between(self.beside, start, stop)
+        return Run(_between(self.tables, start, stop), self.limits, beside)
 
     def paid_over_the_reference(self) -> Run:
         """Return the run with the reward's gap to the reference as its reward."""
         tables = self.tables
         responses = tables.responses.assign(reward=tables.responses["reward_gap"])
         steps = tables.steps.assign(reward_mean=tables.steps["reward_gap_mean"])
-        return Run(dataclasses.replace(tables, responses=responses, steps=steps), self.limits)
+        paid = dataclasses.replace(tables, responses=responses, steps=steps)
+        return Run(paid, self.limits, self.beside)
 
 
 def began(series: Floats) -> float:
@@ -237,6 +239,22 @@ def marked_rows(count: int, rows: Iterable[int]) -> NDArray[np.bool_]:
     held = np.zeros(count, np.bool_)
     held[list(rows)] = True
     return held
+
+
+def _between(tables: Tables, start: int, stop: int) -> Tables:
+    of_rows = tables.responses["step"].to_numpy()
+    low, high = np.searchsorted(of_rows, (start, stop), "left").tolist()
+    rows = slice(low, high)
+    return dataclasses.replace(
+        tables,
+        responses=tables.responses.iloc[rows].reset_index(drop=True),
+        extras=tables.extras.iloc[rows].reset_index(drop=True),
+        steps=_cut(tables.steps, start, stop),
+        extras_by_step=_cut(tables.extras_by_step, start, stop),
+        metrics=_cut(tables.metrics, start, stop),
+        ngrams=_cut_sample(tables.ngrams, rows),
+        ref_ngrams=_cut_sample(tables.ref_ngrams, rows),
+    )
 
 
 def _cut(table: pd.DataFrame, start: int, stop: int) -> pd.DataFrame:

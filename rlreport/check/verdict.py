@@ -211,15 +211,16 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
         for f in findings
         if f.severity != "info" and not f.explained_by
     ]
-    reward = run.by_step(run.column("valid_reward" if run.has("valid_reward") else "reward"))
-    sound = np.isfinite(reward)
-    if onsets:
-        sound &= run.steps < min(onsets)
-    places = np.flatnonzero(sound)
-    if len(places) < KEPT:
-        return None
-    means = np.lib.stride_tricks.sliding_window_view(reward[places], KEPT).mean(axis=1)
-    return int(run.steps[places[int(np.argmax(means)) + KEPT // 2]])
+    for seen, column in filter(None, (run.watched, (run, "reward"))):
+        reward = seen.by_step(seen.column(column))
+        sound = np.isfinite(reward)
+        if onsets:
+            sound &= seen.steps < min(onsets)
+        places = np.flatnonzero(sound)
+        if len(places) >= KEPT:
+            means = np.lib.stride_tricks.sliding_window_view(reward[places], KEPT).mean(axis=1)
+            return int(seen.steps[places[int(np.argmax(means)) + KEPT // 2]])
+    return None
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
