@@ -127,6 +127,12 @@ class RowReader:
         """Whether the format logs rewards at all."""
         return bool(getattr(self._format, "rewarded", True))
 
+    @property
+    def alone(self) -> bool:
+        """Whether rows come of the object alone, by code of this package."""
+        own = type(self._format).__module__.startswith("rlreport.")
+        return own and bool(getattr(self._format, "alone", False))
+
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; raise RowError where it cannot be one."""
         watched = Watched(obj)

@@ -16,6 +16,7 @@ class AReaL:
     """Rows with the versions of the policy that wrote them; the step is the folder's version."""
 
     id = "areal"
+    alone = True
     description = "AReaL rollouts: a folder a policy version, a file a task"
     files = ("rollout/<version>/<task_id>.jsonl",)
     container = "lines"

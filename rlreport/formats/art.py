@@ -18,6 +18,7 @@ class ART:
     """Rows of messages; ``metrics`` and ``metadata`` are JSON in a string."""
 
     id = "art"
+    alone = True
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"
     files = ("trajectories/<split>/<step>.parquet",)
     container = "parquet"

@@ -25,6 +25,7 @@ class InspectAI:
     """One sample and epoch a row; the first scorer's value is the reward."""
 
     id = "inspect"
+    alone = True
     description = "Inspect evaluation logs (.eval)"
     files = ("*.eval",)
     container = "inspect"

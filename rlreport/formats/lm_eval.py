@@ -35,6 +35,7 @@ class LMEval:
     filter: str | None = None
     remark: str = ""
     id: str = "lm_eval"
+    alone: bool = True
     description: str = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
     files: tuple[str, ...] = ("samples_<task>_<time>.jsonl",)
     container: str = "lines"

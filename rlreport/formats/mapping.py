@@ -57,6 +57,11 @@ class Mapped:
     container: str = "lines"
     _pattern: re.Pattern[str] | None = field(init=False, default=None)
 
+    @property
+    def alone(self) -> bool:
+        """Whether the format below needs no other file."""
+        return self.base is None or getattr(self.base, "alone", False)
+
     def __post_init__(self) -> None:
         """Check the fields and compile the pattern, so that a slip ends the run at once."""
         unknown = sorted(self.mapping.keys() - CANONICAL)

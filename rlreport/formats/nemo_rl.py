@@ -42,6 +42,7 @@ class NemoRL:
     """
 
     id = "nemo_rl"
+    alone = True
     description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
     files = ("train_data_step*.jsonl", "val_data_step*.jsonl")
     container = "lines"

@@ -17,6 +17,7 @@ class OpenInstruct:
     """Rows of ids; ``response_tokens`` holds ids here, not strings."""
 
     id = "open_instruct"
+    alone = True
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
     container = "lines"

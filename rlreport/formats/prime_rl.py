@@ -25,6 +25,7 @@ class PrimeRLTokens:
     rewarded = False
 
     id = "prime_rl_tokens"
+    alone = True
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
     files = ("token_exports/step_*/rank_*.jsonl",)
     container = "lines"

@@ -15,6 +15,7 @@ class RLBoard:
     """Rows that are canonical as they stand; the reader takes them on its fast path."""
 
     id = "rlboard"
+    alone = True
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
     container = "lines"
@@ -42,6 +43,7 @@ class Plain:
     """
 
     id = "plain"
+    alone = True
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
     files = ("*.jsonl", "*.json", "*.parquet")
     container = "lines"

@@ -38,6 +38,7 @@ class RLLM:
     """
 
     id = "rllm"
+    alone = True
     description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
     files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
     container = "json"

@@ -20,6 +20,7 @@ class Roll:
     """One line a step, a dict of columns; ``id`` marks the group."""
 
     id = "roll"
+    alone = True
     description = "ROLL rlvr rollout dumps: one line of columns a step"
     files = ("rollout_dump_data.step_*.jsonl",)
     container = "lines"

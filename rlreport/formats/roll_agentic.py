@@ -27,6 +27,7 @@ class RollAgentic:
     """
 
     id = "roll_agentic"
+    alone = True
     description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
     files = ("rollout_dump_data.step_*.jsonl",)
     container = "lines"

@@ -23,6 +23,7 @@ class Swift:
     """
 
     id = "swift"
+    alone = True
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
     container = "lines"

@@ -23,6 +23,7 @@ class Trackio:
     """Entries of a run: tables as TRL or anyone logs them, and traces with a reward."""
 
     id = "trackio"
+    alone = True
     description = "Trackio: tables of completions, and traces whose metadata hold a reward"
     files = ("<project>.db", "<project>_traces.parquet", "<project>.parquet")
     container = "sqlite"

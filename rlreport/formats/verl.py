@@ -20,6 +20,7 @@ class Verl:
     """Rows with ``input``, ``output``, ``score``; reward extras become columns and parts."""
 
     id = "verl"
+    alone = True
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
     files = ("<step>.jsonl",)
     container = "lines"

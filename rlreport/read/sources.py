@@ -7,11 +7,13 @@ import gzip
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+import xxhash
 import zstandard
 
 from rlreport.errors import MissingExtraError, UsageError
@@ -20,6 +22,11 @@ LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", "
 CONTAINER_SUFFIXES = (".json", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
+
+_SETTLED = 2 * 10**9
+"""Nanoseconds after which a file's time of change tells that it has not changed since."""
+
+_BLOCK = 1 << 20
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
@@ -56,6 +63,53 @@ class Source:
                 decompressor.stream_reader(raw, read_across_frames=True, closefd=True),
             )
         return raw
+
+    def stamp(self) -> str | None:
+        """Tell from outside what the file holds; equal stamps stand for equal bytes.
+
+        None where nothing outside tells: of a URL, of a file changed within the last 2 s (its
+        time may stay as it is though the bytes change), and of one of another size by now.
+        """
+        if is_url(self.path):
+            return None
+        try:
+            found = Path(self.path).stat()
+        except OSError:
+            return None
+        changed = max(found.st_mtime_ns, found.st_ctime_ns)
+        if found.st_size != self.size or time.time_ns() - changed < _SETTLED:
+            return None
+        told = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return "-".join(map(str, told))
+
+    def digest(self, start: int = 0, stop: int | None = None) -> bytes | None:
+        """Hash the bytes that the lines beginning in [start, stop) are read from.
+
+        That is from one byte before ``start`` to the end of the last of these lines, never
+        beyond ``size``. A compressed file is hashed whole, as it lies on the disk.
+
+        Returns:
+            16 bytes (XXH3); None where it cannot be read, or lies at a URL.
+        """
+        if is_url(self.path):
+            return None
+        stop = self.size if stop is None else stop
+        hasher = xxhash.xxh3_128()
+        try:
+            with Path(self.path).open("rb", buffering=0) as file:
+                file.seek(max(0, start - 1))
+                left, last = stop - file.tell(), b"\n"
+                while left > 0 and (chunk := file.read(min(left, _BLOCK))):
+                    hasher.update(chunk)
+                    left, last = left - len(chunk), chunk[-1:]
+                left = self.size - stop
+                while last != b"\n" and left > 0 and (chunk := file.read(min(left, _BLOCK))):
+                    chunk = chunk[: chunk.find(b"\n") + 1] or chunk
+                    hasher.update(chunk)
+                    left, last = left - len(chunk), chunk[-1:]
+        except OSError:
+            return None
+        return hasher.digest()
 
 
 @dataclass(slots=True)
