@@ -16,7 +16,7 @@ from rlreport.bake.redact import (
     without_names,
 )
 from rlreport.bake.report import prepare
-from rlreport.bake.step_pages import LEAST_BESIDE
+from rlreport.bake.step_pages import warm
 from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts
@@ -104,8 +104,7 @@ def build_report(
         tables, aliases = without_names(tables)
         name = "run"
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
-    if len(tables.steps) >= LEAST_BESIDE:
-        pool.warm("rlreport.bake.step_pages", "get_ready")
+    warm(pool, len(tables.steps))
     verdict, spreading = _judged(tables, limits, muted)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
 

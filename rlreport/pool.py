@@ -61,6 +61,7 @@ class Pool:
         """Make a pool of ``workers`` processes, this one included; 0 for one a core."""
         self._beside = (workers or os.cpu_count() or 1) - 1
         self._executor: Executor | None = None
+        self._count = 0
 
     def __enter__(self) -> Self:
         return self
@@ -75,9 +76,15 @@ class Pool:
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
-    def warm(self, module: str, function: str) -> None:
-        """Start the processes, and let them import a module and call a function of it."""
-        executor, beside = self._started()
+    def warm(self, module: str, function: str, *, most: int | None = None) -> None:
+        """Start the processes, and let them import a module and call a function of it.
+
+        Args:
+            module: to import.
+            function: of it, called without arguments.
+            most: processes that will do if none is started yet; all of them otherwise.
+        """
+        executor, beside = self._started(most)
         if executor is not None:
             with contextlib.suppress(BrokenExecutor):  # which the next jobs tell
                 for _ in range(beside):
@@ -90,6 +97,7 @@ class Pool:
         shared: Shared,
         *,
         beside: bool = True,
+        here: bool = True,
         ordered: bool = True,
     ) -> Iterator[Result]:
         """Begin jobs beside this process, and return an iterator over ``function(job, shared)``.
@@ -99,20 +107,22 @@ class Pool:
             jobs: picklable values, taken when there is room for their results.
             shared: a picklable value, sent once to a process and not once a job.
             beside: whether the jobs are worth processes; else all are done here when asked for.
+            here: whether this process takes jobs too where there are others.
             ordered: in the order of the jobs, else as they are done.
 
         Raises:
             RlreportError: a process was killed; or what a job raised. Both when iterated.
         """
         executor, count = self._started() if beside else (None, 0)
-        return _Batch(executor, count, function, jobs, shared, ordered).results()
+        return _Batch(executor, count, function, jobs, shared, here, ordered).results()
 
-    def _started(self) -> tuple[Executor | None, int]:
+    def _started(self, most: int | None = None) -> tuple[Executor | None, int]:
         """The executor beside this process, and the number of its processes."""
         if self._executor is None and self._beside:
-            self._executor = _start(self._beside)
+            self._count = min(self._beside, most or self._beside)
+            self._executor = _start(self._count)
             self._beside = self._beside if self._executor else 0
-        return self._executor, self._beside
+        return self._executor, self._count if self._executor else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -136,9 +146,11 @@ class _Batch(Generic[Job, Shared, Result]):
         function: Callable[[Job, Shared], Result],
         jobs: Iterable[Job],
         shared: Shared,
+        here: bool,
         ordered: bool,
     ) -> None:
         self._executor, self._most, self._ordered = executor, QUEUED * beside, ordered
+        self._here = here or executor is None
         self._function, self._jobs, self._shared = function, iter(jobs), shared
         self._number, self._busy, self._whole = next(_numbers), 0, beside
         self._window: deque[_Slot[Job]] = deque()
@@ -154,7 +166,7 @@ class _Batch(Generic[Job, Shared, Result]):
                     result = self._taken(done)
                     self._fill()  # there may have been no room when a process asked last
                     yield result
-                elif own := self._begun():
+                elif self._here and (own := self._begun()):
                     self._work(own)
                 elif awaited := self._awaited():  # as it is now: others may have begun jobs
                     wait([slot.future for slot in awaited], return_when=FIRST_COMPLETED)

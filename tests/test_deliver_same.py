@@ -20,11 +20,14 @@ EPOCH = "1700000000"
 
 SEVERAL = """
 import json, sys
-from rlreport.bake import pages
+from rlreport.bake import step_pages
 from rlreport.cli import main
 from rlreport.read import logs
-pages.LEAST_BESIDE = logs.LEAST_BYTES = 0  # every process of the pool takes part
-for arguments in json.loads(sys.argv[1]):
+baking, builds = json.loads(sys.argv[1])
+# Every process of the pool takes part: one that draws, or all that bake.
+step_pages.LEAST_DRAWN_BESIDE = logs.LEAST_BYTES = 0
+step_pages.LEAST_BESIDE = 0 if baking else 1_000
+for arguments in builds:
     try:
         main(arguments)
     except SystemExit as end:
@@ -42,25 +45,26 @@ def log(tmp_path_factory):
 def built(log, tmp_path_factory):
     """All forms built in two folders, by one worker and by two; in either, another form is first.
 
-    In a third, by three workers, what holds all pages.
+    In others what holds all pages, by three workers that bake and by two of which one draws.
     """
     place = tmp_path_factory.mktemp("built")
-    for folder, workers, forms in (
-        ("a", 1, [*FORMS]),
-        ("b", 2, [*reversed(FORMS)]),
-        ("c", 3, ["html"]),
+    for folder, workers, baking, forms in (
+        ("a", 1, True, [*FORMS]),
+        ("b", 2, True, [*reversed(FORMS)]),
+        ("c", 3, True, ["html"]),
+        ("d", 2, False, ["html"]),
     ):
         (place / folder).mkdir()
         outs = [str(place / folder / f"{form}{FORMS[form]}") for form in forms]
         builds = [["build", str(log), "-o", out, "--workers", str(workers)] for out in outs]
-        command = [sys.executable, "-c", SEVERAL, json.dumps(builds)]
+        command = [sys.executable, "-c", SEVERAL, json.dumps([baking, builds])]
         subprocess.run(command, check=True, cwd=place / folder, stdout=subprocess.DEVNULL)
     return place
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form, built):
-    folders = "abc" if form == "html" else "ab"
+    folders = "abcd" if form == "html" else "ab"
     first, *others = (files_of(built / folder / f"{form}{FORMS[form]}") for folder in folders)
     assert first
     for other in others:

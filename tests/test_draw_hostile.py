@@ -17,7 +17,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.step import step_charts
-from rlreport.draw.svg import png
+from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
 from rlreport.draw.tokens import token_charts
 from rlreport.draw.words import label, unique_names
@@ -78,9 +78,9 @@ def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Call
     assert charts[0].name == "reward"
     last = responses[responses["step"] == steps - 1]
     for first in (None, responses[responses["step"] == 0]):
-        drawn = step_charts(last, first, step=steps - 1)
-        check(drawn)
-        assert drawn[0].name == "step_reward"
+        charts = drawn(step_charts(last, first, step=steps - 1))
+        check(charts)
+        assert charts[0].name == "step_reward"
 
 
 @pytest.mark.untraced
@@ -95,7 +95,7 @@ def test_odd_numbers_draw(value: float) -> None:
         check(overview_charts(tables_of(responses)))
         for step in (0, 2):
             held, first = (responses[responses["step"] == s] for s in (step, 0))
-            check(step_charts(held, first, step=step))
+            check(drawn(step_charts(held, first, step=step)))
 
 
 def test_steps_too_large_for_floats_draw() -> None:
@@ -152,10 +152,10 @@ def test_charts_of_large_steps_stay_small() -> None:
     for count, most in ((128, {"step_reward": 10_000}), (3000, {})):
         responses = noise(2, count, FULL)
         rows, first = (responses[responses["step"] == step] for step in (1, 0))
-        drawn = step_charts(rows, first, step=1)
-        check(drawn)
-        assert len(drawn) == 4
-        for chart in drawn:
+        charts = drawn(step_charts(rows, first, step=1))
+        check(charts)
+        assert len(charts) == 4
+        for chart in charts:
             assert len(chart.svg) <= most.get(chart.name, 25_000), chart.name
 
 

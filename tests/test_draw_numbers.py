@@ -17,6 +17,7 @@ from rlreport.draw.designs import PADDING
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.step import step_charts
+from rlreport.draw.svg import drawn
 from rlreport.draw.tokens import token_charts
 from tests.draw_tables import response_table, responses_of, tables_of
 
@@ -29,7 +30,7 @@ def step_of(shared_data) -> tuple[pd.DataFrame, dict[str, Chart]]:
     responses = responses_of(shared_data / "ppo_healthy")
     rows = responses[responses["step"] == responses["step"].max()]
     first = responses[responses["step"] == responses["step"].min()]
-    charts = step_charts(rows, first, step=int(rows["step"].iloc[0]))
+    charts = drawn(step_charts(rows, first, step=int(rows["step"].iloc[0])))
     return rows, {chart.name: chart for chart in charts}
 
 

@@ -89,13 +89,16 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
         len(tables.responses),
         builder.plan.responses,
     )
-    yield kept("prompts", lambda: prompts_view(tables, texts, prompt_charts(tables), addresses))
+    yield kept(
+        "prompts",
+        lambda: prompts_view(tables, texts, prompt_charts(tables, builder.vega), addresses),
+    )
     yield kept(
         "tokens",
         lambda: tokens_view(
             tables,
             builder.spreading.table,
-            token_charts(builder.spreading.by_step),
+            token_charts(builder.spreading.by_step, builder.vega),
             context.windows,
             addresses,
         ),

@@ -18,7 +18,7 @@ from rlreport.bake.pages import run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
-from rlreport.bake.step_pages import Finish, StepPages
+from rlreport.bake.step_pages import Finish, StepPages, draws_beside
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
@@ -29,6 +29,7 @@ from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
+from rlreport.draw.vega import vega_svg
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
@@ -86,10 +87,21 @@ class ReportBuilder:
         return self.once(
             "charts",
             lambda: [
-                *overview_charts(self.tables, leading, band=context.report.band, run=context.run),
+                *overview_charts(
+                    self.tables,
+                    leading,
+                    band=context.report.band,
+                    run=context.run,
+                    vega=self.vega,
+                ),
                 *self.own_charts,
             ],
         )
+
+    def vega(self, specification: str) -> str:
+        """Draw where the charts of steps are drawn, see ``bake_steps``: V8 starts but once."""
+        beside = draws_beside(len(self.candidates))
+        return next(self.pool.map(vega_svg, [specification], None, beside=beside, here=False))
 
     @property
     def plan(self) -> Plan:

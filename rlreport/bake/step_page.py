@@ -63,7 +63,7 @@ class StepRows:
 
 
 def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
-    """Charts of a step, none of a step of few responses: its list says more."""
+    """Charts of a step, still to be drawn; none of a step of few responses: its list says more."""
     if len(responses) < LEAST_CHARTED:
         return []
     return step_charts(responses, context.first_rows, step=step)

@@ -22,6 +22,11 @@ from rlreport.bake.responses_page import ListedRows, listed_rows
 from rlreport.bake.step_page import StepRows, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
+from rlreport.draw.chart import Chart
+from rlreport.draw.svg import drawn, themed, together
+from rlreport.draw.vega import get_ready as start_vega
+from rlreport.draw.vega import vega_svg
+from rlreport.pool import Pool
 from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
 
@@ -31,8 +36,11 @@ if TYPE_CHECKING:
 Finish = Callable[[Page], tuple[Any, int]]
 """What becomes of a page in a form, and the bytes it takes there."""
 
-LEAST_BESIDE = 8
-"""Fewer pages are baked sooner by one process."""
+LEAST_DRAWN_BESIDE = 8
+"""Of fewer pages one process draws the charts too."""
+
+LEAST_BESIDE = 48
+"""Fewer pages are baked sooner by one process, while another draws: it has less to import."""
 
 ROUNDS = (2, 8)
 LATER_ROUNDS = 32
@@ -81,7 +89,6 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
     costs = [candidate.whole() for candidate in candidates]
     rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
     shared = (builder.context, builder.locations, builder.finish)
-    beside = len(candidates) >= LEAST_BESIDE
     # What the pages will show, as far as it can be told before any is weighed.
     expected = [
         c.packed(room * own / max(rest, own)) for c, own in zip(candidates, costs, strict=True)
@@ -95,7 +102,11 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
                 rest -= costs[place]
                 room -= share
                 jobs.append((candidates[place], share, scale))
-            pages = builder.pool.map(bake_within, _jobs(builder, jobs, same), shared, beside=beside)
+            asked = _jobs(builder, jobs, same)
+            if bakes_beside(len(candidates)):
+                pages = builder.pool.map(bake_within, asked, shared)
+            else:
+                pages = (bake_within(job, shared) for job in _drawn_beside(builder, list(asked)))
             for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
                 made.add(page)
                 room += allowance - page.weight
@@ -106,9 +117,27 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
     return made
 
 
+def bakes_beside(pages: int) -> bool:
+    """Whether all processes bake so many pages."""
+    return pages >= LEAST_BESIDE
+
+
+def draws_beside(pages: int) -> bool:
+    """Whether one process bakes so many pages, and another draws their charts."""
+    return LEAST_DRAWN_BESIDE <= pages < LEAST_BESIDE
+
+
+def warm(pool: Pool, pages: int) -> None:
+    """Start the processes that so many pages are worth, while this one does other work."""
+    if bakes_beside(pages):
+        pool.warm(__name__, "get_ready")
+    elif draws_beside(pages):
+        pool.warm("rlreport.draw.vega", "get_ready", most=1)
+
+
 def get_ready() -> None:
     """Called by a process that is to bake, which has imported all it needs by then."""
-    import vl_convert  # noqa: F401  # starts V8
+    start_vega()
 
 
 def weight_of(builder: ReportBuilder, candidate: Candidate, rows: int, *, tokens: bool) -> int:
@@ -131,6 +160,7 @@ class StepJob:
         texts: numbers of their texts, see ``response_numbers``.
         twins: the same prompts at other steps, see ``Twins.of``.
         static: rows of it that the list of the run may hold as HTML.
+        charts: its charts, drawn; None for whoever bakes the page to draw them.
     """
 
     candidate: Candidate
@@ -141,6 +171,7 @@ class StepJob:
     texts: list[int]
     twins: dict[int, tuple[Name | None, Name | None]]
     static: int
+    charts: list[Chart] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +193,7 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
     candidate, scale = job.candidate, job.scale
     plan = candidate.packed(job.allowance / scale)
     rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
-    charts = charts_of(_judged(job.responses), context, candidate.step)
+    charts = drawn(_charts(job, context)) if job.charts is None else job.charts
     addresses = addresses_from(context, root="../")
     for attempt in range(ATTEMPTS + 1):
         shown = [rollouts[row] for row in plan.rows.tolist()]
@@ -188,6 +219,24 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
         scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
         plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
     return BakedStep(content, weight, plan, listed)
+
+
+def _charts(job: StepJob, context: PageContext) -> list[Chart]:
+    return charts_of(_judged(job.responses), context, job.candidate.step)
+
+
+def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
+    """The jobs with their charts, drawn by a process beside while this one bakes their pages."""
+    charts = [_charts(job, builder.context) for job in jobs]
+    pictures = builder.pool.map(
+        vega_svg,
+        map(together, charts),
+        None,
+        beside=draws_beside(len(builder.candidates)),
+        here=False,
+    )
+    for job, own, svg in zip(jobs, charts, pictures, strict=True):
+        yield replace(job, charts=themed(svg, own))
 
 
 def _weight_in_list(listed: ListedRows, context: PageContext, finish: Finish) -> int:

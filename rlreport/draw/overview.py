@@ -14,11 +14,17 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame, floats
 from rlreport.draw.series import Series
 from rlreport.draw.svg import drawn
+from rlreport.draw.vega import Vega, vega_svg
 from rlreport.tables import Tables
 
 
 def overview_charts(
-    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
+    tables: Tables,
+    findings: Sequence[Finding] = (),
+    *,
+    band: float = 1.0,
+    run: str = "",
+    vega: Vega = vega_svg,
 ) -> list[Chart]:
     """Draws every chart of the overview that the tables can feed.
 
@@ -27,6 +33,7 @@ def overview_charts(
         findings: their steps are marked on the charts they name.
         band: factor of the standard deviation in bands.
         run: name of the run, kept in each specification's description.
+        vega: where Vega works.
     """
     if tables.steps.empty:
         return []
@@ -41,7 +48,7 @@ def overview_charts(
             charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
             charts.extend(wanted(judged, frame))
-    return drawn([_told(chart, run) for chart in charts if chart is not None])
+    return drawn([_told(chart, run) for chart in charts if chart is not None], vega)
 
 
 def _told(chart: Chart, run: str) -> Chart:

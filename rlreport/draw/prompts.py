@@ -17,6 +17,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.series import DASHED, Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
+from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import figure
 from rlreport.tables import Tables
 
@@ -24,11 +25,11 @@ LEAST_PROMPTS = 5
 """Prompts seen in two steps or more, below which a distribution of gains says nothing."""
 
 
-def prompt_charts(tables: Tables) -> list[Chart]:
+def prompt_charts(tables: Tables, vega: Vega = vega_svg) -> list[Chart]:
     """Draws the charts of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return drawn([chart for chart in _charts(tables) if chart is not None])
+    return drawn([chart for chart in _charts(tables) if chart is not None], vega)
 
 
 def _charts(tables: Tables) -> Iterator[Chart | None]:

@@ -13,7 +13,6 @@ from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
 from rlreport.draw.extent import Axis, Floats, correlation, drawable, limits, mean
-from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 
@@ -34,7 +33,7 @@ def step_charts(
     *,
     step: int,
 ) -> list[Chart]:
-    """Draws a step's charts from all its responses.
+    """A step's charts, of all its responses.
 
     Args:
         rows: response table of the step.
@@ -42,7 +41,7 @@ def step_charts(
         step: the step.
 
     Returns:
-        Charts the log can feed. Their baked SVG shows all responses; their specification
+        Charts the log can feed, still to be drawn. They show all responses; their specification
         takes the dataset ``rows`` from the page, which filters it.
     """
     columns = {name: rows[name].to_numpy(np.float64) for name in _FIELDS}
@@ -56,7 +55,7 @@ def step_charts(
         _plane(columns, "kl_k1", "Reward against KL"),
         _plane(columns, length, "Reward against length"),
     )
-    return drawn([chart for chart in charts if chart is not None])
+    return [chart for chart in charts if chart is not None]
 
 
 def _histogram(reward: Floats, reference: Floats, ghost: Floats) -> Chart | None:

@@ -17,6 +17,7 @@ import orjson
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import SMALL, Theme, sentinels, tokens
+from rlreport.draw.vega import Vega, vega_svg
 from rlreport.text.clean import printable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,25 +45,37 @@ _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
-def drawn(charts: Sequence[Chart]) -> list[Chart]:
+def drawn(charts: Sequence[Chart], vega: Vega = vega_svg) -> list[Chart]:
     """The charts with their SVG.
+
+    Args:
+        charts: those of a page.
+        vega: where Vega works, see ``vega_svg``.
 
     Raises:
         ValueError: Vega refused a chart.
     """
-    if not charts:
-        return []
-    import vl_convert  # starts V8
+    return themed(vega(together(charts)), charts)
 
-    together = {
+
+def together(charts: Sequence[Chart]) -> str:
+    """One Vega specification (JSON) of all charts of a page, for ``themed``; "" of none."""
+    if not charts:
+        return ""
+    whole = {
         "width": 1,
         "height": 1,
         "config": charts[0].vega["config"],
         "marks": [_group(chart.vega, _label(i)) for i, chart in enumerate(charts)],
     }
     # Vega would measure every text, which takes most of its time; nothing depends on it.
-    unmeasured = _TEXT_SIZE.sub(r"\g<1>0", _json(together))
-    svg = vl_convert.vega_to_svg(unmeasured, allowed_base_urls=[])
+    return _TEXT_SIZE.sub(r"\g<1>0", _json(whole))
+
+
+def themed(svg: str, charts: Sequence[Chart]) -> list[Chart]:
+    """The charts of a page with their SVG, of the one that Vega drew ``together``."""
+    if not charts:
+        return []
     groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
     return [replace(chart, svg=_themed(groups[_label(i)], chart)) for i, chart in enumerate(charts)]
 

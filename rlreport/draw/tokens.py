@@ -10,17 +10,19 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.svg import drawn
+from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import label
 
 MOST_TEXTS = 6
 
 
-def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+def token_charts(by_step: pd.DataFrame, vega: Vega = vega_svg) -> list[Chart]:
     """Draws the share of responses that hold each spreading text, over the steps.
 
     Args:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
             telling text first. Texts beyond the first MOST_TEXTS are not drawn.
+        vega: where Vega works.
     """
     known = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if known.empty:
@@ -47,7 +49,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         right=170,
         note=f"{left_out} more are in the table." if left_out else "",
     )
-    return drawn([chart] if chart else [])
+    return drawn([chart] if chart else [], vega)
 
 
 def _look(index: int) -> tuple[None, None, str, tuple[int, ...]]:
