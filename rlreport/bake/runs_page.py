@@ -22,6 +22,7 @@ KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST = 300
 _LAST_WINDOW = "mean of the steps in the last window"
+_FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
 _GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
 
 Floats = NDArray[np.float64]
@@ -136,6 +137,11 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
 
 def _verdict(about: Mapping[str, Any]) -> tuple[str, str]:
     verdict = about.get("verdict")
+    if isinstance(verdict, str):  # schema 1: a sentence; the worst finding comes first
+        titles = [
+            _text(f.get("title")) for f in _list(about.get("findings")) if isinstance(f, dict)
+        ]
+        return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), "".join(titles[:1])
     if not isinstance(verdict, dict):
         return "unjudged", ""
     lead = verdict.get("lead")

@@ -15,6 +15,7 @@ from pandas.api.types import is_numeric_dtype
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from rlreport.figures.ragged import Floats
+from rlreport.read.batch import text_hash
 from rlreport.tables import Tables
 
 PATH = "data/responses.csv.gz"
@@ -82,6 +83,26 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     table["duplicate"] = table["duplicate"].astype(np.float64)
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)
+
+
+def data_of_pages(shown: pd.DataFrame) -> pd.DataFrame:
+    """Return response data of what the pages of a report show of all its responses.
+
+    Args:
+        shown: ``step``, ``n``, ``prompt`` and ``response`` (texts), and figures by name.
+    """
+    same_prompt = shown.groupby(["step", "prompt"], sort=False)
+    table = shown[["step", "n", *(name for name in (*_FIGURES, *_FURTHER) if name in shown)]]
+    table = table.astype(np.float64).astype(dict.fromkeys(("step", "n"), np.int64))
+    table["split"] = "train"
+    table["prompt_id"] = pd.factorize(shown["prompt"])[0]
+    table["group"] = same_prompt.ngroup()
+    table["prompt"] = np.array([text_hash(text) for text in shown["prompt"]], np.uint64)
+    if "finished" in table:
+        table["cut_off"] = 1 - table["finished"]
+    table["duplicate"] = shown.duplicated(["step", "response"], keep=False).astype(np.float64)
+    table["zero_variance"] = _zero_variance(table)
+    return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
 def parts_of(responses: pd.DataFrame) -> list[str]:

@@ -24,12 +24,15 @@ from typing import Any, Protocol
 import pandas as pd
 
 from rlreport.check.findings import SCHEMA
-from rlreport.comparison.data import PATH, unpacked
+from rlreport.comparison.data import PATH, data_of_pages, unpacked
 from rlreport.errors import UnusableInputError
 
 REPORT = "data/report.json"
 MOST_PART = 500_000_000
 """Bytes of one part of a report that are read."""
+
+FIRST_SCHEMA = 1
+"""Of reports that name none."""
 
 MOST_REPORT = 64_000_000
 """Bytes of its ``report.json``, which is parsed whole: a packed report may unfold without end."""
@@ -259,7 +262,7 @@ def _about(name: str, raw: bytes) -> dict[str, Any]:
     ):
         raise UnusableInputError(f"{name}: is not a report of rlreport")
     version = generator.get("version")
-    schema = about.get("schema")
+    schema = about.setdefault("schema", FIRST_SCHEMA)
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UnusableInputError(
             f"{name}: is a report of a newer rlreport ({version}); update, or give its logs"
@@ -270,9 +273,30 @@ def _about(name: str, raw: bytes) -> dict[str, Any]:
 def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
     about = _about(name, raw)
     data = parts.read(PATH)
-    if data is None:
+    responses = _of_pages(about, parts) if data is None else unpacked(data, name)
+    if responses is None:
         raise UnusableInputError(
             f"{name}: is a report without {PATH}, of an rlreport before compare or of one with "
             "no room for it; build it again, or give its logs"
         )
-    return Earlier(name, about, unpacked(data, name), parts)
+    return Earlier(name, about, responses, parts)
+
+
+def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:
+    """Return the response data of a first report, if its pages show all responses."""
+    if about["schema"] != FIRST_SCHEMA or (about.get("settings") or {}).get("redact"):
+        return None
+    try:
+        pages = []
+        for step in (int(row["step"]) for row in about["steps"]):
+            page = (parts.read(f"steps/{step}.html") or b"").decode("utf-8", "replace")
+            data, texts = json.loads(_node(page, "rows-data") or "{}"), _shown(page)
+            if "split" in data["strings"]:
+                return None
+            prompts, responses = zip(*(texts[n] for n in data["n"]), strict=True)
+            columns = {"step": step, "n": data["n"], "prompt": prompts, "response": responses}
+            pages.append(pd.DataFrame({**data["values"], **columns}))
+        shown = data_of_pages(pd.concat(pages, ignore_index=True))
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise ValueError("odd pages") from error
+    return shown if len(shown) == about.get("responses") else None

@@ -242,7 +242,7 @@ class Batcher:
                 prompt_chars,
                 0 if row.group is None else _group_hash(row.group),
                 *row.rewards,
-                _hash(text),
+                text_hash(text),
                 len(text),
                 NAN if reference is None else float(len(reference)),
                 row.finish,
@@ -275,14 +275,15 @@ class _Prompts:
             if len(self._known) >= _MOST_PROMPTS:
                 self._known.clear()
             cleaned = clean_prompt(prompt, self._pads, self._system_end)
-            known = self._known[key] = (_hash(cleaned), len(cleaned))
+            known = self._known[key] = (text_hash(cleaned), len(cleaned))
         return known
 
 
-def _hash(text: str) -> int:
+def text_hash(text: str) -> int:
+    """Return what stands for a text in tables and exports."""
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
 
 
 def _group_hash(group: object) -> int:
     # 17 and "17" name the same group; 0 says that no group was logged.
-    return _hash(str(group)) or 1
+    return text_hash(str(group)) or 1
