@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rlreport.bake.views import (
@@ -246,7 +246,7 @@ def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
         "step": "",
         "total": len(outcome.flips),
         "n": list(range(1, len(flips) + 1)),
-        "columns": [asdict(column) for column in _FLIP_NUMBERS],
+        "columns": [column.data() for column in _FLIP_NUMBERS],
         "values": values,
         "strings": {},
         "texts": {key: [None] * len(flips) for key in ("prompt", "response", "ref_response")},

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.bake.views import ColumnView, number_column
 from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.thresholds import Thresholds
-from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.columns import RESPONSE_COLUMNS, STEP, Column
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 
 TEXT_COLUMNS = (
@@ -23,6 +25,13 @@ TEXT_COLUMNS = (
     ColumnView("ground_truth", "Ground truth", kind="text"),
 )
 
+TILES = (
+    *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
+    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
+    *("explained_variance", "distinct_2"),
+)
+"""Columns of the table of steps that are key figures of the run and of a step."""
+
 EXTRAS_SHOWN = 6
 """Extras of a group above which all of them are hidden at first."""
 
@@ -30,7 +39,7 @@ LONGEST_NAME = 40
 """Longer names of fields stay as they are logged."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageContext:
     """Facts that pages need beyond their own rows.
 
@@ -87,6 +96,14 @@ class PageContext:
     thresholds: Thresholds = field(default_factory=Thresholds)
     card: Card = field(default_factory=Card)
     mixed: str = ""
+
+    @cached_property
+    def tiles(self) -> list[tuple[Column, NDArray[np.float64]]]:
+        """Columns of the table of steps that are key figures, where the log feeds them."""
+        fed = [(STEP[name], self.steps[name].to_numpy(np.float64)) for name in TILES]
+        fed = [(column, values) for column, values in fed if not np.isnan(values).all()]
+        tokens = any(column.name == "response_tokens_mean" for column, _ in fed)
+        return [one for one in fed if not (tokens and one[0].name == "response_chars_mean")]
 
     def findings_at(self, step: int) -> list[Finding]:
         """Findings that name ``step``, or a response of it."""

@@ -5,30 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from rlreport.bake.context import PageContext
 from rlreport.bake.views import KeyFigure, change, number
-from rlreport.columns import STEP, Column
 from rlreport.draw.sparkline import sparkline
 from rlreport.text.numbers import span_words
-
-TILES = (
-    *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
-    *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
-    *("explained_variance", "distinct_2"),
-)
-"""Columns of the table of steps that are key figures, where the log feeds them."""
 
 
 def run_figures(context: PageContext) -> list[KeyFigure]:
     """First window → last window of every figure the log can feed, with a sparkline."""
     made = []
     (before, after), table = context.windows, context.window_figures
-    for figure in _fed(context.steps):
+    for figure, values in context.tiles:
         first, last = (float(value) for value in table[figure.name])
         delta = change(last, first, span_words(before), figure.kind) if before != after else None
-        values = context.steps[figure.name].to_numpy(np.float64)
         made.append(
             KeyFigure(
                 figure.name,
@@ -50,12 +40,11 @@ def windows_in_words(context: PageContext) -> str:
     return f"Mean of {before} → mean of {after}." if before != after else f"Mean of {after}."
 
 
-def step_figures(steps: pd.DataFrame, position: int) -> list[KeyFigure]:
+def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
     """Figures of one step with their change since the previous and the first step."""
     made = []
-    names = steps["step"].to_numpy()
-    for figure in _fed(steps):
-        values = steps[figure.name].to_numpy(np.float64)
+    names = context.steps["step"].to_numpy()
+    for figure, values in context.tiles:
         against = dict.fromkeys(i for i in (position - 1, 0) if 0 <= i < position)
         changes = [
             delta
@@ -77,9 +66,3 @@ def step_figures(steps: pd.DataFrame, position: int) -> list[KeyFigure]:
             )
         )
     return made
-
-
-def _fed(steps: pd.DataFrame) -> list[Column]:
-    fed = [STEP[name] for name in TILES if steps[name].notna().any()]
-    tokens = any(column.name == "response_tokens_mean" for column in fed)
-    return [column for column in fed if not (tokens and column.name == "response_chars_mean")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -188,7 +188,7 @@ def responses_view(
             {
                 "run": context.run,
                 "n": n,
-                "columns": [asdict(column) for column in written],
+                "columns": [column.data() for column in written],
                 "values": values,
                 "strings": strings,
                 "texts": texts,

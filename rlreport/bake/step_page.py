@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ def step_view(
         next=_step_link(after, addresses),
         first=_step_link(context.shown_steps[0], addresses),
         last=_step_link(context.shown_steps[-1], addresses),
-        figures=step_figures(context.steps, position),
+        figures=step_figures(context, position),
         charts=list(charts),
         findings=[finding_view(finding, addresses) for finding in findings],
         responses=shown.table(),
@@ -177,7 +177,7 @@ class _Shown:
             "step": str(self.rows.step),
             "total": len(self.rows.responses),
             "n": [rollout.n for rollout in rollouts],
-            "columns": [asdict(c) for c in (*context.columns, *context.string_columns)],
+            "columns": [c.data() for c in (*context.columns, *context.string_columns)],
             "values": dict(self.values),
             "strings": strings_of(self.rows.extras, self.places),
             "texts": texts,
@@ -308,7 +308,7 @@ def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, 
 
 
 def _incomplete(context: PageContext, position: int) -> str:
-    row = context.steps.iloc[position]
-    if not row["incomplete"]:
+    if not context.steps["incomplete"].iat[position]:
         return ""
-    return f"Incomplete: {row['responses']:,} of the usual {context.usual_responses:,} responses."
+    logged = context.steps["responses"].iat[position]
+    return f"Incomplete: {logged:,} of the usual {context.usual_responses:,} responses."

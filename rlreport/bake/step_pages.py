@@ -88,7 +88,7 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
     made = StepPages(file, len(builder.tables.steps))
     costs = [candidate.whole() for candidate in candidates]
     rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
-    shared = (builder.context, builder.locations, builder.finish)
+    shared = _shared(builder)
     # What the pages will show, as far as it can be told before any is weighed.
     expected = [
         c.packed(room * own / max(rest, own)) for c, own in zip(candidates, costs, strict=True)
@@ -144,7 +144,7 @@ def weight_of(builder: ReportBuilder, candidate: Candidate, rows: int, *, tokens
     """Bytes of a step's page that shows so many responses, with or without their tokens."""
     few = replace(candidate, rows=candidate.rows[:rows], arrays=candidate.arrays if tokens else 0)
     (job,) = _jobs(builder, [(few, float("inf"), 1.0)])
-    return bake_within(job, (builder.context, builder.locations, builder.finish)).weight
+    return bake_within(job, _shared(builder)).weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,19 @@ class BakedStep:
     listed: ListedRows
 
 
-def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) -> BakedStep:
+Shared = tuple[PageContext, RowLocations, Finish, int]
+"""What the jobs of a report share; the last is the weight of its list without rows."""
+
+
+def _shared(builder: ReportBuilder) -> Shared:
+    context, finish = builder.context, builder.finish
+    bare = responses_page([], context, addresses_from(context, root=""))
+    return context, builder.locations, finish, finish(bare)[1]
+
+
+def bake_within(job: StepJob, shared: Shared) -> BakedStep:
     """Reads the chosen rows of a step back and bakes its page, as much as its allowance holds."""
-    context, locations, finish = shared
+    context, locations, finish, bare = shared
     candidate, scale = job.candidate, job.scale
     plan = candidate.packed(job.allowance / scale)
     rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
@@ -212,7 +222,7 @@ def bake_within(job: StepJob, shared: tuple[PageContext, RowLocations, Finish]) 
         listed = listed_rows(
             plan.step, job.responses, job.extras, shown[: context.listed], context, job.static
         )
-        weight += _weight_in_list(listed, context, finish)
+        weight += _weight_in_list(listed, context, finish) - bare
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
         if weight <= job.allowance or least:
             break
@@ -240,16 +250,14 @@ def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJ
 
 
 def _weight_in_list(listed: ListedRows, context: PageContext, finish: Finish) -> int:
-    """Bytes that a step's rows take in the list of the run."""
-    addresses = addresses_from(context, root="")
-    full, bare = (finish(responses_page(rows, context, addresses)) for rows in ([listed], []))
-    return full[1] - bare[1]
+    """Bytes that the list of the run would take with the rows of this step alone."""
+    return finish(responses_page([listed], context, addresses_from(context, root="")))[1]
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
     """The responses of training; those of validation where a step has no other."""
-    own = responses[responses["validation"] == 0]
-    return own if len(own) else responses
+    trained = responses["validation"].to_numpy() == 0
+    return responses if trained.all() or not trained.any() else responses[trained]
 
 
 def _read(

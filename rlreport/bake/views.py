@@ -58,6 +58,10 @@ class ColumnView:
     written: NumberKind = "number"
     group: str = ""
 
+    def data(self) -> dict[str, Any]:
+        """Return it as the page's data has it, by the names of its attributes."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 class Cell(NamedTuple):
     """A table cell.
