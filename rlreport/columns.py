@@ -293,7 +293,7 @@ TOKEN_COLUMNS = (
     Column("abs_value_error_mean", "Mean |value − return|", "", "the critic's error"),
     _inner("example_step", "", "step of the sampled response of largest KL that holds it", "Int64"),
     _inner("example_n", "", "position of that response in its step", "Int64"),
-    _inner("example_position", "tokens", "where it first stands there, from 0", "Int64"),
+    _inner("example_position", "tokens", "where it first stands, if all are sampled", "Int64"),
 )  # fmt: skip
 """One row per token string. Written as ``data/tokens.csv``."""
 

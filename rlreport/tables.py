@@ -88,7 +88,7 @@ class Tables:
         responses: RESPONSE_COLUMNS.
         extras: same index as ``responses``; one column per further logged scalar
             (float64, or object for short strings).
-        steps: STEP_COLUMNS.
+        steps: STEP_COLUMNS; a step whose rollouts all failed has a row without responses.
         prompts: PROMPT_COLUMNS.
         tokens: TOKEN_COLUMNS (empty without token strings).
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
@@ -127,20 +127,26 @@ class Tables:
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
 
+    @property
+    def steps_with_responses(self) -> int:
+        """Steps that hold a response, which can have a page."""
+        return len(np.unique(self.responses["step"].to_numpy()))
+
     def training(self) -> Tables:
         """Return the part that is judged: responses and steps without those of validation.
 
         Samples hold none of them anyway; their rows are numbered anew.
         """
         own = self.responses["validation"].to_numpy() == 0
-        if own.all():
+        held = self.steps["responses"] > 0
+        if own.all() and held.all():
             return self
         place = np.cumsum(own) - 1
         return replace(
             self,
             responses=self.responses[own].reset_index(drop=True),
             extras=self.extras[own].reset_index(drop=True),
-            steps=self.steps[self.steps["responses"] > 0].reset_index(drop=True),
+            steps=self.steps[held].reset_index(drop=True),
             **{
                 name: replace(sample, rows=place[sample.rows])
                 for name in ("ngrams", "ref_ngrams")

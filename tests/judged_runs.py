@@ -120,6 +120,69 @@ def normal(mean: Callable[[Any], Any], std: float) -> By:
     return lambda step, rng: mean(step) + std * rng.normal(size=len(step))
 
 
+def agents(seed: int, *, link: Callable[[Any], Any] = lambda step: 0.5, **columns: By) -> Tables:
+    """Return a healthy agent run: 48 groups of 6, two to five turns, a tool that sometimes fails.
+
+    Args:
+        seed: of all noise.
+        link: share of the words that are the prompt's own, by step.
+        columns: columns of the response table that differ, each of (step, generator).
+    """
+    rng = np.random.default_rng(seed)
+    step = np.repeat(np.arange(40), 48)
+    size = len(step)
+    prompt = rng.integers(0, 200, (40, 8)).repeat(6, axis=1).ravel()
+    solved = rng.random(size) < 0.3 + 0.4 * step / 40
+    filled: dict[str, Any] = {
+        "reward": solved.astype(float),
+        "prompt_id": prompt,
+        "response_tokens": 300.0 + rng.poisson(60, size),
+        "turns": 2.0 + rng.poisson(1, size),
+        "tool_calls": 1.0 + rng.poisson(1, size),
+        "tool_errors": (rng.random(size) < 0.08).astype(float),
+        "void_turns": (rng.random(size) < 0.03).astype(float),
+        "at_turn_limit": (rng.random(size) < 0.03).astype(float),
+        "unclosed_thinking": (rng.random(size) < 0.04).astype(float),
+        "lag": rng.integers(0, 4, size).astype(float),
+        "log_weight": 0.15 * rng.normal(size=size),
+        "mismatch_first_turn": 4e-4 * rng.lognormal(0, 0.3, size),
+        "mismatch_last_turn": 5e-4 * rng.lognormal(0, 0.3, size),
+        "surprisal_mean": 0.6 + 0.1 * rng.normal(size=size),
+        "finished": (rng.random(size) < 0.97).astype(float),
+    }
+    filled |= {name: by(step, rng) for name, by in columns.items()}
+    return make_tables({"step": step, **filled}, texts=texts_of(rng, step, prompt, link(step)))
+
+
+def texts_of(rng: Any, step: Any, prompt: Any, link: Any) -> list[list[str]]:
+    """Return texts of which a part of the words is the prompt's own."""
+    link = np.broadcast_to(link, len(step))
+    return [
+        [
+            f"p{p}_{rng.integers(6)}" if rng.random() < part else f"w{rng.integers(300)}"
+            for _ in range(20)
+        ]
+        for p, part in zip(prompt.tolist(), link.tolist(), strict=True)
+    ]
+
+
+def ramp(step: Any, low: float, high: float, start: int = 20) -> Any:
+    """Return what goes from ``low`` to ``high`` in six steps from ``start`` on."""
+    return low + (high - low) * np.clip((step - start) / 6, 0, 1)
+
+
+def some(chance: Callable[[Any], Any]) -> By:
+    """Return a column that is 1 with a chance by step, else 0."""
+    return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
+
+
+def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: By) -> Tables:
+    """Return an agent run with another column in its table of steps."""
+    tables = agents(seed, **columns)
+    tables.steps[name] = values(tables.steps["step"].to_numpy())
+    return tables
+
+
 HEALTHY: dict[str, Callable[[int], Tables]] = {
     "rising": made,
     "flat": lambda seed: made(seed, reward=lambda step, rng: 0 * step),
@@ -142,9 +205,92 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
     ),
     "a habit that does not pay": lambda seed: made(seed, texts=ending(lambda rng: ["truly"])),
     "longer, unpaid": lambda seed: made(seed, texts=longer),
+    "agents": agents,
 }
 
 Fault = tuple[Callable[[int], Tables], str, tuple[int, int]]
+
+AGENT_FAULTS: dict[str, Fault] = {
+    name: (make, check, (19, 25))
+    for name, check, make in (
+        (
+            "fewer calls",
+            "tool_disuse",
+            lambda seed: agents(
+                seed, tool_calls=lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)
+            ),
+        ),
+        (
+            "calls that fail",
+            "tool_errors",
+            lambda seed: agents(
+                seed,
+                tool_calls=lambda s, rng: np.ones(len(s)),
+                tool_errors=some(lambda s: ramp(s, 0.05, 0.6)),
+            ),
+        ),
+        (
+            "turns of nothing",
+            "void_turns",
+            lambda seed: agents(seed, void_turns=some(lambda s: ramp(s, 0.02, 0.9))),
+        ),
+        (
+            "too few turns",
+            "turn_limit",
+            lambda seed: agents(seed, at_turn_limit=some(lambda s: ramp(s, 0.02, 0.6))),
+        ),
+        (
+            "thinking without end",
+            "unclosed_thinking",
+            lambda seed: agents(seed, unclosed_thinking=some(lambda s: ramp(s, 0.02, 0.6))),
+        ),
+        (
+            "old policies",
+            "stale_rollouts",
+            lambda seed: agents(
+                seed, lag=lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))
+            ),
+        ),
+        (
+            "weights that scatter",
+            "off_policy_weights",
+            lambda seed: agents(
+                seed, log_weight=lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))
+            ),
+        ),
+        (
+            "a mismatch that grows with the turn",
+            "mismatch_by_turn",
+            lambda seed: agents(
+                seed,
+                mismatch_last_turn=lambda s, rng: (
+                    ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
+                ),
+            ),
+        ),
+        (
+            "the same answer to every prompt",
+            "template_collapse",
+            lambda seed: agents(seed, link=lambda s: np.where(s < 20, 0.5, 0.0)),
+        ),
+        (
+            "an environment that breaks",
+            "failed_rollouts",
+            lambda seed: by_step(seed, "failed_rollouts", lambda s: np.where(s < 20, 1, 90)),
+        ),
+        (
+            "groups that agree",
+            "group_std_fall",
+            lambda seed: by_step(
+                seed,
+                "group_std_mean",
+                lambda s: np.where(s < 20, 0.5, 0.01),
+                reward=some(lambda s: 0.5 + 0 * s),
+            ),
+        ),
+    )
+}
+"""One run for each check of agents, whose fault sets in at step 20."""
 
 FAULTY: dict[str, Fault] = {
     "an early peak": (
@@ -225,4 +371,5 @@ FAULTY: dict[str, Fault] = {
         "zero_variance_groups",
         (0, 4),
     ),
+    **AGENT_FAULTS,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,91 +11,15 @@ from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, SIGN, STEP, moved, run, severity, share, tables, title
+from tests.judged_runs import AGENT_FAULTS, texts_of
 from tests.tables_builder import make_tables
 
-SEEDS = range(3)
-By = Callable[[Any, Any], Any]
 
-
-def agents(seed: int, **columns: By) -> Tables:
-    """A healthy agent run: 48 groups of 6, two to five turns, a tool that sometimes fails."""
-    rng = np.random.default_rng(seed)
-    step = np.repeat(np.arange(40), 48)
-    size = len(step)
-    prompt = rng.integers(0, 200, (40, 8)).repeat(6, axis=1).ravel()
-    solved = rng.random(size) < 0.3 + 0.4 * step / 40
-    filled: dict[str, Any] = {
-        "reward": solved.astype(float),
-        "prompt_id": prompt,
-        "response_tokens": 300.0 + rng.poisson(60, size),
-        "turns": 2.0 + rng.poisson(1, size),
-        "tool_calls": 1.0 + rng.poisson(1, size),
-        "tool_errors": (rng.random(size) < 0.08).astype(float),
-        "void_turns": (rng.random(size) < 0.03).astype(float),
-        "at_turn_limit": (rng.random(size) < 0.03).astype(float),
-        "unclosed_thinking": (rng.random(size) < 0.04).astype(float),
-        "lag": rng.integers(0, 4, size).astype(float),
-        "log_weight": 0.15 * rng.normal(size=size),
-        "mismatch_first_turn": 4e-4 * rng.lognormal(0, 0.3, size),
-        "mismatch_last_turn": 5e-4 * rng.lognormal(0, 0.3, size),
-        "surprisal_mean": 0.6 + 0.1 * rng.normal(size=size),
-        "finished": (rng.random(size) < 0.97).astype(float),
-    }
-    filled |= {name: by(step, rng) for name, by in columns.items()}
-    return make_tables({"step": step, **filled}, texts=texts_of(rng, step, prompt))
-
-
-def texts_of(rng: Any, step: Any, prompt: Any, link: Any = 0.5) -> list[list[str]]:
-    """Texts of which a part of the words is the prompt's own."""
-    link = np.broadcast_to(link, len(step))
-    return [
-        [
-            f"p{p}_{rng.integers(6)}" if rng.random() < part else f"w{rng.integers(300)}"
-            for _ in range(20)
-        ]
-        for p, part in zip(prompt.tolist(), link.tolist(), strict=True)
-    ]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_healthy_agent_runs_get_no_warning(seed: int) -> None:
-    found = run_checks(agents(seed)).findings
-    assert [f.id for f in found if f.severity != "info"] == []
-
-
-def ramp(step: Any, low: float, high: float, start: int = 20) -> Any:
-    return low + (high - low) * np.clip((step - start) / 6, 0, 1)
-
-
-def some(chance: Callable[[Any], Any]) -> By:
-    return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
-
-
-FAULTY: dict[str, dict[str, By]] = {
-    "tool_disuse": {"tool_calls": lambda s, rng: rng.poisson(ramp(s, 2, 0.1)).astype(float)},
-    "tool_errors": {
-        "tool_calls": lambda s, rng: np.ones(len(s)),
-        "tool_errors": some(lambda s: ramp(s, 0.05, 0.6)),
-    },
-    "void_turns": {"void_turns": some(lambda s: ramp(s, 0.02, 0.9))},
-    "turn_limit": {"at_turn_limit": some(lambda s: ramp(s, 0.02, 0.6))},
-    "unclosed_thinking": {"unclosed_thinking": some(lambda s: ramp(s, 0.02, 0.6))},
-    "stale_rollouts": {"lag": lambda s, rng: ramp(s, 2, 14) + rng.integers(0, 3, len(s))},
-    "off_policy_weights": {"log_weight": lambda s, rng: ramp(s, 0.1, 2) * rng.normal(size=len(s))},
-    "mismatch_by_turn": {
-        "mismatch_last_turn": lambda s, rng: ramp(s, 5e-4, 9e-3) * rng.lognormal(0, 0.2, len(s))
-    },
-}
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("name", FAULTY)
-def test_a_fault_is_found_with_its_onset(name: str, seed: int) -> None:
-    found = {f.id: f for f in run_checks(agents(seed, **FAULTY[name])).findings}
-    assert {f.id for f in found.values() if f.severity != "info"} == {name}
-    onset = found[name].onset
-    assert onset is not None
-    assert 19 <= onset.step <= 25
+@pytest.mark.parametrize("name", AGENT_FAULTS)
+def test_a_fault_of_agents_is_all_that_is_found(name: str) -> None:
+    make, check, _ = AGENT_FAULTS[name]
+    findings = run_checks(make(2)).findings
+    assert {f.id for f in findings if f.severity != "info"} == {check}
 
 
 SHARES = {

@@ -165,6 +165,17 @@ def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds
     assert words["example_step"].isna().all()
 
 
+def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_position():
+    responses = pd.DataFrame(
+        {"step": [0, 0], "n": [0, 1], "kl_k1": [3.0, 1.0], "env_tokens": [2.0, 0.0]}
+    )
+    units = [["Ġa"], ["Ġc", "Ġb"]]
+    tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
+    assert tokens.loc["Ġa", ["example_step", "example_n"]].tolist() == [0, 0]
+    assert pd.isna(tokens.loc["Ġa", "example_position"])
+    assert example(tokens, "Ġb") == (0, 1, 1)
+
+
 def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:
     """Step, n and position of a token's example."""
     return tuple(tokens.loc[raw, ["example_step", "example_n", "example_position"]])

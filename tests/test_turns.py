@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlreport
+from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import Scan, fetch
 from rlreport.summarise import summarise
@@ -138,7 +140,7 @@ def conversation(**fields: Any) -> dict[str, Any]:
         {"role": "assistant", "text": "It is 4.", "sampled": True, "tokens": [5, 10]},
     ]  # fmt: skip
     changes = {"turns": turns, "policy_version": [3, 4], "seconds": 2.5, "finish_reason": "stop"}
-    return tokens(*STRINGS, step=7, **{**changes, **fields})
+    return tokens(*STRINGS, **{"step": 7, **changes, **fields})
 
 
 def test_turns_come_to_columns(tmp_path: Path) -> None:
@@ -278,3 +280,93 @@ def test_absent_fields_leave_no_column(tmp_path: Path) -> None:
     assert scan.responses[list(names)].isna().all(axis=None)
     assert scan.tools.empty
     assert json.dumps(scan.failed) == "{}"
+
+
+def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
+    rows = [row(s, reward=0.1 * s, prompt=f"p{i}") for s in range(9) for i in range(4)]
+    lost = row(0, reward=None, response="", errors=["SandboxError"])
+    rows += [{**lost, "step": s} for s in range(9, 13) for _ in range(4)]
+    log = write(tmp_path / "log.jsonl", rows)
+    tables = tables_of(read(log))
+    assert tables.steps["step"].tolist() == list(range(13))
+    assert tables.steps["responses"].tolist() == [4] * 9 + [0] * 4
+    assert tables.steps["failed_rollouts"].tolist() == [0] * 9 + [4] * 4
+    assert tables.training().steps["step"].tolist() == list(range(9))
+
+    report = rlreport.build(log, tmp_path / "report")
+    found = {f.id: f for f in report.verdict.findings}
+    assert "broken_log" not in found, "no step is missing"
+    onset = found["failed_rollouts"].onset
+    assert onset and onset.low <= 9 <= onset.high
+    pages = sorted(int(p.stem) for p in (tmp_path / "report" / "steps").glob("*.html"))
+    assert pages == list(range(9))
+    assert not report.left_out
+    overview = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert "Rollouts that failed" in overview
+    assert '<tr data-n="10"><td class="link" data-v="10.0">10 <span' in overview
+    assert (tmp_path / "report" / "data" / "steps.csv").read_text().count("\n") == 14
+
+
+def test_turns_calls_errors_and_lag_have_charts_with_the_figures_of_the_steps(
+    tmp_path: Path,
+) -> None:
+    rows = [conversation(step=step, policy_version=step // 2) for step in range(1, 7)]
+    tables = tables_of(read(write(tmp_path / "log.jsonl", rows)))
+    charts = {chart.name: chart for chart in overview_charts(tables)}
+    for name, column in (
+        ("turns", "turns_mean"),
+        ("tool_calls", "tool_calls_mean"),
+        ("tool_errors", "tool_error_share"),
+        ("lag", "lag_mean"),
+    ):
+        first = "errors" if name == "tool_errors" else "mean"
+        points = charts[name].spec["data"]["values"]
+        drawn = [point["value"] for point in points if point["series"] == first]
+        assert drawn == pytest.approx(tables.steps[column].tolist())
+    plain = tables_of(read(write(tmp_path / "plain.jsonl", [row(1), row(2)])))
+    assert not charts.keys() - {"reward"} & {chart.name for chart in overview_charts(plain)} & {
+        "turns", "tool_calls", "tool_errors", "lag", "failed_rollouts",
+    }  # fmt: skip
+
+
+CALL_TEXT = '<tool_call>\n{"name": "calc", "arguments": {"x": 1}}\n</tool_call>'
+ANSWER_TEXT = "<tool_response>\n4\n</tool_response>"
+MARKED = {
+    "chat template": (
+        f"<think>hm</think>Let me see.\n{CALL_TEXT}<|im_end|>\n"
+        f"<|im_start|>user\n{ANSWER_TEXT}<|im_end|>\n<|im_start|>assistant\nIt is 4.<|im_end|>"
+    ),
+    "template without its marks": (
+        f"<think>hm</think>Let me see.\n{CALL_TEXT}\nuser\n{ANSWER_TEXT}\nassistant\nIt is 4."
+    ),
+    "one text": f"<think>hm</think>Let me see.\n{CALL_TEXT}\n{ANSWER_TEXT}\nIt is 4.",
+}
+
+
+@pytest.mark.parametrize("marked", MARKED)
+def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: Path) -> None:
+    rows = [row(1, response=MARKED[marked]), row(1, response="plain")]
+    scan = read(write(tmp_path / "log.jsonl", rows))
+    expected = {"turns": 2, "tool_calls": 1, "void_turns": 0, "thinking_chars": 2}
+    assert {name: scan.responses[name][0] for name in expected} == expected
+    assert scan.responses["tool_errors"].isna().all(), "no mark tells an error"
+    assert np.isnan(scan.responses["turns"][1])
+    first, second = fetch(scan, [0, 1], ReadOptions(), FigureOptions())
+    assert [(t.role, t.text, t.sampled) for t in first.conversation] == [
+        ("assistant", "<think>hm</think>Let me see.", True),
+        ("tool", "4", False),
+        ("assistant", "It is 4.", True),
+    ]
+    assert first.conversation[0].calls == (("calc", '{"x": 1}'),)
+    assert not second.conversation
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>", "<tool_call>" * 3000, "a<tool_call>{1</tool_call>", "<tool_response>",
+             "<tool_call>" + "[" * 20_000 + "</tool_call>", "</tool_call><tool_response>x"],
+)  # fmt: skip
+def test_broken_marks_of_tools_lose_nothing(text: str, tmp_path: Path) -> None:
+    scan = read(write(tmp_path / "log.jsonl", [row(1, response=text)]))
+    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    assert rollout.response == text
+    assert scan.responses["reward"].tolist() == [1.0]

@@ -35,7 +35,15 @@ MOST_NAMED = 3
 
 
 STEPS_SHOWN = (
-    *("responses", "reward_mean", "reward_std", "ref_reward_mean", "win_rate", "lose_rate"),
+    *(
+        "responses",
+        "failed_rollouts",
+        "reward_mean",
+        "reward_std",
+        "ref_reward_mean",
+        "win_rate",
+        "lose_rate",
+    ),
     *("valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
@@ -132,6 +140,8 @@ def extreme_number(extreme: Extreme) -> Num:
 
 def _steps(context: PageContext, addresses: Addresses) -> TableView:
     fed = [STEP[name] for name in STEPS_SHOWN if context.steps[name].notna().any()]
+    if not context.steps["failed_rollouts"].any():
+        fed = [c for c in fed if c.name != "failed_rollouts"]
     if any(c.name == "response_tokens_mean" for c in fed):
         fed = [c for c in fed if c.name != "response_chars_mean"]
     columns = [ColumnView("step", "Step", kind="link"), *map(number_column, fed)]

@@ -109,7 +109,7 @@ class ReportBuilder:
         if self.steps is not None:
             return self.steps.plan
         most = [candidate.packed(float("inf")) for candidate in self.candidates]
-        return Plan(most, len(self.tables.steps))
+        return Plan(most, self.tables.steps_with_responses)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What ``make`` returns, made once a report."""
@@ -124,7 +124,9 @@ class ReportBuilder:
 
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
         """The report of ``limit`` bytes with pages of these steps, which are still to be baked."""
-        least = Plan([candidate.packed(0.0) for candidate in candidates], len(self.tables.steps))
+        least = Plan(
+            [candidate.packed(0.0) for candidate in candidates], self.tables.steps_with_responses
+        )
         listed, static = rows_listed(candidates, limit)
         context = replace(self.context, listed=listed, listed_static=static)
         return replace(self, candidates=candidates, context=context)._saying(least)

@@ -85,7 +85,7 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
         file: where they are kept, empty and open for writing and reading.
     """
     candidates = builder.candidates
-    made = StepPages(file, len(builder.tables.steps))
+    made = StepPages(file, builder.tables.steps_with_responses)
     costs = [candidate.whole() for candidate in candidates]
     rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
     shared = _shared(builder)

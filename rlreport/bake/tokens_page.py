@@ -134,7 +134,9 @@ class _Ranking:
     def _example(self, token: Mapping[Hashable, Any]) -> Cell:
         if pd.isna(token["example_step"]):
             return Cell("–", None, "in none of the sampled responses")
-        step, n, position = (int(token[f"example_{part}"]) for part in ("step", "n", "position"))
+        step, n = int(token["example_step"]), int(token["example_n"])
+        at = token["example_position"]
+        position = None if pd.isna(at) else int(at)
         href = self.addresses.response(step, n, position)
         return Cell(f"step {step}, response {n}", float(step), href=href)
 

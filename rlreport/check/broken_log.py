@@ -10,7 +10,7 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT, BrokenLog
-from rlreport.check.windows import step_numbers
+from rlreport.check.windows import Ints, step_numbers
 from rlreport.check.words import marked, told
 from rlreport.tables import Tables
 
@@ -36,7 +36,7 @@ def judge(run: Run) -> Result:
     faults = [
         *_unreadable(tables, limits),
         *_incomplete(tables, limits),
-        *_missing_steps(tables, limits),
+        *_missing_steps(run.tried["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
         *_unequal_arrays(tables),
     ]
@@ -101,9 +101,8 @@ def _incomplete(tables: Tables, limits: BrokenLog) -> list[Fault]:
     return faults
 
 
-def _missing_steps(tables: Tables, limits: BrokenLog) -> list[Fault]:
+def _missing_steps(steps: Ints, limits: BrokenLog) -> list[Fault]:
     """Find gaps wider than the usual distance of steps."""
-    steps = step_numbers(tables)
     gaps = np.diff(steps)
     if len(gaps) < SHOWN:
         return []

@@ -6,34 +6,47 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.compare import above, at_least
+from rlreport.check.finding import Onset
+from rlreport.check.onset import onset
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import AGENTS
 from rlreport.check.windows import Floats
 from rlreport.check.words import marked
+from rlreport.summarise.steps import window_size
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share of rollouts that failed, and for one that is high anyway."""
-    steps, limits = run.tables.steps, run.limits.failed_rollouts
-    if "failed_rollouts" not in steps or not steps["failed_rollouts"].any():
+    limits, trend = run.limits.failed_rollouts, run.limits.trend
+    # Steps in which every rollout failed count here, though no other check can judge them.
+    failed = run.tried["failed_rollouts"].to_numpy(np.float64)
+    if not failed.any():
         return CHECK.not_run(CHECK.needs_also)
-    failed = steps["failed_rollouts"].to_numpy(np.float64)
-    series: Floats = failed / (failed + steps["responses"].to_numpy(np.float64))
-    size = len(run.last.steps)
+    steps = run.tried["step"].to_numpy(np.int64)
+    series: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
+    long = len(steps) >= trend.shortest_run
+    size = window_size(len(steps), trend.share, trend.least_steps) if long else len(steps)
     last = float(series[-size:].mean())
-    first = float(series[: len(run.first.steps)].mean()) if run.first else np.nan
+    first = float(series[:size].mean()) if long else np.nan
     # Failures come in bursts: what scatters from step to step is the error of a window's mean.
     error = float(np.sqrt(series[-size:].var() / size + series[:size].var() / size))
-    rose = at_least(last - first, limits.rise) and last - first >= run.limits.trend.z * error
+    rose = at_least(last - first, limits.rise) and last - first >= trend.z * error
     high = above(last, limits.share)
     if not (rose or high):
         return None
     met = [CHECK.met(run, "rise", ">=", last - first)] if rose else []
     met += [CHECK.met(run, "share", ">", last)] if high else []
+    start = int(steps[0])
+    begun = (
+        onset(steps, series, end=size)
+        if rose or first <= limits.share
+        else Onset(start, start, start)
+    )
     return CHECK.finding(
         run,
         "warning",
-        onset=run.onset(series, always=not rose),
+        onset=begun,
+        steps=steps[steps >= (begun.step if begun else steps[-size])].tolist(),
         thresholds=met,
         series=series,
         share=last,
@@ -47,7 +60,7 @@ CHECK = Check(
     rank="cause",
     looks_for="rollouts end in errors before the policy speaks",
     needs=(),
-    charts=("reward",),
+    charts=("failed_rollouts",),
     judge=judge,
     title=marked(
         "{share:percent} of rollouts failed before the policy spoke ({before:percent} before)."
@@ -62,5 +75,6 @@ CHECK = Check(
     source=AGENTS,
     explains=("reward_stalled", "reward_collapse"),
     trend=False,
+    whole_run=True,
     needs_also="rollouts that failed: errors without a response",
 )

@@ -39,6 +39,7 @@ class Run:
         last: the last window; a run too short for a trend is one window.
         steps: int64 (S,), the run's steps, ascending.
         beside: the validation of these steps, None without any.
+        tried: rows of the table of steps in which training tried a rollout, failed or not.
     """
 
     def __init__(
@@ -46,6 +47,8 @@ class Run:
     ) -> None:
         self.tables = tables.training()
         self.beside = beside or tables.beside()
+        tried = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
+        self.tried = tables.steps[tried]
         tables = self.tables
         self.limits = limits or Thresholds()
         pair = windows.first_and_last(tables, self.limits.trend)

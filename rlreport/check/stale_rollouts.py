@@ -34,7 +34,7 @@ CHECK = Check(
     rank="cause",
     looks_for="responses were sampled by a policy that is long gone",
     needs=(Need("policy_version", ("lag",)),),
-    charts=("reward",),
+    charts=("lag", "reward"),
     judge=judge,
     title=marked(
         "Responses were sampled {lag:figure} steps before the step that learns from them."

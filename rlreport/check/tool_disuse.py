@@ -39,7 +39,7 @@ CHECK = Check(
     rank="cause",
     looks_for="the policy stops calling its tools",
     needs=(Need("turns with calls of tools", ("tool_calls",)),),
-    charts=("reward", "length"),
+    charts=("tool_calls", "reward"),
     judge=judge,
     title=marked(
         "Responses call tools {end:figure} times ({start:figure} before), and the reward did "

@@ -22,7 +22,7 @@ CHECK = Check(
     rank="cause",
     looks_for="tools answer with errors",
     needs=(Need("turns with calls of tools", ("tool_errors",)),),
-    charts=("reward", "length"),
+    charts=("tool_errors", "reward"),
     judge=judge,
     title=marked(
         "{share:percent} of tool calls are answered by an error ({before:percent} before)."

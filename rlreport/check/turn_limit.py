@@ -39,7 +39,7 @@ CHECK = Check(
     rank="consequence",
     looks_for="conversations are stopped for their number of turns",
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
-    charts=("eos", "length"),
+    charts=("turns", "eos"),
     judge=judge,
     title=marked(
         "{share:percent} of conversations are stopped at the limit of turns ({before:percent} "

@@ -37,7 +37,7 @@ CHECK = Check(
     rank="consequence",
     looks_for="turns with neither a call nor an answer",
     needs=(Need("turns", ("void_turns",)),),
-    charts=("length", "reward"),
+    charts=("turns", "length"),
     judge=judge,
     title=marked(
         "{share:percent} of turns have neither a call nor an answer ({before:percent} before)."

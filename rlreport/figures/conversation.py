@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rlreport.text.chat import ANSWER, CALL
+
 Turn = Mapping[str, Any]
 """One object of the canonical field ``turns``, its role, text and sampled of the right types."""
 
@@ -19,7 +21,6 @@ TURN_LIMITS = frozenset(
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _THOUGHT = re.compile(f"{_OPEN}(.*?)(?:{_CLOSE}|\\Z)", re.DOTALL)
-_CALL = "<tool_call>"
 _LONGEST_NAME = 80
 
 
@@ -48,9 +49,9 @@ def thinking_of(text: str, *, begun: bool = False) -> Thinking | None:
     return Thinking(chars, text.rfind(_OPEN) > text.rfind(_CLOSE), _THOUGHT.sub("", text))
 
 
-def thinks(prompt: str, response: str) -> bool:
-    """Tell quickly whether a response may think; most do not."""
-    return _CLOSE in response or _OPEN in response or _begun(prompt)
+def says_more(prompt: str, response: str) -> bool:
+    """Tell quickly whether a text may think or call tools; most do not."""
+    return any(mark in response for mark in (_CLOSE, _OPEN, CALL, ANSWER)) or _begun(prompt)
 
 
 def thinking_figures(prompt: str, response: str) -> dict[str, float]:
@@ -115,4 +116,4 @@ def _said(turn: Turn) -> str:
 
 def _calls(turn: Turn) -> int:
     calls = turn.get("calls")
-    return len(calls) if isinstance(calls, list) else turn["text"].count(_CALL)
+    return len(calls) if isinstance(calls, list) else turn["text"].count(CALL)

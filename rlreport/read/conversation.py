@@ -15,6 +15,7 @@ from rlreport.figures.conversation import (
     thinking_figures,
     tool_counts,
 )
+from rlreport.text.chat import turns_in_text
 
 BESIDE = ("turns", "policy_version", "errors", "seconds", "trainable", "split")
 """Fields that this module reads."""
@@ -62,7 +63,8 @@ def beside(
     """Return what a row says in the fields of ``BESIDE``; what means nothing there is skipped.
 
     Args:
-        record: those fields; turns as ``formats.extras`` has checked them.
+        record: those fields; turns as ``formats.extras`` has checked them. Where there are
+            none, those that the text marks count.
         step: of the row.
         prompt: its prompt.
         response: its text.
@@ -73,6 +75,9 @@ def beside(
     if turns:
         out.figures = conversation_figures(turns)
         out.tools = tool_counts(turns)
+    elif turns := turns_in_text(response):
+        out.figures = conversation_figures(turns)
+        del out.figures["tool_errors"]  # no markup tells an error
     else:
         out.figures = thinking_figures(prompt, response)
     out.split = split_named(record.get("split")) or None

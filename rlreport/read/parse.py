@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
-from rlreport.figures.conversation import thinks
+from rlreport.figures.conversation import says_more
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, RawTokens, TokenFields
 from rlreport.read.conversation import BESIDE, NOTHING, beside, mask_of_json
 from rlreport.read.tolerant import (
@@ -149,7 +149,7 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
     if more.get("turns") is not None:
         raise _Unusual
     said = NOTHING
-    if more or thinks(prompt, response):
+    if more or says_more(prompt, response):
         said = beside(more, step, prompt, response, reason)
     return ParsedRow(
         step, prompt, response, rewards, reference, group, finish, tokens, extras, kept,

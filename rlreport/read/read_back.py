@@ -23,7 +23,7 @@ from rlreport.read.splits import LogFormat
 from rlreport.read.token_rows import token_rows
 from rlreport.read.tolerant import load_object, parse_record
 from rlreport.rollout import Rollout, TokenFigures, Turn
-from rlreport.text.chat import turns
+from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import Style, readable_tokens
 from rlreport.text.vocabulary import Vocabulary
@@ -262,7 +262,9 @@ def _rollouts(
                 tokens=readable_tokens(raw, locations.style),
                 figures=values,
                 sampled=sampled,
-                conversation=_conversation(parsed.kept.get("turns"), options, spans=whole),
+                conversation=_conversation(
+                    parsed.kept.get("turns") or turns_in_text(parsed.response), options, spans=whole
+                ),
                 errors=_texts(parsed.kept.get("errors"), options),
             ),
         )

@@ -80,10 +80,13 @@ def step_tables(
         failed: step -> rollouts of training that failed.
 
     Returns:
-        STEP_COLUMNS of both, one row per step of either, ascending; the second is empty
-        without validation.
+        STEP_COLUMNS of both, one row per step of either, and of failures alone, ascending;
+        the second is empty without validation.
     """
     steps = step_table(training, bigrams)
+    lost = np.array([step for step, count in failed.items() if count > 0], np.int64)
+    if len(np.setdiff1d(lost, steps["step"])):
+        steps = _at(steps, np.union1d(steps["step"], lost))
     steps["failed_rollouts"] = steps["step"].map(failed).fillna(0).astype(np.int64)
     steps[list(_VALIDATION)] = np.nan
     if validation.empty:

@@ -101,6 +101,10 @@ def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFra
         index=pd.Index(sample.vocabulary, dtype=object),
         dtype="Int64",
     )
+    # The sample holds sampled tokens alone: among others, their place is not known.
+    if "env_tokens" in responses:
+        between = responses["env_tokens"].to_numpy()[row] > 0
+        table["example_position"] = table["example_position"].mask(between)
     # Strings that differ only beyond what is kept of them are one.
     return table[(row >= 0) & ~table.index.duplicated()]
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Turns = list[tuple[str, str]]
 
@@ -66,7 +67,11 @@ def turns(prompt: str) -> Turns:
         if found:
             said = [(role, template.closing.sub("", text)) for role, text in found]
             before = prompt[: _start(prompt, template.opening)]
-            return _tidy(said if _MARKS_ONLY.fullmatch(before) else [("prompt", before), *said])
+            return _tidy(
+                said
+                if _MARKS_ONLY.fullmatch(before)
+                else [("prompt", template.closing.sub("", before)), *said]
+            )
     if "[INST]" in prompt:
         return _tidy(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
@@ -76,6 +81,55 @@ def turns(prompt: str) -> Turns:
         if "user" in roles and "assistant" in roles and not prompt[: _start(prompt, opening)]:
             return _tidy(found)
     return []
+
+
+CALL, ANSWER = "<tool_call>", "<tool_response>"
+"""What opens a call and a tool's answer in a text (Hermes 2 Pro, Qwen)."""
+
+_CALLS = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*(?:</tool_response>|\Z)", re.DOTALL)
+
+_ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
+"""What is left beside an answer of a template decoded without its special tokens."""
+
+
+def turns_in_text(response: str) -> list[dict[str, Any]]:
+    """Return the turns, as objects of the field ``turns``, of a text that marks its tool calls.
+
+    What stands in ``<tool_response>`` is a tool's answer; what else the template marks as
+    another role's is not the policy's either. A call that is no JSON object stays as it is.
+    Without calls and answers there are none: one turn says what the text says.
+    """
+    if CALL not in response and ANSWER not in response:
+        return []
+    made: list[dict[str, Any]] = []
+    for role, text in turns(response) or [("prompt", response)]:
+        for place, part in enumerate(_ANSWERS.split(text)):
+            if place % 2:
+                made.append({"role": "tool", "text": part, "sampled": False})
+            elif part.strip():
+                own = role in ("prompt", "assistant")  # the text goes on a turn of the policy
+                said = _ROLE_LINES.sub("", part)
+                made.append(_policy_turn(said) if own else _other_turn(role, part))
+    return made
+
+
+def _policy_turn(text: str) -> dict[str, Any]:
+    calls = [_parsed(call) for call in _CALLS.findall(text)]
+    said = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
+    return {**said, "calls": calls} if calls else said
+
+
+def _other_turn(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "text": text.strip(), "sampled": False}
+
+
+def _parsed(call: str) -> object:
+    try:
+        found = json.loads(call)
+    except (ValueError, RecursionError):
+        return call
+    return found if isinstance(found, dict) else call
 
 
 def message_turns(messages: Sequence[object]) -> Turns:
