@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.bake.key_figures import TILES
+from rlreport.bake.context import TILES
 from rlreport.bake.overview_page import STEPS_SHOWN
 from rlreport.columns import RESPONSE_COLUMNS, STEP
 from rlreport.docs import columns_page, log_format_page
