@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rlreport.bake.key_figures import run_figures
 from rlreport.bake.redact import (
     Redactor,
     redacted_ngrams,
@@ -29,6 +30,7 @@ from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
+from rlreport.deliver.notebook import notebook_html
 from rlreport.deliver.place import destination
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
@@ -56,6 +58,7 @@ class Report:
         tables: all tables.
         verdict: outcome of the checks.
         left_out: sentences about what the report does not show.
+        figures: key figures of the run, as the overview shows them.
     """
 
     out: Path
@@ -65,6 +68,13 @@ class Report:
     tables: Tables
     verdict: Verdict
     left_out: list[str]
+    figures: Sequence[KeyFigure] = ()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: verdict, key figures, and the one file in a sandbox."""
+        return notebook_html(
+            self.out, self.form, self.verdict.level, self.verdict.sentence, self.figures
+        )
 
 
 def build_report(
@@ -146,7 +156,14 @@ def build_report(
     if summary:
         append_summary(builder, summary)
     return Report(
-        out, chosen_form.id, size, builder.plan.responses, tables, verdict, builder.context.left_out
+        out,
+        chosen_form.id,
+        size,
+        builder.plan.responses,
+        tables,
+        verdict,
+        builder.context.left_out,
+        run_figures(builder.context),
     )
 
 

@@ -1,0 +1,60 @@
+"""What a notebook shows of a report: its verdict, its key figures, and the one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from rlreport.bake.environment import environment
+from rlreport.bake.views import KeyFigure
+from rlreport.deliver.one_file import FORM as ONE_FILE
+
+MOST_EMBEDDED = 5_000_000
+"""Bytes of the one file that a notebook takes in; a larger one is linked alone."""
+
+
+def notebook_html(
+    out: Path, form: str, level: str, sentence: str, figures: Sequence[KeyFigure]
+) -> str:
+    """Return markup for the output of a cell, without a script of its own.
+
+    The one file stands in a frame whose sandbox gives it an origin of its own: its scripts run
+    there, and reach neither the notebook nor the network. A notebook that is not trusted drops
+    the frame and keeps the rest.
+
+    Args:
+        out: where the report is.
+        form: id of its form.
+        level: of the verdict.
+        sentence: of the verdict.
+        figures: key figures of the run.
+    """
+    document = ""
+    if form == ONE_FILE.id and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
+        # Links that are fragments would otherwise lead to the notebook's own address.
+        base = '<head><base href="about:srcdoc">'
+        document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
+    page = out / "index.html" if out.is_dir() else out
+    return (
+        environment()
+        .get_template("notebook.html")
+        .render(
+            level=level,
+            sentence=sentence,
+            figures=figures,
+            name=page.as_posix(),
+            href=_address(page),
+            document=document,
+        )
+    )
+
+
+def _address(page: Path) -> str:
+    """Return the address of a file as seen from the current folder, which a notebook's is."""
+    try:
+        seen = Path(os.path.relpath(page))
+    except ValueError:  # another drive
+        return page.resolve().as_uri()
+    return "./" + quote(seen.as_posix())

@@ -1,0 +1,117 @@
+"""A report in a notebook: what stands in the cell, and what hostile logs can do from there."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+import rlreport
+from rlreport import Report
+from rlreport.deliver import notebook
+from tests.browser import watch
+from tests.hostile import hostile_rows, write_log
+
+
+class Parsed(HTMLParser):
+    """Elements with their attributes, and the text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def only(self, tag: str) -> dict[str, str | None]:
+        (found,) = (attributes for name, attributes in self.elements if name == tag)
+        return found
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+    folder = tmp_path_factory.mktemp("notebook")
+    write_log(folder / "log.jsonl", hostile_rows(steps=6))
+    name = "a \"><script>b' 汉字"
+    return {
+        form: rlreport.build(folder / "log.jsonl", folder / f"{name}{form}", title=name)
+        for form in ("", ".html")
+    }
+
+
+def test_it_is_the_verdict_the_key_figures_and_the_file(reports: dict[str, Report]) -> None:
+    report = reports[".html"]
+    shown = Parsed(report._repr_html_())
+    assert report.verdict.sentence[:500] in shown.text
+    reward = report.tables.steps["reward_mean"].iloc[-3:].mean()
+    assert any(figure.now.text in shown.text for figure in report.figures)
+    assert report.figures[0].now.value == pytest.approx(reward)
+    assert shown.only("iframe")["srcdoc"] == report.out.read_text("utf-8").replace(
+        "<head>", '<head><base href="about:srcdoc">', 1
+    )
+
+
+@pytest.mark.parametrize("form", ["", ".html"])
+def test_no_script_stands_outside_the_sandbox(reports: dict[str, Report], form: str) -> None:
+    shown = Parsed(reports[form]._repr_html_())
+    plain = {"div", "p", "strong", "table", "tr", "th", "td", "a", "iframe"}
+    assert {tag for tag, _ in shown.elements} <= plain
+    assert not [name for _, names in shown.elements for name in names if name.startswith("on")]
+    for tag, attributes in shown.elements:
+        if tag == "iframe":
+            assert attributes["sandbox"] == "allow-scripts"
+            assert "src" not in attributes
+        if tag == "a":
+            assert (attributes["href"] or "").startswith(("./", "file:"))
+
+
+def test_a_folder_is_linked_alone(reports: dict[str, Report]) -> None:
+    shown = Parsed(reports[""]._repr_html_())
+    assert (shown.only("a")["href"] or "").endswith("/index.html")
+    assert "iframe" not in dict(shown.elements)
+
+
+def test_a_large_file_is_linked_alone(
+    reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "MOST_EMBEDDED", reports[".html"].size - 1)
+    shown = reports[".html"]._repr_html_()
+    assert "iframe" not in shown
+    assert len(shown) < 10_000
+
+
+def test_a_file_that_is_gone_is_no_error(reports: dict[str, Report], tmp_path: Path) -> None:
+    report = rlreport.build(reports[".html"].out.parent / "log.jsonl", tmp_path / "a.html")
+    report.out.unlink()
+    assert report.verdict.sentence[:100] in Parsed(report._repr_html_()).text
+
+
+def test_the_file_works_in_its_sandbox_and_reaches_nothing(
+    reports: dict[str, Report], browser: Browser, tmp_path: Path
+) -> None:
+    cell = tmp_path / "cell.html"
+    cell.write_text(
+        f"<!doctype html><meta charset=utf-8><title>notebook</title>{reports['.html']._repr_html_()}",
+        "utf-8",
+    )
+    page = browser.new_page()
+    said, asked = watch(page.context, page)
+    page.goto(cell.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for(state="attached")
+    frame.locator("header a", has_text="Prompts").click()
+    frame.locator("h1", has_text="Prompts").wait_for()
+    assert page.title() == "notebook"
+    inside = page.frames[1]
+    assert (
+        inside.evaluate("() => { try { return parent.document.title } catch { return '' } }") == ""
+    )
+    assert (said, asked) == ([], [])
+    page.context.close()
