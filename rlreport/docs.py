@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from rlreport.check.docs import markdown as checks_page
@@ -16,8 +18,9 @@ from rlreport.columns import (
 )
 from rlreport.fields import FIELDS, Field
 
-BEGIN = "<!-- Made by `python -m rlreport.docs` from rlreport/fields.py: -->\n"
+BEGIN = "<!-- Made by `python -m rlreport.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
+_SCHEMAS = ("findings", "report", "compare")
 
 _COLUMNS_HEAD = """# Columns
 
@@ -70,23 +73,40 @@ def fields_table() -> str:
 
 def log_format_page(page: str) -> str:
     """Return ``docs/log-format.md`` with its table made anew."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{fields_table()}\n{END}{after}"
+    return _filled(page, "rlreport/fields.py", fields_table())
+
+
+def data_page(page: str) -> str:
+    """Return ``docs/data.md`` with the keys of its documents made anew."""
+    for name in _SCHEMAS:
+        file = f"rlreport/schemas/{name}.schema.json"
+        text = (files("rlreport") / "schemas" / f"{name}.schema.json").read_text("utf-8")
+        keys = json.loads(text)["properties"].items()
+        page = _filled(
+            page, file, _table(("key", "what"), ((f"`{k}`", v["description"]) for k, v in keys))
+        )
+    return page
 
 
 def write(folder: Path) -> None:
     """Write every made page, or made part of a page, below ``folder``."""
-    log_format = folder / "log-format.md"
+    log_format, data = folder / "log-format.md", folder / "data.md"
     (folder / "columns.md").write_text(columns_page(), "utf-8")
     (folder / "checks.md").write_text(checks_page(), "utf-8")
     log_format.write_text(log_format_page(log_format.read_text("utf-8")), "utf-8")
+    data.write_text(data_page(data.read_text("utf-8")), "utf-8")
 
 
 def _field_row(field: Field) -> Sequence[str]:
     needed = "yes" if field.required else "no"
     kind = _TYPES.get(field.kind, field.kind)
     return (f"`{field.name}`", kind, needed, field.meaning, field.at_hand, field.feeds)
+
+
+def _filled(page: str, source: str, made: str) -> str:
+    before, begin, rest = page.partition(BEGIN.format(source))
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n{made}\n{end}{after}" if begin and end else page
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from rlreport.bake.context import TILES
 from rlreport.bake.overview_page import STEPS_SHOWN
 from rlreport.columns import RESPONSE_COLUMNS, STEP
-from rlreport.docs import columns_page, log_format_page
+from rlreport.docs import columns_page, data_page, log_format_page
 from rlreport.formats import formats
 from tests.format_table import PAGE, Row, capabilities, evidence, page
 
@@ -24,6 +24,12 @@ def test_the_page_of_columns_is_current():
 def test_the_table_of_fields_is_current():
     page = (DOCS / "log-format.md").read_text("utf-8")
     assert page == log_format_page(page), RENEW
+
+
+def test_the_tables_of_documents_are_current():
+    page = (DOCS / "data.md").read_text("utf-8")
+    assert page == data_page(page), RENEW
+    assert page.count("| key | what |") == 3
 
 
 def test_what_a_page_shows_of_a_column_is_said():
