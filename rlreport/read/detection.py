@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from rlreport.fields import REQUIRED
 from rlreport.options import ReadOptions
 from rlreport.read.conversation import split_named
 from rlreport.read.lines import BOM, line_blocks
-from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url
+from rlreport.read.remote import HEAD
+from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url, with_heads
 from rlreport.read.splits import NATIVE, LogFormat, Split
 from rlreport.read.tolerant import load_object
 from rlreport.tables import Note
@@ -23,7 +25,15 @@ METRICS_FILE = "metrics_file"
 """Kind of the note on a file that is no log, but is read as trainer metrics."""
 FORMAT = "format"
 """Kind of the note on what a format took for what."""
-_PEEK_BYTES = 4 << 20
+_PEEKED_ALIKE = 16
+"""Files looked at of those in a folder whose names differ in numbers alone, if these agree."""
+
+_NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
+_Peek = tuple[list[dict[str, Any]], str]
+"""A file's first objects, and why there are none or no more."""
+_Told = tuple[LogFormat | None, str, str, set[str]]
+"""A file's format (None where it is no log), why, a remark for the report, and the splits that its
+first rows name, where its path names none."""
 
 
 @dataclass(slots=True)
@@ -53,8 +63,8 @@ def detect_formats(
     splits: dict[str, list[int]] = {}
     mixed: list[int] = []
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
-    for source in listing.sources:
-        log_format, reason, remark, told = _format_of(source, options, listed)
+    formats = _formats(listing.sources, options, listed)
+    for source, (log_format, reason, remark, told) in zip(listing.sources, formats, strict=True):
         if remark:
             found.notes.append(Note(FORMAT, remark, 1, source.name))
         if log_format is None:
@@ -138,13 +148,49 @@ def _chosen_splits(
     )
 
 
-def _format_of(
-    source: Source, options: ReadOptions, listed: frozenset[Path]
-) -> tuple[LogFormat | None, str, str, set[str]]:
-    """Return a file's format (None where it is no log), why, and a remark for the report.
+def _formats(
+    sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
+) -> list[_Told]:
+    """Look at the files; of many alike at some, which stand for the others where they agree."""
+    alike: dict[str, list[int]] = {}
+    for number, source in enumerate(sources):
+        # An empty file is like no other.
+        name = _NUMBERS.sub("#", source.name) if source.size else f"/{number}"
+        alike.setdefault(name, []).append(number)
+    first = [n for numbers in alike.values() for n in _some(numbers)]
+    peeks = _looked_at([sources[n] for n in first], options)
+    found: dict[int, _Told] = {}
+    others: list[int] = []
+    for numbers in alike.values():
+        for n in _some(numbers):
+            peek = next(peeks)
+            found[n] = _format_of(sources[n], options, listed, peek)
+        rest = [n for n in numbers if n not in found]
+        told = (found[n] for n in _some(numbers))
+        if len({(form and form.id, why, *sorted(splits)) for form, why, _, splits in told}) > 1:
+            others += rest
+        else:
+            found.update((n, _format_of(sources[n], options, listed, peek)) for n in rest)
+    for n, peek in zip(others, _looked_at([sources[n] for n in others], options), strict=True):
+        found[n] = _format_of(sources[n], options, listed, peek)
+    return [found[n] for n in range(len(sources))]
 
-    Last come the splits that its first rows name, where its path names none.
-    """
+
+def _some(numbers: list[int]) -> list[int]:
+    """Return the first, the last and some between; all of a few."""
+    last, most = len(numbers) - 1, min(len(numbers), _PEEKED_ALIKE)
+    return [numbers[i * last // max(1, most - 1)] for i in range(most)]
+
+
+def _looked_at(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+    from rlreport.formats.containers import container_of
+
+    for source in with_heads(sources, HEAD):
+        lines = container_of(source.name) in (None, "lines")
+        yield _peek_lines(source, options.max_line) if lines else _peek_container(source)
+
+
+def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek) -> _Told:
     # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
@@ -152,7 +198,7 @@ def _format_of(
     from rlreport.formats.ids import TokenNames
 
     lines = container_of(source.name) in (None, "lines")
-    objects, damage = (_peek_lines(source), "") if lines else _peek_container(source)
+    objects, damage = peek
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and lines:
         native = any(_is_native(obj) for obj in objects)
@@ -193,9 +239,9 @@ def _all_broken(source: Source, objects: list[dict[str, Any]]) -> bool:
     return not objects and source.name.lower().endswith(LINE_SUFFIXES)
 
 
-def _peek_lines(source: Source) -> list[dict[str, Any]]:
+def _peek_lines(source: Source, max_line: int) -> _Peek:
     objects: list[dict[str, Any]] = []
-    for block in line_blocks(Split(0, source), 1 << 62, block_bytes=_PEEK_BYTES):
+    for block in line_blocks(Split(0, source), max_line, block_bytes=HEAD, ahead=HEAD):
         for start, stop in block.spans():
             line = block.data[start:stop]
             try:
@@ -203,14 +249,13 @@ def _peek_lines(source: Source) -> list[dict[str, Any]]:
             except RowError:
                 continue
             if len(objects) >= PEEKED:
-                return objects
+                return objects, ""
         # The first block tells; a file of broken lines is not read to its end here.
         break
-    return objects
+    return objects, ""
 
 
-def _peek_container(source: Source) -> tuple[list[dict[str, Any]], str]:
-    """Return a file's first objects, and why there are none or no more."""
+def _peek_container(source: Source) -> _Peek:
     from rlreport.formats.containers import container_of, iterate
 
     objects: list[dict[str, Any]] = []

@@ -7,12 +7,12 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 import zstandard
 
-from rlreport.read.sources import Source, is_url
+from rlreport.read.remote import AHEAD
+from rlreport.read.sources import Source
 from rlreport.read.splits import Split
 
 BLOCK_BYTES = 1 << 20
@@ -61,14 +61,17 @@ class Block:
             yield start, last - 1 if data[last - 1] == _RETURN else last
 
 
-def line_blocks(split: Split, max_line: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def line_blocks(
+    split: Split, max_line: int, block_bytes: int = BLOCK_BYTES, *, ahead: int = AHEAD
+) -> Iterator[Block]:
     """Yield the split's lines, at most about ``block_bytes`` at a time, blank lines included.
 
     Never reads beyond the size that the source had when it was listed. A damaged or
-    truncated file ends with a block that says so; the lines before are good.
+    truncated file ends with a block that says so; the lines before are good. Of a remote file
+    ``ahead`` bytes are got at a time.
     """
     try:
-        stream = split.source.open()
+        stream = split.source.open(ahead, split.stop)
     except DAMAGED as error:
         yield Block(damage=reason_of(error))
         return
@@ -81,9 +84,9 @@ def line_blocks(split: Split, max_line: int, block_bytes: int = BLOCK_BYTES) -> 
 
 def _ends_flushed(source: Source) -> bool:
     """Tell whether a gzip file ends where its writer flushed: with an empty stored block."""
-    if source.compression != "gz" or is_url(source.path) or source.size < len(_FLUSHED):
+    if source.compression != "gz" or source.size < len(_FLUSHED):
         return False
-    with Path(source.path).open("rb") as packed:
+    with source.open_packed(0) as packed:
         packed.seek(-len(_FLUSHED), os.SEEK_END)
         return packed.read() == _FLUSHED
 

@@ -18,6 +18,7 @@ from rlreport.read.detection import FORMAT, METRICS_FILE, LogFiles, detect_forma
 from rlreport.read.diagnostics import ODDITIES, LogPosition
 from rlreport.read.ngrams import UnitSample
 from rlreport.read.partial import Partial, merge_pair
+from rlreport.read.remote import shown
 from rlreport.read.result import (
     Scan,
     bigram_frame,
@@ -193,7 +194,7 @@ def _with_split(
 def _name(paths: Sequence[str | Path]) -> str:
     first = str(paths[0])
     if is_url(first):
-        return first.rstrip("/").rpartition("/")[2]
+        return shown(first).rstrip("/").rpartition("/")[2]
     path = Path(first)
     if path.is_dir():
         return path.resolve().name

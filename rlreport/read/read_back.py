@@ -18,6 +18,7 @@ from rlreport.read.batch import Batch, Batcher, ParsedRow
 from rlreport.read.diagnostics import LogPosition
 from rlreport.read.lines import BOM, DAMAGED, reason_of
 from rlreport.read.parse import LineParser
+from rlreport.read.remote import AHEAD, read_ranges
 from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_rows import token_rows
@@ -31,6 +32,8 @@ from rlreport.text.vocabulary import Vocabulary
 PROMPT_CHARACTERS = 400
 _MOST_OPEN = 16
 _MOST_STRINGS = 1 << 18
+_GOT_BYTES = 32 << 20
+_GOT_ROWS = 512
 
 
 @dataclass(slots=True)
@@ -55,6 +58,12 @@ class RowLocations:
     style: Style | None = None
     _open: dict[int, IO[bytes]] = field(default_factory=dict, repr=False, compare=False)
     _vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
+    _expected: list[int] = field(default_factory=list, repr=False, compare=False)
+    _got: dict[int, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def expect(self, rows: Sequence[int]) -> None:
+        """Say which rows will be read next, and in which order: those in stores come together."""
+        self._expected, self._got = list(reversed(rows)), {}
 
     def read(self, row: int) -> bytes:
         """Return the bytes of a row's line.
@@ -67,6 +76,10 @@ class RowLocations:
         """
         file = int(self.file[row])
         offset, length = int(self.offset[row]), int(self.length[row])
+        if self._ranged(row):
+            if row not in self._got:
+                self._get_with_next(row)
+            return self._got.pop(row)
         stream = self._open.get(file)
         if stream is None or (stream.tell() > offset and self.sources[file].compression):
             if stream is not None:
@@ -74,9 +87,30 @@ class RowLocations:
                 del self._open[file]
             while len(self._open) >= _MOST_OPEN:
                 self._open.pop(next(iter(self._open))).close()
-            stream = self._open[file] = self.sources[file].open()
+            stream = self._open[file] = self.sources[file].open(AHEAD)
         stream.seek(offset)
         return stream.read(length)
+
+    def _ranged(self, row: int) -> bool:
+        """Whether a row is a range of bytes in a store."""
+        source = self.sources[self.file[row]]
+        return bool(source.store and not source.compression)
+
+    def _get_with_next(self, row: int) -> None:
+        """Get a row's line and those that are expected after it, as many as fit into memory."""
+        wanted, size, store = [row], int(self.length[row]), self.sources[self.file[row]].store
+        while self._expected and self._expected.pop() != row:
+            pass
+        while self._expected and size < _GOT_BYTES and len(wanted) < _GOT_ROWS:
+            following = self._expected.pop()
+            if self._ranged(following) and self.sources[self.file[following]].store == store:
+                wanted.append(following)
+                size += int(self.length[following])
+        ranges = [
+            (self.sources[self.file[i]], int(self.offset[i]), int(self.offset[i] + self.length[i]))
+            for i in wanted
+        ]
+        self._got = dict(zip(wanted, read_ranges(ranges), strict=True))
 
     def vocabulary(self, pad_tokens: tuple[str, ...]) -> Vocabulary:
         """Return the numbers of token strings, kept from one page to the next."""
@@ -92,7 +126,7 @@ class RowLocations:
 
     def __getstate__(self) -> dict[str, object]:
         """Leave open streams and the vocabulary behind."""
-        own: dict[str, object] = {"_open": {}, "_vocabulary": None}
+        own: dict[str, object] = {"_open": {}, "_vocabulary": None, "_expected": [], "_got": {}}
         return {item.name: getattr(self, item.name) for item in fields(self)} | own
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -179,6 +213,7 @@ def _by_file(locations: RowLocations, rows: Sequence[int]) -> Iterator[tuple[int
     wanted = np.unique(np.array(rows, dtype=np.int64))
     keys = (locations.sub[wanted], locations.offset[wanted], locations.file[wanted])
     wanted = wanted[np.lexsort(keys)]
+    locations.expect(wanted.tolist())
     files = locations.file[wanted]
     cuts = np.flatnonzero(np.diff(files)) + 1
     for own in np.split(wanted, cuts) if len(wanted) else []:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rlreport.errors import RowError
@@ -13,6 +14,8 @@ from rlreport.read.diagnostics import LogPosition, UnreadLine
 from rlreport.read.lines import BOM, DAMAGED, Block, line_blocks, reason_of
 from rlreport.read.parse import LineParser
 from rlreport.read.partial import Partial, Segment, merge
+from rlreport.read.remote import AHEAD, HEAD, SMALL
+from rlreport.read.sources import with_heads
 from rlreport.read.splits import Split
 from rlreport.read.tolerant import load_object, parse_record
 from rlreport.text.vocabulary import Vocabulary
@@ -43,8 +46,10 @@ class Scanner:
         thousand batches; the others have batches of their own.
         """
         work = _Work(self._options, self._figures, self._vocabulary)
-        for split in splits:
-            work.add(split)
+        # One after the other, many small files of a store would be waited for and no more.
+        sources = with_heads([split.source for split in splits], SMALL, whole=True)
+        for split, source in zip(splits, sources, strict=True):
+            work.add(replace(split, source=source) if source.head else split)
         self._vocabulary = work.vocabulary
         return work.partial()
 
@@ -190,7 +195,7 @@ class _Work:
 
         split = self._split
         try:
-            with split.source.open() as stream:
+            with split.source.open(AHEAD if split.source.compression else HEAD) as stream:
                 for index, obj in iterate(stream, split.format.container):  # type: ignore[arg-type]
                     self._lines += 1
                     self._filled += 1

@@ -9,14 +9,15 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import xxhash
 import zstandard
 
-from rlreport.errors import MissingExtraError, UsageError
+from rlreport.errors import UsageError
+from rlreport.read.remote import HEAD, RangeFile, heads, list_remote, shown
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 CONTAINER_SUFFIXES = (".json", ".parquet", ".db", ".eval")
@@ -40,20 +41,30 @@ class Source:
         path: where it is opened: a local path or a URL.
         size: bytes on disk when the logs were listed; what is appended later is not read.
         compression: ``""``, ``gz`` or ``zst``.
+        store: the URL that its store was opened with, "" for a local file.
+        version: what changes with a remote file's content, "" where its store tells none.
+        head: the first bytes of a remote file, as far as they are here already.
     """
 
     name: str
     path: str
     size: int
     compression: str = ""
+    store: str = field(default="", repr=False)
+    version: str = ""
+    head: bytes = field(default=b"", repr=False, compare=False)
 
-    def open(self) -> IO[bytes]:
+    def open(self, ahead: int = HEAD, until: int | None = None) -> IO[bytes]:
         """Open the file's (decompressed) bytes.
+
+        Args:
+            ahead: bytes of a remote file that one request asks for where reading goes on.
+            until: from here on a remote file is not read ahead; None for its end.
 
         Raises:
             OSError: it cannot be opened.
         """
-        raw = _open_remote(self.path) if is_url(self.path) else _open_local(self.path)
+        raw = self.open_packed(ahead, until)
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         if self.compression == "zst":
@@ -64,14 +75,21 @@ class Source:
             )
         return raw
 
+    def open_packed(self, ahead: int = HEAD, until: int | None = None) -> IO[bytes]:
+        """Open the file's bytes as they are stored, see ``open``."""
+        if self.store:
+            return cast("IO[bytes]", RangeFile(self, ahead, until))
+        return Path(self.path).open("rb")
+
     def stamp(self) -> str | None:
         """Tell from outside what the file holds; equal stamps stand for equal bytes.
 
-        None where nothing outside tells: of a URL, of a file changed within the last 2 s (its
-        time may stay as it is though the bytes change), and of one of another size by now.
+        None where nothing outside tells: of a store without versions, of a file changed within
+        the last 2 s (its time may stay as it is though the bytes change), and of one of another
+        size by now.
         """
-        if is_url(self.path):
-            return None
+        if self.store:
+            return f"{self.version}-{self.size}" if self.version else None
         try:
             found = Path(self.path).stat()
         except OSError:
@@ -139,9 +157,10 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         if item.identity in seen:
             continue
         seen.add(item.identity)
-        compression = COMPRESSIONS.get(PurePosixPath(item.path.lower()).suffix, "")
-        source = Source(_relative(item.path, root), item.path, item.size, compression)
-        log = item.given or _is_log_name(item.path)
+        name = _relative(item.path, root)
+        compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
+        source = Source(name, item.path, item.size, compression, item.store, item.version)
+        log = item.given or _is_log_name(name)
         (listing.sources if log else listing.other).append(source)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, root), why) for path, why in listing.unreadable)
@@ -173,6 +192,8 @@ class _Found:
     size: int
     identity: object
     given: bool = False
+    store: str = ""
+    version: str = ""
 
 
 def _find_local(text: str, listing: Listing) -> list[_Found]:
@@ -258,54 +279,25 @@ def _common_root(roots: list[str]) -> str:
 
 def _relative(path: str, root: str) -> str:
     if is_url(path):
-        return path.removeprefix(root).lstrip("/") or PurePosixPath(path).name
+        path = shown(path)
+        return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
     return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
 
 
-def _fsspec() -> Any:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtraError(
-            "Logs at a URL need fsspec: pip install 'rlreport[remote]'"
-        ) from None
-    return fsspec
-
-
 def _find_remote(url: str) -> list[_Found]:
-    fsspec = _fsspec()
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-        protocol = url.partition("://")[0]
-        if system.isdir(path):
-            root, given, names = path, False, system.find(path)
-        elif system.exists(path):
-            root, given, names = system._parent(path), True, [path]
-        else:
-            names = system.glob(path)
-            root, given = str(_static_prefix(Path(path))), False
-        found = [
-            _Found(
-                f"{protocol}://{str(name).lstrip('/') if protocol != 'file' else name}",
-                f"{protocol}://{str(root).strip('/') if protocol != 'file' else root}",
-                int(system.size(name) or 0),
-                (protocol, name),
-                given,
-            )
-            for name in sorted(names)
-        ]
-    except ImportError as error:
-        raise MissingExtraError(f"Cannot open {url}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"Cannot list {url}: {error}") from None
-    if not found:
-        raise UsageError(f"No such file or folder: {url}")
-    return found
+    root, given, files = list_remote(url)
+    return [_Found(file.url, root, file.size, file.url, given, url, file.version) for file in files]
 
 
-def _open_remote(url: str) -> IO[bytes]:
-    return cast("IO[bytes]", _fsspec().open(url, "rb").open())
+def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> Iterator[Source]:
+    """Yield the sources, those in stores with their first bytes, got many at once.
 
-
-def _open_local(path: str) -> IO[bytes]:
-    return Path(path).open("rb")
+    Args:
+        sources: the files.
+        most: bytes of each.
+        whole: only files that are no larger than that.
+    """
+    wanted = [bool(s.store and s.size and (s.size <= most or not whole)) for s in sources]
+    found = heads([source for source, ask in zip(sources, wanted, strict=True) if ask], most)
+    for source, ask in zip(sources, wanted, strict=True):
+        yield replace(source, head=next(found)) if ask else source

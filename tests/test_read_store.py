@@ -1,0 +1,171 @@
+"""Logs in an object store: read as local ones are, by ranges that hold what is wanted alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from rlreport.errors import UsageError
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.progress import Silent
+from rlreport.read import fetch
+from rlreport.read.detection import detect_formats
+from rlreport.read.logs import scan_tasks
+from rlreport.read.remote import read_ranges, shown
+from rlreport.read.sources import find_sources
+from rlreport.read.splits import plan_splits, plan_tasks
+from tests.reading import read, row, tokens, write
+from tests.running import rlreport
+from tests.store import BUCKET, Store, serving
+
+SPLIT = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("store")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    """A log of 40 MB in rows of some 20 kB."""
+    path = tmp_path_factory.mktemp("log") / "run" / "a.jsonl"
+    path.parent.mkdir()
+    arrays = tokens(*[f"word{i % 97}" for i in range(300)])
+    lines = []
+    for i in range(2_500):
+        arrays["logprobs"][i % 300] = -1 / (i + 1)
+        lines.append(json.dumps({**arrays, "step": i // 125, "response": f"{i} " * 900}).encode())
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
+    store: Store, shared_data: Path, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for path in sorted((shared_data / "grpo_math").iterdir())[:2]:
+        if path.suffix == ".jsonl":
+            (logs / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            (logs / path.name).write_bytes(path.read_bytes())
+    store.put_folder(logs, "same/logs")
+    url = f"s3://{BUCKET}/same/logs"
+    assert rlreport("build", logs, "-o", tmp_path / "local").returncode == 0
+    assert rlreport("build", url, "-o", tmp_path / "remote").returncode == 0
+    assert files(tmp_path / "remote") == files(tmp_path / "local")
+
+
+def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
+    store: Store, log: Path
+) -> None:
+    size = store.put_folder(log.parent, "large")
+    listing = find_sources([f"s3://{BUCKET}/large"])
+    store.forget()
+    found = detect_formats(listing, ReadOptions())
+    assert sum(request.sent for request in store.requests()) <= 0.01 * size
+    store.forget()
+    splits = plan_splits(found.sources, found.formats, split_bytes=8 * SPLIT)
+    partial = scan_tasks(plan_tasks(splits), ReadOptions(workers=1), FigureOptions(), Silent())
+    assert partial.rows == 2_500
+    assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
+
+
+def test_rows_are_read_back_by_ranges_that_hold_little_else(store: Store, log: Path) -> None:
+    size = store.put_folder(log.parent, "back")
+    scan = read(f"s3://{BUCKET}/back")
+    store.forget()
+    wanted = [5, 6, 7, 1000, 2400]
+    rollouts = list(fetch(scan, wanted, ReadOptions(), FigureOptions()))
+    assert [r.response.split()[0] for r in rollouts] == [str(row) for row in wanted]
+    requests = store.requests()
+    assert len(requests) == 3  # neighbours come as one
+    assert sum(request.sent for request in requests) <= 0.01 * size
+
+
+def test_of_many_files_alike_a_few_are_looked_at(store: Store, tmp_path: Path) -> None:
+    for i in range(60):
+        store.put(f"many/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
+    store.put("many/metrics.jsonl", b'{"step": 1, "loss": 2.0}\n')
+    listing = find_sources([f"s3://{BUCKET}/many"])
+    store.forget()
+    found = detect_formats(listing, ReadOptions())
+    assert len(found.sources) == 60
+    assert [note.file for note in found.notes] == ["metrics.jsonl"]
+    assert len(store.requests()) == 17
+    assert len(read(f"s3://{BUCKET}/many").responses) == 60
+
+
+def test_where_files_alike_differ_all_are_looked_at(tmp_path: Path) -> None:
+    for i in range(40):
+        rows = [{"step": i, "loss": 1.0}] if i % 10 == 0 else [row(i)]
+        write(tmp_path / f"{i}.jsonl", rows)
+    scan = read(tmp_path)
+    assert len(scan.responses) == 36
+    assert {note.file for note in scan.notes if note.kind == "not_a_log"} == {
+        f"{i}.jsonl" for i in range(0, 40, 10)
+    }
+
+
+def test_ranges_are_those_asked_for_in_the_order_asked_for(store: Store) -> None:
+    data = bytes(range(256)) * 4096
+    store.put("ranges/a.jsonl", data)
+    store.put("ranges/b.jsonl", data[::-1])
+    a, b = find_sources([f"s3://{BUCKET}/ranges"]).sources
+    asked = [(b, 5, 9), (a, 900_000, 900_100), (a, 0, 3), (a, 2, 70_000), (a, 0, 3)]
+    wanted = [data[::-1][5:9], *(data[i:j] for _, i, j in asked[1:])]
+    assert read_ranges(asked) == wanted
+
+
+def test_a_source_says_what_changes_with_its_content(store: Store) -> None:
+    store.put("version/a.jsonl", b"x\n")
+    (before,) = find_sources([f"s3://{BUCKET}/version"]).sources
+    store.put("version/a.jsonl", b"y\n")
+    (after,) = find_sources([f"s3://{BUCKET}/version"]).sources
+    assert before.version
+    assert before.version != after.version
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("s3://nowhere/logs", "No such file or folder: s3://nowhere/logs"),
+        (f"s3://{BUCKET}/nothing/", "No such file or folder"),
+        ("nonsense://a/b", "nonsense://a/b"),
+    ],
+)
+def test_a_store_that_has_nothing_there_is_told_in_a_line(
+    store: Store, url: str, reason: str
+) -> None:
+    done = rlreport("build", url)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert reason in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_store_that_cannot_be_reached_is_told_without_secrets(
+    store: Store,
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_sources(["http://user:hunter2@127.0.0.1:9/a.jsonl?X-Amz-Signature=hunter2"])
+    assert "hunter2" not in str(caught.value)
+    assert "127.0.0.1" in str(caught.value)
+
+
+def test_addresses_are_shown_without_what_they_are_signed_with() -> None:
+    assert shown("https://u:p@host/a/b.jsonl?sig=x#y") == "https://host/a/b.jsonl"
+    assert shown("s3://bucket/a?b#c.jsonl") == "s3://bucket/a?b#c.jsonl"
+    assert shown("sftp://user:secret@host/a@b") == "sftp://host/a@b"
