@@ -18,6 +18,7 @@ from rlreport.bake.redact import (
 )
 from rlreport.bake.report import prepare
 from rlreport.bake.step_pages import warm
+from rlreport.bake.views import KeyFigure
 from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts

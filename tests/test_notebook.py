@@ -97,10 +97,8 @@ def test_the_file_works_in_its_sandbox_and_reaches_nothing(
     reports: dict[str, Report], browser: Browser, tmp_path: Path
 ) -> None:
     cell = tmp_path / "cell.html"
-    cell.write_text(
-        f"<!doctype html><meta charset=utf-8><title>notebook</title>{reports['.html']._repr_html_()}",
-        "utf-8",
-    )
+    around = "<!doctype html><meta charset=utf-8><title>notebook</title>"
+    cell.write_text(around + reports[".html"]._repr_html_(), "utf-8")
     page = browser.new_page()
     said, asked = watch(page.context, page)
     page.goto(cell.as_uri())
