@@ -58,6 +58,8 @@ def build(
     gamma: float = 1.0,
     lam: float = 0.95,
     workers: int = 0,
+    cache: str | Path = "",
+    cache_size: int = 20_000_000_000,
     quiet: bool = True,
 ) -> Report:
     """Builds the report of one run.
@@ -108,6 +110,9 @@ def build(
         gamma: discount of GAE.
         lam: λ of GAE.
         workers: processes that read and draw, 0 is one a core.
+        cache: folder to keep what was found in, so that the next build reads what is new;
+            ``auto`` is the user's cache.
+        cache_size: bytes that it may take.
         quiet: say nothing; else progress goes to standard error.
 
     Returns:
@@ -134,6 +139,8 @@ def build(
                 strict=strict,
                 max_line=max_line,
                 workers=workers,
+                cache=str(cache),
+                cache_size=cache_size,
             ),
             figures=FigureOptions(gamma, lam),
             report=ReportOptions(

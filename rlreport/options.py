@@ -37,6 +37,8 @@ class ReadOptions:
         max_line: bytes; a longer line is skipped and reported.
         workers: processes; 0 means one per core.
         metrics: files of trainer metrics; none means those beside the logs.
+        cache: folder of what is kept for the next build, ``auto`` for the user's; "" keeps nothing.
+        cache_size: bytes that it may take.
     """
 
     pad_tokens: tuple[str, ...] = DEFAULT_PAD_TOKENS
@@ -51,6 +53,8 @@ class ReadOptions:
     max_line: int = 256_000_000
     workers: int = 0
     metrics: tuple[str, ...] = ()
+    cache: str = ""
+    cache_size: int = 20_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

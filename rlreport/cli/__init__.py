@@ -9,6 +9,7 @@ from rlreport.cli.group import LazyGroup
 
 COMMANDS = {
     "build": "rlreport.cli.build:build",
+    "cache": "rlreport.cli.cache:cache",
     "check": "rlreport.cli.check:check",
     "checks": "rlreport.cli.checks:checks",
     "compare": "rlreport.cli.compare:compare",

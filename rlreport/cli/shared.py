@@ -104,6 +104,20 @@ def options_of_reading(command: Command) -> Command:
             help="Processes that read and draw.",
         ),
         click.option(
+            "--cache",
+            default="",
+            metavar="DIR|auto",
+            help="Folder to keep what was found in, so that the next build reads what is new; "
+            "'auto' is the user's cache.",
+        ),
+        click.option(
+            "--cache-size",
+            type=SIZE,
+            default="20GB",
+            show_default=True,
+            help="Size the cache may have; what was not used longest goes first.",
+        ),
+        click.option(
             "--gamma",
             type=click.FloatRange(0, 1),
             default=1.0,
@@ -192,7 +206,7 @@ def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:
     pad_tokens = (*DEFAULT_PAD_TOKENS, *given.pop("pad_token"))
     keys = (
         *("system_end_token", "log_format", "split", "tokenizer", "restarts", "strict"),
-        *("max_line", "workers"),
+        *("max_line", "workers", "cache", "cache_size"),
     )
     return (
         ReadOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_type_hints
 
 import numpy as np
@@ -55,7 +56,11 @@ _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
 class Collector:
     """Measures batches and adds up what is found."""
 
-    def __init__(self, vocabulary: Vocabulary, figures: FigureOptions) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, figures: FigureOptions, names: Mapping[int, int]
+    ) -> None:
+        """Begin; ``names`` are hashes of the files' names."""
+        self._names = names
         self._vocabulary = vocabulary
         self._figures = figures
         self._columns: list[Columns] = []
@@ -215,8 +220,10 @@ class Collector:
             self._bigrams.add(steps[owners], distinct, steps)
 
     def _sample(self, rows: UnitRows, batch: Batch, columns: Columns, steps: Ints) -> None:
-        places = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
-        priorities = row_priorities(*places)
+        # By the file's name, as its number changes when another file comes before it.
+        names = np.array([self._names[row.file] for row in batch.rows], dtype=np.uint64)
+        offsets, subs = (columns[name].astype(np.int64) for name in ("offset", "sub"))
+        priorities = row_priorities(names, offsets, subs)
         kept = self._sampler.candidates(steps, priorities)
         self._sampler.add(self._unit_sample(some(rows, kept, LONGEST), kept, steps, priorities))
         # Words of a reference could not be compared with the tokens of a response.

@@ -14,10 +14,11 @@ from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
+from rlreport.read.cache import PartialCache, partial_cache
 from rlreport.read.detection import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.diagnostics import ODDITIES, LogPosition
 from rlreport.read.ngrams import UnitSample
-from rlreport.read.partial import Partial, merge_pair
+from rlreport.read.partial import Partial, merge, merge_pair
 from rlreport.read.remote import shown
 from rlreport.read.result import (
     Scan,
@@ -37,6 +38,9 @@ from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, r
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
+
+_MERGED_AT_ONCE = 16
+"""Partials from the cache that are held until they are merged."""
 
 LEAST_BYTES = 24 << 20
 """Smaller logs are read sooner in this process than others start."""
@@ -107,22 +111,39 @@ def scan_tasks(
         RlreportError: a process was killed, or what it raised.
     """
     weights = [sum(split.weight for split in task) for task in tasks]
-    # The longest come first, so that no process is left alone with one at the end.
-    jobs = sorted(enumerate(tasks), key=lambda job: -weights[job[0]])
     found: Nodes[Partial] = {}
-    beside = len(tasks) > 1 and sum(weights) >= LEAST_BYTES
+    kept, known = partial_cache(options, figures), list[Partial]()
     with progress.phase("reading", sum(weights), "B") as phase, Pool(options.workers) as pool:
-        scanner = Scanner(options, figures)
-        scanned = pool.map(_scan, jobs, scanner, beside=beside, ordered=False)
+        jobs = []
+        for job in enumerate(tasks):
+            loaded = kept.load(job[1]) if kept else None
+            if loaded is None:
+                jobs.append(job)
+                continue
+            known.append(loaded)
+            if len(known) == _MERGED_AT_ONCE:
+                known = [merge(known)]
+            phase.advance(weights[job[0]])
+        # The longest come first, so that no process is left alone with one at the end.
+        jobs.sort(key=lambda job: -weights[job[0]])
+        beside = len(jobs) > 1 and sum(weights[number] for number, _ in jobs) >= LEAST_BYTES
+        shared = Scanner(options, figures), kept
+        scanned = pool.map(_scan, jobs, shared, beside=beside, ordered=False)
         for number, partial in scanned:
             plant(found, (0, number), partial, merge_pair)
             phase.advance(weights[number])
-    return root(found, merge_pair) or Partial()
+    if kept:
+        kept.store.trim()
+    if (rest := root(found, merge_pair)) is not None:
+        known.append(rest)
+    return known[0] if len(known) == 1 else merge(known)
 
 
-def _scan(job: tuple[int, Sequence[Split]], scanner: Scanner) -> tuple[int, Partial]:
-    number, splits = job
-    return number, scanner.scan(splits)
+def _scan(
+    job: tuple[int, Sequence[Split]], shared: tuple[Scanner, PartialCache | None]
+) -> tuple[int, Partial]:
+    (number, splits), (scanner, kept) = job, shared
+    return number, kept.scan(splits, scanner) if kept else scanner.scan(splits)
 
 
 def _scan_of(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import xxhash
 
 from rlreport.errors import RowError
 from rlreport.options import FigureOptions, ReadOptions
@@ -68,6 +71,7 @@ class _Work:
         self.vocabulary = vocabulary
         self._options = options
         self._figures = figures
+        self._names: dict[int, int] = {}
         self._collector = self._fresh()
         self._batcher = Batcher(options)
         self._watched = Batcher(options)
@@ -83,6 +87,7 @@ class _Work:
         if not split.small:
             self._finish()
         self._split = split
+        self._names[split.file] = xxhash.xxh3_64_intdigest(os.fsencode(split.source.name))
         self._lines = self._filled = self._rows = self._unread = 0
         self._batcher.batch.leaves.append((split.leaf, len(self._batcher.batch.rows)))
         if split.format.container == "lines":
@@ -123,7 +128,7 @@ class _Work:
     def _fresh(self) -> Collector:
         if len(self.vocabulary) > _MOST_STRINGS:
             self.vocabulary = Vocabulary(self._options.pad_tokens)
-        return Collector(self.vocabulary, self._figures)
+        return Collector(self.vocabulary, self._figures, self._names)
 
     def _full(self) -> bool:
         rows = len(self._batcher.batch.rows) + len(self._watched.batch.rows)

@@ -277,11 +277,15 @@ def order_of(hashes: Hashes) -> NDArray[np.int64]:
     return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(hashes, kind="stable")
 
 
-def row_priorities(
-    files: NDArray[np.int64], offsets: NDArray[np.int64], subs: NDArray[np.int64]
-) -> Hashes:
-    """Give every row a number that looks random and depends on its place in the logs only."""
-    place = mix(files.astype(np.uint64)) + offsets.astype(np.uint64)
+def row_priorities(files: Hashes, offsets: NDArray[np.int64], subs: NDArray[np.int64]) -> Hashes:
+    """Give every row a number that looks random and depends on its place in the logs only.
+
+    Args:
+        files: uint64 (R,), hashes of the files' names.
+        offsets: int64 (R,), where their lines begin.
+        subs: int64 (R,), their numbers in those.
+    """
+    place = mix(files) + offsets.astype(np.uint64)
     return mix(mix(place) + subs.astype(np.uint64))
 
 

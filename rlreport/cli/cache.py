@@ -1,0 +1,28 @@
+"""``rlreport cache``."""
+
+from __future__ import annotations
+
+import click
+
+from rlreport.text.numbers import byte_size
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", default="auto")
+@click.option("--clear", is_flag=True, help="Remove every entry; other files in DIR stay.")
+def cache(folder: str, clear: bool) -> None:
+    """Say how large the cache in DIR is, the user's unless named, and clear it.
+
+    \b
+    Examples:
+      rlreport cache                    the cache of --cache auto
+      rlreport cache .cache --clear
+    """
+    from rlreport.store import store_at
+
+    store = store_at(folder)
+    count, size = store.entries()
+    if clear:
+        store.clear()
+    verb = "removed from" if clear else "in"
+    click.echo(f"{count:,} entries, {byte_size(size)}, {verb} {store.folder}")

@@ -1,0 +1,192 @@
+"""A folder of entries that a later build may use again: ``--cache``.
+
+Nothing that goes wrong here stops a build: an entry that cannot be read, is damaged or belongs to
+another user is not there, and one that cannot be written is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import xxhash
+import zstandard
+
+from rlreport import __version__
+from rlreport.errors import UsageError
+
+_MAGIC = b"rlreport cache 1"
+_MOST_UNPACKED = 1 << 31
+_TRIMMED = 0.9
+_USED_ANEW = 3600
+_ABANDONED = 3600
+_ENTRY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}")
+_WRITTEN = re.compile(r"[0-9a-f]{2}/new-[0-9a-f]{16}")
+# Neither through a link, nor waiting for who writes into a pipe.
+_PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Entries by address, in one folder; picklable, so that workers read and write it too.
+
+    Attributes:
+        folder: where they lie.
+        size: bytes that they may take together after ``trim``.
+    """
+
+    folder: Path
+    size: int
+
+    def get(self, address: bytes) -> bytes | None:
+        """Return the entry of this address; None where there is none that is whole and ours."""
+        path = self._path(address)
+        try:
+            with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_uid != _user():
+                    return None  # another user who can write here could write a report's pages
+                data = file.read()
+            if time.time() - status.st_mtime > _USED_ANEW:
+                os.utime(path)
+        except OSError:
+            return None
+        head, packed = data[: len(_MAGIC)], data[len(_MAGIC) + 16 :]
+        if head != _MAGIC or data[len(head) : len(head) + 16] != _sum(address, packed):
+            return None
+        try:
+            if zstandard.frame_content_size(packed) > _MOST_UNPACKED:
+                return None
+            return zstandard.ZstdDecompressor().decompress(packed)
+        except zstandard.ZstdError:
+            return None
+
+    def put(self, address: bytes, data: bytes) -> None:
+        """Keep an entry, whole or not at all."""
+        path = self._path(address)
+        packed = zstandard.ZstdCompressor(level=1).compress(data)
+        # Named before it is written: an interrupt in between finds it all the same.
+        new = path.parent / f"new-{secrets.token_hex(8)}"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with new.open("xb") as file:
+                file.write(_MAGIC + _sum(address, packed) + packed)
+            new.replace(path)
+        except OSError:  # a full disk, a folder that is only to be read
+            pass
+        finally:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+
+    def trim(self) -> None:
+        """Remove what killed builds left, and the entries used least recently beyond ``size``."""
+        found: list[tuple[float, int, Path]] = []
+        for path, status in self._files(_ENTRY):
+            found.append((status.st_mtime, status.st_size, path))
+        for path, status in self._files(_WRITTEN):
+            if time.time() - status.st_mtime > _ABANDONED:
+                with suppress(OSError):
+                    path.unlink()
+        total = sum(size for _, size, _ in found)
+        if total <= self.size:
+            return
+        for _, size, path in sorted(found, key=lambda entry: (entry[0], entry[2])):
+            if total <= _TRIMMED * self.size:
+                return
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+
+    def clear(self) -> None:
+        """Remove every entry, and folders that are empty then; what is not ours stays."""
+        folders = {path.parent for path, _ in self._files(_ENTRY)}
+        for kind in (_ENTRY, _WRITTEN):
+            for path, _ in self._files(kind):
+                with suppress(OSError):
+                    path.unlink()
+        for folder in (*sorted(folders), self.folder):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def entries(self) -> tuple[int, int]:
+        """Return how many entries there are, and how many bytes they take."""
+        sizes = [status.st_size for _, status in self._files(_ENTRY)]
+        return len(sizes), sum(sizes)
+
+    def _path(self, address: bytes) -> Path:
+        name = hashlib.blake2b(address, digest_size=16).hexdigest()
+        return self.folder / name[:2] / name[2:]
+
+    def _files(self, kind: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
+        for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
+            if kind.fullmatch(path.relative_to(self.folder).as_posix()):
+                with suppress(OSError):
+                    yield path, path.lstat()
+
+
+def store_at(where: str, size: int = 0) -> Store:
+    """Return the store of ``--cache``: a folder, made if need be, or ``auto``.
+
+    Raises:
+        UsageError: it is no folder, or cannot be made.
+    """
+    folder = users_folder() if where == "auto" else Path(where)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"--cache {folder}: is no folder for a cache: {said.lower()}") from None
+    return Store(folder.resolve(), size)
+
+
+def users_folder() -> Path:
+    """Return the user's cache folder, as the system has it."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "rlreport"
+
+
+@cache
+def program() -> str:
+    """Tell this program from any other: a hash of its files, and versions of what it uses."""
+    home = Path(__file__).parent
+    beside = (home.parent / name for name in ("templates", "static") if not (home / name).is_dir())
+    hasher = xxhash.xxh3_128()
+    for folder in (home, *beside):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
+                content = path.read_bytes()
+                hasher.update(f"{path.relative_to(folder.parent)} {len(content)}\n".encode())
+                hasher.update(content)
+    return " ".join([__version__, sys.version, *map(_version, _LIBRARIES), hasher.hexdigest()])
+
+
+def _user() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 0
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "?"
+
+
+def _sum(address: bytes, packed: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(address + packed)
