@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rlreport.check.finding import Finding, NotRun
-from rlreport.check.ngrams import log_odds_z, spreading_ngrams
+from rlreport.check.ngram_counts import log_odds_z
+from rlreport.check.ngrams import spreading_ngrams
 from rlreport.check.run import Run
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
@@ -83,6 +84,47 @@ def test_the_pieces_of_an_emoji_are_told_as_one_readable_text() -> None:
     assert "“🎉”" in title(result)
     # The first piece stands at position 8, after eight words.
     assert {response.token for response in result.evidence} == {8}
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]],
+        [["ä¸įéĶĻ"], ["ä¸į", "éĶĻ"], ["Ġä¸įéĶĻ"], ["ä", "¸į", "éĶĻ"]],
+    ],
+    ids=["🎉", "不错"],
+)
+def test_a_text_is_counted_in_all_its_spellings(spellings: list[list[str]]) -> None:
+    held = share(0.05, 0.9)
+    made = tables(reward=paid(held))
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(len(spellings), len(STEP), p=(0.7, 0.1, 0.1, 0.1))
+    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
+    texts = [
+        w + spellings[way] * int(h)
+        for w, h, way in zip(words, held.astype(bool).tolist(), chosen, strict=True)
+    ]
+    made.ngrams = sample(texts)
+    row = spreading_ngrams(Run(made)).table.iloc[0]
+    assert row["ngram"] in ("🎉", "不错")
+    assert row["share_first"] == pytest.approx(held[STEP < 8].mean())
+    assert row["share_last"] == pytest.approx(held[STEP >= 32].mean())
+
+
+def test_a_word_inside_another_word_is_none_of_its_spellings() -> None:
+    held = share(0.05, 0.9)
+    made = spreading(held, ["Ġhappy"], paid(held))
+    texts = [words_of(made, i) for i in range(len(STEP))]
+    made.ngrams = sample([t if "Ġhappy" in t else [*t, "Ġun", "happy"] for t in texts])
+    row = spreading_ngrams(Run(made)).table.set_index("ngram").loc["happy"]
+    assert row["share_first"] == pytest.approx(held[STEP < 8].mean())
+
+
+def words_of(tables: Tables, row: int) -> list[str]:
+    """Return the units of a response."""
+    assert tables.ngrams is not None
+    start, stop = tables.ngrams.offsets[row : row + 2]
+    return [tables.ngrams.vocabulary[unit] for unit in tables.ngrams.units[start:stop]]
 
 
 def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:

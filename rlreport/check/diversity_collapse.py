@@ -76,7 +76,11 @@ def _times(responses: pd.DataFrame) -> Floats:
 def title(facts: Facts) -> str:
     """Return how alike the responses are."""
     if "twins" not in facts:
-        return told("Distinct-2 fell from {distinct_start:figure} to {distinct:figure}.", facts)
+        return told(
+            "Distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
+            "{distinct:figure}.",
+            facts,
+        )
     if "distinct" not in facts:
         return told(
             "{twins:percent} of responses equal that to another prompt of their step "
@@ -85,8 +89,8 @@ def title(facts: Facts) -> str:
         )
     return told(
         "{twins:percent} of responses equal that to another prompt of their step "
-        "({twins_start:percent} before), and distinct-2 fell from {distinct_start:figure} to "
-        "{distinct:figure}.",
+        "({twins_start:percent} before), and distinct-2 over {bigrams:count} word pairs fell "
+        "from {distinct_start:figure} to {distinct:figure}.",
         facts,
     )
 
@@ -95,7 +99,11 @@ def effect(facts: Facts) -> str:
     """Return how alike the responses are, in short."""
     if "twins" in facts:
         return told("{twins:percent} of responses equal that to another prompt", facts)
-    return told("distinct-2 fell from {distinct_start:figure} to {distinct:figure}", facts)
+    return told(
+        "distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
+        "{distinct:figure}",
+        facts,
+    )
 
 
 CHECK = Check(

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Window
+from rlreport.check.windows import Floats, Window
 from rlreport.tables import NgramSample, Tables
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 LONGEST = 3
 """Units in an n-gram at most."""
+
+PRIOR = 20.0
+"""Weight of the Dirichlet prior, in responses."""
 
 MOST_UNITS = 30_000
 """Distinct units considered at most: keys of three of them and a response fit 63 bits."""
@@ -168,6 +171,20 @@ def occurrences(sample: Sample, places: Ints, base: int, n: int, wanted: Ints) -
         np.add.at(counts, (at[hit], start + response), 1)
         position[at[hit], start + response] = hit - part.offsets[response]
     return counts, position
+
+
+def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
+    """Return the z of the log-odds ratio with an informative Dirichlet prior.
+
+    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, on counts of
+    responses: the prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
+    """
+    share = (after + before + 0.5) / (of_after + of_before + 1)
+    prior = PRIOR * share
+    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
+    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
+    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
+    return z
 
 
 def _found(keys: Ints, wanted: Ints) -> tuple[Ints, Bools]:

@@ -10,12 +10,13 @@ import pandas as pd
 
 from rlreport.check import ngram_counts as counting
 from rlreport.check.finding import Onset
-from rlreport.check.ngram_counts import Bools, Ints, Sample, sample_of
+from rlreport.check.ngram_counts import Bools, Ints, Sample, log_odds_z, sample_of
 from rlreport.check.ngram_merge import merge, readable
 from rlreport.check.noise import change
 from rlreport.check.onset import BASE
 from rlreport.check.reward_lift import InsideReward
 from rlreport.check.run import Run
+from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
 from rlreport.check.text_views import View, views
 from rlreport.check.thresholds import RewardHackingToken
@@ -23,9 +24,6 @@ from rlreport.check.windows import Floats, window
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style
-
-PRIOR = 20.0
-"""Weight of the Dirichlet prior, in responses."""
 
 MOST_NGRAMS = 300
 """Spreading n-grams looked at more closely, those with the largest z."""
@@ -77,6 +75,7 @@ class _Candidates:
     """N-grams of one length that pass the thresholds on shares."""
 
     n: int
+    base: Sample
     keys: Ints
     before: Floats
     after: Floats
@@ -102,20 +101,6 @@ def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     for view in views(ngrams, style, run.responses):
         told[view.kind] = _view_texts(run, view, of_reference.get(view.kind))
     return _told(run, ngrams, named_once(told), limit)
-
-
-def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
-    """Return the z of the log-odds ratio with an informative Dirichlet prior.
-
-    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, on counts of
-    responses: the prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
-    """
-    share = (after + before + 0.5) / (of_after + of_before + 1)
-    prior = PRIOR * share
-    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
-    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
-    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
-    return z
 
 
 def _empty() -> SpreadingNgrams:
@@ -158,7 +143,7 @@ def _candidates(
     after, before = after / len(ending.rows), before / len(base.rows)
     # A hair's breadth of tolerance: 0.3 is three times 0.1, whatever the rounding.
     chosen = (after >= limits.ratio * before * (1 - 1e-9)) & (z >= limits.z)
-    return _Candidates(n, keys[chosen], before[chosen], after[chosen], z[chosen])
+    return _Candidates(n, base, keys[chosen], before[chosen], after[chosen], z[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +206,7 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[Spr
     found = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
     if found is None:
         return []
-    texts = []
+    texts: list[tuple[SpreadingText, Sample]] = []
     of_all = [found.units_of(i) for i in range(len(found.flat))]
     for text in merge(of_all, found.counts > 0):
         words = readable([ngrams.vocabulary[u] for u in text.units], ngrams.unit, style)
@@ -231,19 +216,20 @@ def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[Spr
         nearest = min(inside, key=lambda i: (-len(of_all[i]), found.counts[i].astype(bool).sum()))
         candidates, i = found.flat[nearest]
         if words:
-            texts.append(
-                SpreadingText(
-                    "text",
-                    words,
-                    len(text.units),
-                    float(candidates.before[i]),
-                    float(candidates.after[i]),
-                    float(candidates.z[i]),
-                    found.counts[nearest],
-                    found.position[nearest],
-                )
+            spreading = SpreadingText(
+                "text",
+                words,
+                len(text.units),
+                float(candidates.before[i]),
+                float(candidates.after[i]),
+                float(candidates.z[i]),
+                found.counts[nearest],
+                found.position[nearest],
             )
-    return texts
+            texts.append((spreading, candidates.base))
+    if style is None:
+        return [text for text, _ in texts]
+    return united(run, ngrams, style, texts)
 
 
 def _contains(whole: Sequence[int], part: Sequence[int]) -> bool:

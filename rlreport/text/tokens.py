@@ -147,7 +147,7 @@ def token_text(raw: str, style: Style | None = None) -> str:
         style = detect_style((raw,))
     if style is Style.PLAIN:
         return safe_text(raw)
-    left = _byte_level_bytes(raw) if style is Style.BYTE_LEVEL else _sentencepiece_bytes(raw)
+    left = token_bytes(raw, style)
     if left is None:
         return safe_text(raw)
     text = ""
@@ -160,6 +160,13 @@ def token_text(raw: str, style: Style | None = None) -> str:
             text += left[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
             left = left[broken.end :]
     return _join_parts(text).replace("\0", REPLACEMENT)
+
+
+def token_bytes(raw: str, style: Style) -> bytes | None:
+    """Return the bytes of text that a token writes, None for a special token."""
+    if style is Style.PLAIN:
+        return None if is_special(raw) else safe_text(raw).encode()
+    return _byte_level_bytes(raw) if style is Style.BYTE_LEVEL else _sentencepiece_bytes(raw)
 
 
 def _style_of_response(raw: Sequence[str]) -> Style:

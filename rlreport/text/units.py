@@ -30,6 +30,13 @@ _UNIT = re.compile(
     f"|[^\\w\\s]{_EMOJI_TAIL}*(?:\u200d[^\\w\\s]{_EMOJI_TAIL}*)*"
 )
 
+_UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
+
+
+def is_unspaced(character: str) -> bool:
+    """Say whether a character is of a script written without blanks between words."""
+    return _UNSPACED_LETTER.match(character) is not None
+
 
 def units(text: str) -> list[str]:
     """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation.
