@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rlreport.comparing import ComparisonReport, build_comparison
+from rlreport.deliver.store import place_of
 from rlreport.indexing import Index, build_index
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
@@ -72,7 +73,8 @@ def build(
     Args:
         logs: files, folders or globs of rollout logs.
         out: where the report goes; its suffix chooses the form (none, ``.html``, ``.eml``,
-            ``.md``, ``.zip``). Replaced whole, or left as it was.
+            ``.md``, ``.zip``). Replaced whole, or left as it was. A URL is written to as well as
+            its store lets us: other files first, the page to open last.
         form: id of the form, whatever the suffix: ``folder``, ``html``, ``email``, ``markdown``,
             ``zip``.
         title: name of the run; the log folder's name unless given.
@@ -125,7 +127,7 @@ def build(
     with Pool(workers) as pool:
         return build_report(
             _several(logs),
-            Path(out),
+            place_of(out),
             read=ReadOptions(
                 pad_tokens=tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *pad_tokens))),
                 system_end_token=system_end_token,
@@ -226,7 +228,7 @@ def compare(
     return build_comparison(
         _several(base),
         new,
-        Path(out),
+        place_of(out),
         read=read or ReadOptions(),
         figures=FigureOptions(),
         report=ReportOptions(

@@ -17,10 +17,11 @@ from rlreport.comparison.words import failures, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.github import append_summary, summary_file
-from rlreport.deliver.place import destination
+from rlreport.deliver.store import Out, check_place, written
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
+from rlreport.read.remote import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ComparisonReport:
         notes: what a reader has to know of it, a sentence each.
     """
 
-    out: Path
+    out: Out
     form: str
     size: int
     outcome: Outcome
@@ -54,7 +55,7 @@ class ComparisonReport:
 def build_comparison(
     bases: Sequence[str | Path],
     new: str | Path,
-    out: Path,
+    out: Out,
     *,
     read: ReadOptions,
     figures: FigureOptions,
@@ -79,7 +80,7 @@ def build_comparison(
     if not margin >= 0:
         raise UsageError(f"--margin {margin:g}: give a loss of reward, 0 or more")
     chosen_form.check(report)
-    destination(out, chosen_form)
+    check_place(out, chosen_form)
     summary = summary_file() if report.github_summary else None
     runs = [
         compared_run(
@@ -111,9 +112,16 @@ def build_comparison(
         charts_of(outcome),
     )
     limit = report.max_size or chosen_form.default_size
-    builder, size = deliver_comparison(out, chosen_form, limit, builder)
+    with written(out, chosen_form) as place:
+        builder, size = deliver_comparison(place, chosen_form, limit, builder)
     if summary:
         append_summary(builder, summary)
     return ComparisonReport(
-        out, chosen_form.id, size, outcome, outcome.gate, sentence(outcome), notes(outcome)
+        shown(out) if isinstance(out, str) else out,
+        chosen_form.id,
+        size,
+        outcome,
+        outcome.gate,
+        sentence(outcome),
+        notes(outcome),
     )

@@ -18,6 +18,7 @@ from rlreport.comparison.earlier import REPORT, report_about
 from rlreport.deliver.one_file import FORM, assemble
 from rlreport.deliver.place import destination, staged
 from rlreport.errors import OutputError, RlreportError, UsageError
+from rlreport.read.sources import is_url
 from rlreport.text.clean import safe_text
 
 _SINGLE = (".html", ".htm", ".zip")
@@ -51,6 +52,8 @@ def build_index(
     Raises:
         RlreportError: there is nothing at a place, or ``out`` cannot be written.
     """
+    if is_url(str(out)):
+        raise UsageError(f"{out}: an index lies on a disk, beside the reports that it lists")
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")

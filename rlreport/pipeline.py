@@ -32,13 +32,14 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.notebook import notebook_html
-from rlreport.deliver.place import destination
+from rlreport.deliver.store import Out, check_place, written
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
+from rlreport.read.remote import shown
 from rlreport.read.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
@@ -52,7 +53,7 @@ class Report:
     """What was built.
 
     Attributes:
-        out: where it is.
+        out: where it is; the text of a URL, without what it is signed with.
         form: id of its form.
         size: bytes.
         shown: responses shown with their text.
@@ -62,7 +63,7 @@ class Report:
         figures: key figures of the run, as the overview shows them.
     """
 
-    out: Path
+    out: Out
     form: str
     size: int
     shown: int
@@ -80,7 +81,7 @@ class Report:
 
 def build_report(
     logs: Sequence[str | Path],
-    out: Path,
+    out: Out,
     *,
     read: ReadOptions,
     figures: FigureOptions,
@@ -100,7 +101,7 @@ def build_report(
     limits = load_thresholds(thresholds) if thresholds else Thresholds()
     refuse_unknown(muted or {})
     chosen_form.check(report)
-    destination(out, chosen_form)
+    check_place(out, chosen_form)
 
     own = own_functions(report.charts)
     summary = summary_file() if report.github_summary else None
@@ -153,11 +154,12 @@ def build_report(
         own_charts=charts,
         card=card,
     )
-    builder, size = deliver(out, chosen_form, limit, prepared)
+    with written(out, chosen_form) as place:
+        builder, size = deliver(place, chosen_form, limit, prepared)
     if summary:
         append_summary(builder, summary)
     return Report(
-        out,
+        shown(out) if isinstance(out, str) else out,
         chosen_form.id,
         size,
         builder.plan.responses,

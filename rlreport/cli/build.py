@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from rlreport.cli.shared import SIZE, judging_options, mutes, read_options, reading_options
+from rlreport.cli.shared import PLACE, SIZE, judging_options, mutes, read_options, reading_options
 from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 
@@ -36,12 +36,12 @@ class _Build(click.Command):
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     default=Path("report"),
     show_default=True,
     help="Where the report goes; its suffix chooses the form: none is a folder, .html one file, "
     ".eml a mail, .md Markdown with pictures beside it, .zip the folder zipped; '-' is standard "
-    "output, with --format.",
+    "output, with --format. A URL such as s3://bucket/report is written to last of all.",
 )
 @click.option(
     "--format",
@@ -114,7 +114,7 @@ class _Build(click.Command):
     is_flag=True,
     help="Also append a summary to the job's page, in GitHub Actions.",
 )
-def build(logs: tuple[str, ...], out: Path, **given: Any) -> None:
+def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     """Build the report of the rollout LOGS: files, folders or globs of .jsonl, .gz, .zst.
 
     \b

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlreport.cli.say import say
-from rlreport.cli.shared import SIZE, options_of_reading, read_options
+from rlreport.cli.shared import PLACE, SIZE, options_of_reading, read_options
 from rlreport.deliver import FORMS
 from rlreport.errors import UsageError
 
@@ -22,7 +22,7 @@ FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     default=Path("comparison"),
     show_default=True,
     help="Where the comparison goes; its suffix chooses the form, as in 'rlreport build'.",
@@ -80,7 +80,7 @@ FAIL_ON = ("worse", "guardrail", "new-critical", "any")
     is_flag=True,
     help="Also append the summary to the job's page, in GitHub Actions.",
 )
-def compare(runs: tuple[str, ...], out: Path, **given: Any) -> None:
+def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
     Give BASE several times for several seeds. Exit status: 0; 1 when --fail-on met something;
@@ -94,6 +94,7 @@ def compare(runs: tuple[str, ...], out: Path, **given: Any) -> None:
     """
     from rlreport.cli.terminal import Terminal
     from rlreport.comparing import build_comparison
+    from rlreport.deliver.store import page_of
     from rlreport.options import MailOptions, ReportOptions
 
     if len(runs) < 2:
@@ -121,7 +122,7 @@ def compare(runs: tuple[str, ...], out: Path, **given: Any) -> None:
             say(f"  {note}")
         if made.gate_sentence:
             say(made.gate_sentence)
-        page = out / "compare.html" if made.form == "folder" else out
+        page = page_of(made.out, "compare.html") if made.form == "folder" else made.out
         say(f"{page}")
     if made.gate.exit:
         sys.exit(made.gate.exit)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rlreport.cli.say import say
+from rlreport.cli.shared import PLACE
 
 
 @click.command()
@@ -14,7 +15,7 @@ from rlreport.cli.say import say
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     default=Path("index.html"),
     show_default=True,
     help="The page; its links are relative to it.",

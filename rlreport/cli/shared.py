@@ -35,6 +35,19 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
+class Place(click.ParamType[Any]):
+    """Where a report goes: a path, or a URL, which stays text."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Path of a file or folder, text of a URL."""
+        return value if "://" in str(value) else Path(value)
+
+
+PLACE = Place()
+
+
 def reading_options(command: Command) -> Command:
     """Adds LOGS and the options of reading and of the formulas."""
     return click.argument("logs", nargs=-1, required=True)(options_of_reading(command))

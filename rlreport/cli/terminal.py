@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from rlreport.check.finding import Finding, Verdict
 from rlreport.cli.say import say
+from rlreport.deliver.store import Out, page_of
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.read.several_runs import SEVERAL_RUNS
@@ -71,9 +71,9 @@ def example_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def entry(report: Report) -> Path:
+def entry(report: Report) -> Out:
     """The file to open."""
-    return report.out / "index.html" if report.form == "folder" else report.out
+    return page_of(report.out, "index.html") if report.form == "folder" else report.out
 
 
 def left_out_lines(tables: Tables) -> list[str]:

@@ -27,17 +27,18 @@ def forms() -> dict[str, Form]:
     return {name: _form(name) for name in FORMS}
 
 
-def form_of(out: Path, name: str | None = None) -> Form:
+def form_of(out: Path | str, name: str | None = None) -> Form:
     """The form called ``name``, else the one that OUT's suffix names, else the folder.
 
     Raises:
         UsageError: there is no such form.
     """
-    if name is None and not out.suffix:
+    suffix = Path(out).suffix
+    if name is None and not suffix:
         name = "folder"  # without a look at the others, which take long to import
     if name is None:
         by_suffix = {form.suffix: form for form in reversed(forms().values())}
-        return by_suffix.get(out.suffix.lower(), _form("folder"))
+        return by_suffix.get(suffix.lower(), _form("folder"))
     if name not in FORMS:
         raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
     return _form(name)

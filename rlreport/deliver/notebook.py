@@ -16,7 +16,7 @@ MOST_EMBEDDED = 5_000_000
 
 
 def notebook_html(
-    out: Path, form: str, level: str, sentence: str, figures: Sequence[KeyFigure]
+    out: Path | str, form: str, level: str, sentence: str, figures: Sequence[KeyFigure]
 ) -> str:
     """Return markup for the output of a cell, without a script of its own.
 
@@ -25,18 +25,31 @@ def notebook_html(
     the frame and keeps the rest.
 
     Args:
-        out: where the report is.
+        out: where the report is: a path or a URL.
         form: id of its form.
         level: of the verdict.
         sentence: of the verdict.
         figures: key figures of the run.
     """
     document = ""
+    if isinstance(out, str):
+        return _markup(level, sentence, figures, out, out)
     if form == ONE_FILE.id and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
         # Links that are fragments would otherwise lead to the notebook's own address.
         base = '<head><base href="about:srcdoc">'
         document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
     page = out / "index.html" if out.is_dir() else out
+    return _markup(level, sentence, figures, page.as_posix(), _address(page), document)
+
+
+def _markup(
+    level: str,
+    sentence: str,
+    figures: Sequence[KeyFigure],
+    name: str,
+    href: str,
+    document: str = "",
+) -> str:
     return (
         environment()
         .get_template("notebook.html")
@@ -44,8 +57,8 @@ def notebook_html(
             level=level,
             sentence=sentence,
             figures=figures,
-            name=page.as_posix(),
-            href=_address(page),
+            name=name,
+            href=href,
             document=document,
         )
     )

@@ -1,0 +1,125 @@
+"""Reports in an object store: all files of the local report, the page to open last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlreport.api import build
+from tests.reading import tokens, write
+from tests.running import rlreport
+from tests.store import BUCKET, Store, serving
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("store")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> Path:
+    rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]
+    return write(tmp_path_factory.mktemp("logs") / "a.jsonl", rows)
+
+
+def local(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
+    store: Store, logs: Path, tmp_path: Path
+) -> None:
+    store.forget()
+    done = rlreport("build", logs, "-o", f"s3://{BUCKET}/reports/run/")
+    assert done.returncode == 0, done.stderr
+    assert f"s3://{BUCKET}/reports/run/index.html" in done.stdout
+    sent = [request.path for request in store.requests("PUT")]
+    assert sent[-1].endswith("/reports/run/index.html")
+    assert rlreport("build", logs, "-o", tmp_path / "run").returncode == 0
+    assert store.files("reports/run") == local(tmp_path / "run")
+
+
+def test_what_has_not_changed_is_not_sent_again_and_what_is_gone_goes(
+    store: Store, logs: Path, tmp_path: Path
+) -> None:
+    url = f"s3://{BUCKET}/reports/again"
+    build(logs, url)
+    store.put("reports/again/notes.txt", b"mine")
+    fewer = write(
+        tmp_path / "a.jsonl", [*logs.read_bytes().splitlines(keepends=True)[:20]]
+    )  # without its last step
+    store.forget()
+    build(fewer, url)
+    sent = {
+        request.path.removeprefix(f"/{BUCKET}/reports/again/") for request in store.requests("PUT")
+    }
+    assert "index.html" in sent
+    assert not any(name.startswith("assets/") for name in sent)
+    found = store.files("reports/again")
+    assert "steps/5.html" not in found
+    assert found.pop("notes.txt") == b"mine"
+    build(fewer, tmp_path / "again")
+    assert found == local(tmp_path / "again")
+
+
+@pytest.mark.parametrize("name", ["run.html", "run.md", "run.zip", "run.eml"])
+def test_forms_of_one_file_are_the_local_file(
+    store: Store, logs: Path, tmp_path: Path, name: str
+) -> None:
+    for _ in range(2):  # the second replaces the first
+        report = build(logs, f"s3://{BUCKET}/files/{name}/of/{name}")
+    assert report.out == f"s3://{BUCKET}/files/{name}/of/{name}"
+    build(logs, tmp_path / name)
+    assert store.files(f"files/{name}/of") == local(tmp_path)
+
+
+def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:
+    store.put("others/data.csv", b"1,2\n")
+    store.put("others/page.html", b"<p>mine</p>")
+    for name in ("others", "others/page.html"):
+        done = rlreport("build", logs, "-o", f"s3://{BUCKET}/{name}")
+        assert done.returncode == 2
+        assert "not a report of rlreport" in done.stderr
+    assert store.files("others") == {"data.csv": b"1,2\n", "page.html": b"<p>mine</p>"}
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("s3://no-such-bucket/report", "there is no bucket no-such-bucket"),
+        (f"s3://{BUCKET}", "name a place in it"),
+        ("nonsense://a/b", "nonsense://a/b"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_told_in_a_line_before_anything_is_read(
+    store: Store, tmp_path: Path, url: str, reason: str
+) -> None:
+    done = rlreport("build", tmp_path / "no-logs", "-o", url)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_store_that_does_not_take_files_says_so(
+    store: Store, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("Access Denied for https://host/a?X-Amz-Signature=hunter2")
+
+    monkeypatch.setattr(store.system, "put", refuse)
+    done = rlreport("build", logs, "-o", f"s3://{BUCKET}/refused")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("cannot be written: Access Denied for …")
+    assert store.files("refused") == {}
+
+
+def test_an_index_is_made_beside_its_reports_on_a_disk(store: Store, tmp_path: Path) -> None:
+    done = rlreport("index", tmp_path, "-o", f"s3://{BUCKET}/index.html")
+    assert done.returncode == 2
+    assert "lies on a disk" in done.stderr
