@@ -1,4 +1,4 @@
-"""Puts Vega's script for the browser into the package when it is built or installed."""
+"""Puts what is made of others into the package when it is built or installed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class VegaScript(BuildHookInterface[Any]):
-    """Runs ``rlreport/draw/bundle.py``, which needs vl-convert alone."""
+class Made(BuildHookInterface[Any]):
+    """Runs modules that make a file and import nothing of the package.
+
+    ``rlreport/draw/bundle.py`` needs vl-convert, ``rlreport/text/catalogue.py`` Babel.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
-        script = Path(self.root, "rlreport", "draw", "bundle.py")
-        runpy.run_path(str(script), run_name="__main__")
+        for module in ("draw/bundle.py", "text/catalogue.py"):
+            script = Path(self.root, "rlreport", module)
+            runpy.run_path(str(script), run_name="__main__")

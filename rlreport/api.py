@@ -20,6 +20,7 @@ from rlreport.options import (
 from rlreport.pipeline import Report, build_report
 from rlreport.pool import Pool
 from rlreport.progress import Silent, Spoken
+from rlreport.text.language import language
 
 
 def build(
@@ -45,6 +46,7 @@ def build(
     meta: Mapping[str, object] | None = None,
     git: bool = False,
     merge: bool = False,
+    lang: str = "en",
     pad_tokens: Sequence[str] = (),
     system_end_token: str | None = None,
     log_format: str | None = None,
@@ -98,6 +100,7 @@ def build(
         meta: further entries of the card.
         git: put commit and branch of the current folder on the card.
         merge: folders that look like several runs are one.
+        lang: language of what people read, ``en`` or ``zh``; data stays English.
         pad_tokens: further padding tokens to drop; the usual ones are known.
         system_end_token: drop everything of a prompt up to and including its last occurrence.
         log_format: id of the log format; detected unless given.
@@ -163,6 +166,7 @@ def build(
                     git,
                 ),
                 merge=merge,
+                language=language(lang),
             ),
             thresholds=None if thresholds is None else Path(thresholds),
             muted=mute,
@@ -192,6 +196,7 @@ def compare(
     sender: str | None = None,
     subject: str | None = None,
     github_summary: bool = False,
+    lang: str = "en",
     read: ReadOptions | None = None,
     quiet: bool = True,
 ) -> ComparisonReport:
@@ -216,6 +221,7 @@ def compare(
         sender: sender of the mail form.
         subject: subject of the mail form.
         github_summary: also append the summary to the job's page on GitHub Actions.
+        lang: language of what people read, ``en`` or ``zh``.
         read: how logs are read.
         quiet: say nothing; else progress goes to standard error.
 
@@ -239,6 +245,7 @@ def compare(
             stamp=stamp,
             mail=MailOptions(tuple(to), sender, subject),
             github_summary=github_summary,
+            language=language(lang),
         ),
         pair_by=pair_by,
         fail_on=fail_on,
@@ -254,14 +261,16 @@ def index(
     reports: str | Path | Sequence[str | Path],
     out: str | Path = "index.html",
     *,
-    title: str = "Runs",
+    title: str = "",
+    lang: str = "en",
 ) -> Index:
     """Lists many reports on one page, a row each; rebuild it whenever one is added.
 
     Args:
         reports: reports (folder, zip or one file), or folders that hold some.
         out: the page; its links are relative to it.
-        title: name of the page.
+        title: name of the page, "" for a usual one.
+        lang: language of the page, ``en`` or ``zh``.
 
     Returns:
         Where it is, how many reports it lists, and which could not be read.
@@ -269,7 +278,7 @@ def index(
     Raises:
         RlreportError: there is nothing at a place, or ``out`` cannot be written.
     """
-    return build_index(_several(reports), out, title=title)
+    return build_index(_several(reports), out, title=title, language=language(lang))
 
 
 def _several(given: str | Path | Sequence[str | Path]) -> list[str | Path]:

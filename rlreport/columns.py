@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
 
 
@@ -38,15 +39,21 @@ class Column:
     signed: bool = False
     listed: Literal["", "shown", "hidden"] = ""
 
+    def __post_init__(self) -> None:
+        for name in ("label", "unit", "help"):
+            object.__setattr__(self, name, message(getattr(self, name)))
+
     @property
     def axis(self) -> str:
         """Title of an axis: what it is, and its unit."""
-        return f"{self.help}, {self.unit}" if self.unit else self.help
+        return message("{what}, {unit}", what=self.help, unit=self.unit) if self.unit else self.help
 
     @property
     def title(self) -> str:
         """Label and unit, for places that have no header: "KL (nats)"."""
-        return f"{self.label} ({self.unit})" if self.unit else self.label
+        if not self.unit:
+            return self.label
+        return message("{label} ({unit})", label=self.label, unit=self.unit)
 
 
 _count = partial(Column, kind="count")

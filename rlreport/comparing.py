@@ -109,7 +109,7 @@ def build_comparison(
         chosen_form.finish,
         chosen_form.one_file,
         len(outcome.flips),
-        charts_of(outcome),
+        charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size
     with written(out, chosen_form) as place:

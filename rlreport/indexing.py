@@ -20,6 +20,8 @@ from rlreport.deliver.place import destination, staged
 from rlreport.errors import OutputError, RlreportError, UsageError
 from rlreport.read.sources import is_url
 from rlreport.text.clean import safe_text
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 _SINGLE = (".html", ".htm", ".zip")
 
@@ -40,14 +42,19 @@ class Index:
 
 
 def build_index(
-    reports: Sequence[str | Path], out: str | Path = "index.html", *, title: str = "Runs"
+    reports: Sequence[str | Path],
+    out: str | Path = "index.html",
+    *,
+    title: str = "",
+    language: Language = ENGLISH,
 ) -> Index:
     """List reports on one page, a row each; ``out`` is replaced whole or left as it was.
 
     Args:
         reports: reports (folder, zip or one file), or folders that hold some.
         out: the page, ``.html``; links lead from there.
-        title: name of the page.
+        title: name of the page, "" for a usual one.
+        language: of the page.
 
     Raises:
         RlreportError: there is nothing at a place, or ``out`` cannot be written.
@@ -63,6 +70,7 @@ def build_index(
     listed = [
         _listed(place, own.parent) for place in dict.fromkeys(places) if place.resolve() != own
     ]
+    title = title or language.of(message("Runs"))
     frame = Shell(
         title=title,
         run=title,
@@ -74,10 +82,11 @@ def build_index(
         csp="",
         generator=f"rlreport {__version__}",
     )
-    html = environment().get_template("main/runs.html").render(view=runs_view(listed), shell=frame)
+    templates, view = environment(language), language.of(runs_view(listed))
+    html = templates.get_template("main/runs.html").render(view=view, shell=frame)
     page = FORM.finish(Page("index.html", "", title, html))[0]
     with staged(out, FORM) as place, place.open("wb") as file:
-        for part in assemble(frame, iter([page]), charts=False):
+        for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlreport.text.language import Language
+
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>",
     "<pad>",
@@ -113,6 +115,7 @@ class ReportOptions:
         charts: Python files with functions that make charts of the user's own.
         card: where the run's card comes from.
         merge: folders that look like several runs are one.
+        language: of what people read; data stays English.
     """
 
     title: str | None = None
@@ -128,3 +131,4 @@ class ReportOptions:
     charts: tuple[Path, ...] = ()
     card: CardOptions = field(default_factory=CardOptions)
     merge: bool = False
+    language: Language = field(default_factory=Language)

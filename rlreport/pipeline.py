@@ -43,6 +43,7 @@ from rlreport.read.remote import shown
 from rlreport.read.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
+from rlreport.text.language import ENGLISH, Language
 
 FOR_DATA = 0.2
 """Share of the limit that the figures of all responses may take."""
@@ -61,6 +62,7 @@ class Report:
         verdict: outcome of the checks.
         left_out: sentences about what the report does not show.
         figures: key figures of the run, as the overview shows them.
+        language: of what people read of it.
     """
 
     out: Out
@@ -71,11 +73,17 @@ class Report:
     verdict: Verdict
     left_out: list[str]
     figures: Sequence[KeyFigure] = ()
+    language: Language = ENGLISH
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: verdict, key figures, and the one file in a sandbox."""
         return notebook_html(
-            self.out, self.form, self.verdict.level, self.verdict.sentence, self.figures
+            self.out,
+            self.form,
+            self.verdict.level,
+            self.verdict.sentence,
+            self.figures,
+            self.language,
         )
 
 
@@ -167,6 +175,7 @@ def build_report(
         verdict,
         builder.context.left_out,
         run_figures(builder.context),
+        report.language,
     )
 
 

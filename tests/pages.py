@@ -20,6 +20,7 @@ from rlreport.bake.responses_page import ListedRows, responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
 from rlreport.rollout import Rollout, TokenFigures, Turn
+from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written
 
 CSP = (
@@ -87,7 +88,7 @@ class Made:
 
 def write_assets(folder: Path) -> dict[str, tuple[str, bytes]]:
     """Writes the assets that pages need; returns them."""
-    files = assets().files()
+    files = assets(ENGLISH).files()
     for name, content in files.values():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +148,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
     )
     page = folder / "responses.html"
     page.write_text(
-        environment().get_template("responses.html").render(shell=shell, view=view), "utf-8"
+        environment(ENGLISH).get_template("responses.html").render(shell=shell, view=view), "utf-8"
     )
     return page
 
@@ -168,7 +169,7 @@ def write_step(folder: Path, made: Made) -> Path:
     )
     page = folder / "steps" / "100.html"
     page.parent.mkdir(parents=True, exist_ok=True)
-    template = environment().get_template("step.html")
+    template = environment(ENGLISH).get_template("step.html")
     page.write_text(template.render(shell=shell, view=step_view(made)), "utf-8")
     return page
 

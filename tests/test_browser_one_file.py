@@ -17,6 +17,7 @@ from rlreport.bake.environment import environment
 from rlreport.bake.views import Link, Shell
 from rlreport.deliver.one_file import assemble
 from rlreport.deliver.views import view_node
+from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, visiting
 from tests.pages import Made, step_view, write_step
@@ -41,7 +42,7 @@ def write_one_file(folder: Path, made: Made) -> Path:
         csp="",
         generator="rlreport",
     )
-    template = environment().get_template("main/step.html")
+    template = environment(ENGLISH).get_template("main/step.html")
     title = "Step 100 · made up"
     step = template.render(view=step_view(made), shell=replace(frame, title=title, kind="step"))
     pages = (

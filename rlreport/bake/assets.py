@@ -15,11 +15,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from rlreport.bake.environment import package_folder
+from rlreport.bake.script_json import script_json
 from rlreport.draw.bundle import vega_bundle
+from rlreport.text.catalogue import of_script
+from rlreport.text.language import Language
+from rlreport.text.messages import Message
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
+_NO_WORDS = "const WORDS = {};"
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 
 
@@ -51,16 +56,32 @@ class Assets:
         }
 
 
-@lru_cache(maxsize=1)
-def assets() -> Assets:
-    """The assets of this version."""
+@lru_cache(maxsize=8)
+def assets(language: Language) -> Assets:
+    """The assets of this version; scripts carry what they say in a language."""
     static = package_folder("static")
     return Assets(
         (static / "style.css").read_text("utf-8"),
-        join_scripts(static / "js"),
-        join_scripts(static / "js", "one-file.js"),
+        in_language(join_scripts(static / "js"), language),
+        in_language(join_scripts(static / "js", "one-file.js"), language),
         vega_bundle(),
     )
+
+
+def in_language(scripts: str, language: Language) -> str:
+    """Scripts with the messages that stand in them and their translations, none in English.
+
+    Messages that count are held for one and for several.
+    """
+    said = {}
+    for text in of_script(scripts):
+        one, other = (text, "") if isinstance(text, str) else text
+        forms = [language.of(Message(one, None, other, count)) for count in (1, 2)]
+        if forms != [one, other or one]:
+            said[one] = forms if other else forms[0]
+    if not said:
+        return scripts
+    return scripts.replace(_NO_WORDS, f"const WORDS = {script_json(said)};", 1)
 
 
 def _hash(text: str) -> str:

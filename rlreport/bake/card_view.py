@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlreport.bake.views import CardView
 from rlreport.card import Card, Scalar
+from rlreport.text.messages import clauses, listed, message, plural
 
 _DEEPEST = 12
 _INDENT = "  "
@@ -12,16 +13,26 @@ _INDENT = "  "
 def card_view(card: Card) -> CardView | None:
     """Build the view; None where nothing is known of the run."""
     if card.withheld:
-        return CardView("What the run was: left out with the names", "")
+        return CardView(message("What the run was: left out with the names"), "")
     if not (card.entries or card.hidden or card.cut):
         return None
+    sources = listed(card.sources)
     count = len(card.entries)
-    said = [f"{count:,} {'entry' if count == 1 else 'entries'} from {', '.join(card.sources)}"]
+    said = [
+        plural("{count} entry from {files}", "{count} entries from {files}", count, files=sources)
+    ]
     if card.hidden:
-        said.append(f"{card.hidden:,} left out, as they look like secrets")
+        said.append(
+            plural(
+                "{count} left out, as it looks like a secret",
+                "{count} left out, as they look like secrets",
+                card.hidden,
+            )
+        )
     if card.cut:
-        said.append(f"{card.cut:,} left out for their number or length")
-    return CardView(f"What the run was: {'; '.join(said)}", "\n".join(_lines(card)))
+        said.append(message("{count:count} left out for their number or length", count=card.cut))
+    told = message("What the run was: {what}", what=clauses(said))
+    return CardView(told, "\n".join(_lines(card)))
 
 
 def _lines(card: Card) -> list[str]:

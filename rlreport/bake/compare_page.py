@@ -15,12 +15,12 @@ from rlreport.bake.views import (
     number_cell,
 )
 from rlreport.card import redacted_value
-from rlreport.check.words import figure
 from rlreport.comparison import words
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import FlipTexts, Outcome
 from rlreport.comparison.run import Found
 from rlreport.draw.chart import Chart
+from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
 
 MOST_CHARACTERS = 20_000
@@ -97,7 +97,11 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
     left_out = [texts_note] if texts_note else []
     if shown < len(outcome.flips):
         left_out.append(
-            f"{shown:,} of {len(outcome.flips):,} prompts won and lost are shown, the clearest."
+            message(
+                "{some:count} of {all:count} prompts won and lost are shown, the clearest.",
+                some=shown,
+                all=len(outcome.flips),
+            )
         )
     return CompareView(
         level="warning" if level == "better" and against else LEVELS[level],
@@ -122,14 +126,28 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
 
 def _guardrails(found: Sequence[Guardrail]) -> TableView:
     columns = [
-        ColumnView("name", "Figure", kind="text"),
-        ColumnView("base", "BASE", help="mean of the prompts' means in the window"),
-        ColumnView("new", "NEW", help="mean of the prompts' means in the window"),
-        ColumnView("effect", "Difference", help="of the shared prompts, NEW − BASE", signed=True),
-        ColumnView("low", "Low", help="lower end of the 95 % interval"),
-        ColumnView("high", "High", help="upper end of the 95 % interval"),
-        ColumnView("mde", "Could be seen", help="found in 80 % of such comparisons"),
-        ColumnView("level", "Shows", kind="text", help="by Holm's correction; ~ is nothing"),
+        ColumnView("name", message("Figure"), kind="text"),
+        ColumnView(
+            "base", message("BASE"), help=message("mean of the prompts' means in the window")
+        ),
+        ColumnView("new", message("NEW"), help=message("mean of the prompts' means in the window")),
+        ColumnView(
+            "effect",
+            message("Difference"),
+            help=message("of the shared prompts, NEW − BASE"),
+            signed=True,
+        ),
+        ColumnView("low", message("Low"), help=message("lower end of the 95 % interval")),
+        ColumnView("high", message("High"), help=message("upper end of the 95 % interval")),
+        ColumnView(
+            "mde", message("Could be seen"), help=message("found in 80 % of such comparisons")
+        ),
+        ColumnView(
+            "level",
+            message("Shows"),
+            kind="text",
+            help=message("by Holm's correction; ~ is nothing"),
+        ),
     ]
     rows = []
     for one in found:
@@ -142,28 +160,30 @@ def _guardrails(found: Sequence[Guardrail]) -> TableView:
             RowView(
                 one.id,
                 [
-                    Cell(f"{name} ({unit})" if unit else name),
+                    Cell(message("{name} ({unit})", name=name, unit=unit) if unit else name),
                     *(number_cell(value) for value in (*numbers, one.effect.mde)),
                     Cell(words.shown(one)),
                 ],
             )
         )
     missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
-    note = f"Not logged by both runs: {', '.join(missing)}." if missing else ""
-    return TableView("guardrails", "Guardrails", columns, rows, note)
+    note = ""
+    if missing:
+        note = message("Not logged by both runs: {names}.", names=listed(missing))
+    return TableView("guardrails", message("Guardrails"), columns, rows, note)
 
 
 def _findings(outcome: Outcome) -> list[tuple[str, list[tuple[str, str]]]]:
     def told(found: Sequence[Found]) -> list[tuple[str, str]]:
         return [
-            (one.severity, one.id.replace("_", " ") if outcome.redact else one.title or one.id)
+            (one.severity, words.name_of(one.id) if outcome.redact else one.title or one.id)
             for one in found
         ]
 
     lists = (
-        ("New", outcome.changed.new),
-        ("Fixed", outcome.changed.fixed),
-        ("Still there", outcome.changed.still),
+        (message("New"), outcome.changed.new),
+        (message("Fixed"), outcome.changed.fixed),
+        (message("Still there"), outcome.changed.still),
     )
     return [(label, told(found)) for label, found in lists]
 
@@ -182,25 +202,40 @@ def _card(outcome: Outcome) -> TableView | None:
         RowView(key, [Cell(key), *(Cell(shown(side.get(key, MISSING))) for side in (base, new))])
         for key in differing
     ]
-    return TableView("card", "What the runs were, where it differs", columns, rows)
+    return TableView("card", message("What the runs were, where it differs"), columns, rows)
 
 
-_CARD = (("name", "Setting"), ("base", "BASE"), ("new", "NEW"))
+_CARD = (("name", message("Setting")), ("base", "BASE"), ("new", "NEW"))
 
 _FLIP_NUMBERS = (
-    ColumnView("delta", "Difference", help="NEW − BASE, mean rewards of the window", signed=True),
-    ColumnView("base", "BASE", help="mean reward of the prompt in the window"),
-    ColumnView("new", "NEW", help="mean reward of the prompt in the window"),
+    ColumnView(
+        "delta",
+        message("Difference"),
+        help=message("NEW − BASE, mean rewards of the window"),
+        signed=True,
+    ),
+    ColumnView("base", message("BASE"), help=message("mean reward of the prompt in the window")),
+    ColumnView("new", message("NEW"), help=message("mean reward of the prompt in the window")),
 )
 _FLIP_TEXTS = (
-    ColumnView("prompt", "Prompt", kind="text"),
-    ColumnView("response", "NEW's response", kind="text", help="nearest to the prompt's mean"),
-    ColumnView("ref_response", "BASE's response", kind="text", help="nearest to the prompt's mean"),
+    ColumnView("prompt", message("Prompt"), kind="text"),
+    ColumnView(
+        "response",
+        message("NEW's response"),
+        kind="text",
+        help=message("nearest to the prompt's mean"),
+    ),
+    ColumnView(
+        "ref_response",
+        message("BASE's response"),
+        kind="text",
+        help=message("nearest to the prompt's mean"),
+    ),
 )
 
 
 def _flips(flips: Sequence[FlipTexts]) -> TableView:
-    numbered = ColumnView("n", "#", help="the clearest difference first", written="count")
+    numbered = ColumnView("n", "#", help=message("the clearest difference first"), written="count")
     rows = [
         RowView(
             str(place),
@@ -214,12 +249,16 @@ def _flips(flips: Sequence[FlipTexts]) -> TableView:
         for place, f in enumerate(flips, 1)
     ]
     return TableView(
-        "flips", "Prompts won and lost", [numbered, *_FLIP_NUMBERS, *_FLIP_TEXTS], rows
+        "flips", message("Prompts won and lost"), [numbered, *_FLIP_NUMBERS, *_FLIP_TEXTS], rows
     )
 
 
 def _texts(flip: FlipTexts) -> tuple[str | None, str | None, str | None]:
-    prompt = flip.prompt if flip.prompt is not None else f"[prompt {flip.number:,}]"
+    prompt = (
+        flip.prompt
+        if flip.prompt is not None
+        else message("[prompt {number:count}]", number=flip.number)
+    )
     return cut(prompt), cut(flip.new), cut(flip.base)
 
 
@@ -227,11 +266,13 @@ def cut(text: str | None, longest: int = MOST_CHARACTERS) -> str | None:
     """Return the beginning of a text, which says how much is missing."""
     if text is None or len(text) <= longest:
         return text
-    return f"{text[:longest]}… ({len(text) - longest:,} characters more)"
+    return message(
+        "{text}… ({count:count} characters more)", text=text[:longest], count=len(text) - longest
+    )
 
 
 def _text(text: str | None) -> Cell:
-    return Cell(MISSING, None, "not kept") if text is None else Cell(text)
+    return Cell(MISSING, None, message("not kept")) if text is None else Cell(text)
 
 
 def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
@@ -257,9 +298,9 @@ def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
         "highlights": [],
         "metrics": [],
         "titles": {
-            "row": "Prompt",
-            "response": "NEW's response",
-            "ref_response": "BASE's response",
+            "row": message("Prompt {n}", n="{n}"),
+            "response": message("NEW's response"),
+            "ref_response": message("BASE's response"),
             "other": "BASE",
         },
     }
@@ -267,18 +308,22 @@ def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
 
 def _where(flip: FlipTexts) -> str:
     (base_step, base_n), (new_step, new_n) = flip.flip.base_response, flip.flip.new_response
-    return (
-        f"NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} "
-        "(each nearest to its mean)"
+    return message(
+        "NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} (each "
+        "nearest to its mean)",
+        new_step=new_step,
+        new_n=new_n,
+        base_step=base_step,
+        base_n=base_n,
     )
 
 
 def _ngrams(outcome: Outcome) -> TableView:
     columns = [
-        ColumnView("ngram", "Text", kind="token"),
-        ColumnView("new", "Responses of NEW", written="share"),
-        ColumnView("base", "Responses of BASE", written="share"),
-        ColumnView("z", "z", help="of the log-odds with a Dirichlet prior"),
+        ColumnView("ngram", message("Text"), kind="token"),
+        ColumnView("new", message("Responses of NEW"), written="share"),
+        ColumnView("base", message("Responses of BASE"), written="share"),
+        ColumnView("z", "z", help=message("of the log-odds with a Dirichlet prior")),
     ]
     rows = [
         RowView(
@@ -294,19 +339,23 @@ def _ngrams(outcome: Outcome) -> TableView:
     ]
     base, new = outcome.counted
     note = (
-        f"Words of {new:,} responses of NEW and {base:,} of BASE in the window."
+        message(
+            "Words of {new:count} responses of NEW and {base:count} of BASE in the window.",
+            new=new,
+            base=base,
+        )
         if base and new
-        else "The texts of the window are not kept."
+        else message("The texts of the window are not kept.")
     )
-    return TableView("ngrams", "What NEW says more", columns, rows, note)
+    return TableView("ngrams", message("What NEW says more"), columns, rows, note)
 
 
 def _tokens(outcome: Outcome) -> TableView:
     columns = [
-        ColumnView("token", "Token", kind="token"),
-        ColumnView("new", "Share of KL in NEW", written="share"),
-        ColumnView("base", "Share of KL in BASE", written="share"),
-        ColumnView("change", "Change", signed=True, written="share"),
+        ColumnView("token", message("Token"), kind="token"),
+        ColumnView("new", message("Share of KL in NEW"), written="share"),
+        ColumnView("base", message("Share of KL in BASE"), written="share"),
+        ColumnView("change", message("Change"), signed=True, written="share"),
     ]
     rows = [
         RowView(
@@ -321,13 +370,21 @@ def _tokens(outcome: Outcome) -> TableView:
         )
         for place, record in enumerate(outcome.tokens.to_dict("records"))
     ]
-    note = "" if rows else "Tokens of both runs are not known: logs, folders and zips carry them."
-    return TableView("kl_tokens", "Tokens by change of their share of the KL", columns, rows, note)
+    note = (
+        ""
+        if rows
+        else message("Tokens of both runs are not known: logs, folders and zips carry them.")
+    )
+    return TableView(
+        "kl_tokens", message("Tokens by change of their share of the KL"), columns, rows, note
+    )
 
 
 def _pair(flip: FlipTexts) -> PairView:
     numbers = [words.signed(flip.flip.delta), *map(_figure, (flip.flip.base, flip.flip.new))]
-    title = f"{numbers[0]} (reward {numbers[1]} → {numbers[2]})"
+    title = message(
+        "{change} (reward {base} → {new})", change=numbers[0], base=numbers[1], new=numbers[2]
+    )
     prompt, new, base = _texts(flip)
     return PairView(title, prompt or "", base or "", new or "")
 

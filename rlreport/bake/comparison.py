@@ -19,6 +19,7 @@ from rlreport.comparison.outcome import Outcome
 from rlreport.draw.chart import Chart
 from rlreport.draw.comparison import comparison_charts
 from rlreport.options import ReportOptions
+from rlreport.text.language import Language
 
 T = TypeVar("T")
 
@@ -75,12 +76,12 @@ class ComparisonBuilder:
 
     @property
     def view(self) -> CompareView:
-        """The view of its page."""
-        return compare_view(self.outcome, self.charts, self.shown)
+        """The view of its page, in its language."""
+        return self.context.report.language.of(compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
         """The frame of its page; without navigation, as there is no other."""
-        files = {} if self.one_file else assets().files()
+        files = {} if self.one_file else assets(self.context.report.language).files()
         return Shell(
             title=self.context.run,
             run=self.context.run,
@@ -98,16 +99,17 @@ class ComparisonBuilder:
         """Yields its page as the form takes it, and in a folder the one that leads there."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else PAGE
-        html = environment().get_template(template).render(view=self.view, shell=frame)
+        templates = environment(self.context.report.language)
+        html = templates.get_template(template).render(view=self.view, shell=frame)
         yield self.finish(Page(PAGE, "", frame.title, html))[0]
         if not self.one_file:
-            html = environment().get_template("lead_on.html").render(shell=frame, href=PAGE)
+            html = templates.get_template("lead_on.html").render(shell=frame, href=PAGE)
             yield self.finish(Page(INDEX, "index", frame.title, html))[0]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yields (path below the root, bytes) of every file of the folder form."""
         yield from self.pages()
-        yield from assets().files().values()
+        yield from assets(self.context.report.language).files().values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
         yield "data/prompts.csv", csv(prompts_table(self.outcome))
         for chart in self.charts:
@@ -118,7 +120,7 @@ class ComparisonBuilder:
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
 
 
-def charts_of(outcome: Outcome) -> list[Chart]:
+def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
     """Draws what the comparison feeds."""
     comparison = outcome.comparison
     band = comparison.band
@@ -128,4 +130,5 @@ def charts_of(outcome: Outcome) -> list[Chart]:
         comparison.new_curve,
         (band.difference, band.low, band.high),
         comparison.paths,
+        language,
     )

@@ -17,12 +17,13 @@ from rlreport.check.finding import Finding, Verdict
 from rlreport.check.thresholds import Thresholds
 from rlreport.columns import RESPONSE_COLUMNS, STEP, Column
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.text.messages import message
 
 TEXT_COLUMNS = (
-    ColumnView("prompt", "Prompt", kind="text"),
-    ColumnView("response", "Response", kind="text"),
-    ColumnView("ref_response", "Reference response", kind="text"),
-    ColumnView("ground_truth", "Ground truth", kind="text"),
+    ColumnView("prompt", message("Prompt"), kind="text"),
+    ColumnView("response", message("Response"), kind="text"),
+    ColumnView("ref_response", message("Reference response"), kind="text"),
+    ColumnView("ground_truth", message("Ground truth"), kind="text"),
 )
 
 TILES = (
@@ -136,8 +137,8 @@ def number_columns(
         columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
     logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
-        ("Parts of the reward", [name for name in logged if name in parts]),
-        ("Logged fields", [name for name in logged if name not in parts]),
+        (message("Parts of the reward"), [name for name in logged if name in parts]),
+        (message("Logged fields"), [name for name in logged if name not in parts]),
     ):
         columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
     return columns
@@ -154,7 +155,7 @@ def extra_columns(
             extra_key(name),
             said if clear else str(name),
             kind=kind,
-            help=f"“{name}” as logged",
+            help=message("“{name}” as logged", name=name),
             hidden=hidden,
             group=group,
         )
@@ -185,7 +186,7 @@ def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) ->
 def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
     """Short-string columns as logged."""
     names = [name for name in extras.columns if not is_numeric(extras[name])]
-    return extra_columns(names, "Logged fields", kind="text", hidden=True)
+    return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
 
 
 def extra_key(name: object) -> str:

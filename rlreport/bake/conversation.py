@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlreport.rollout import Rollout, Turn
+from rlreport.text.messages import Joined, message
 
 MOST_CHARS = 40_000
 """Characters of a turn that a page carries: of a longer one its beginning and its end."""
@@ -57,7 +58,8 @@ def _short(text: str) -> str:
     if len(text) <= MOST_CHARS:
         return text
     left = len(text) - MOST_CHARS
-    return f"{text[: MOST_CHARS - _END]}\n[{left:,} characters left out]\n{text[-_END:]}"
+    cut = message("[{count:count} characters left out]", count=left)
+    return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
 
 
 def _size(found: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ from rlreport.bake.context import PageContext
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
+from rlreport.text.messages import message
 from rlreport.text.numbers import byte_size
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
@@ -42,10 +43,12 @@ def note_in_words(note: Note) -> str:
     """A note with its count and first place."""
     place = note.file or ""
     if place and note.line is not None:
-        place += f", line {note.line:,}"
-    if note.count > 1:
-        place = f"{note.count:,} times" + (f", first in {place}" if place else "")
-    return f"{note.text} ({place})" if place else note.text
+        place = message("{file}, line {line:count}", file=place, line=note.line)
+    if note.count > 1 and place:
+        place = message("{times:count} times, first in {place}", times=note.count, place=place)
+    elif note.count > 1:
+        place = message("{times:count} times", times=note.count)
+    return message("{text} ({place})", text=note.text, place=place) if place else note.text
 
 
 def settings(context: PageContext) -> list[tuple[str, str]]:
@@ -53,12 +56,15 @@ def settings(context: PageContext) -> list[tuple[str, str]]:
     return [
         ("γ (--gamma)", f"{context.figures.gamma:g}"),
         ("λ (--lam)", f"{context.figures.lam:g}"),
-        ("Band (--band)", f"± {context.report.band:g} std"),
-        ("Responses a step (--max-responses)", f"{context.report.max_responses:,}"),
-        ("Seed (--seed)", str(context.report.seed)),
-        ("Padding (--pad-token)", " ".join(context.read.pad_tokens)),
-        ("End of system prompt (--system-end-token)", context.read.system_end_token or "none"),
-        ("Restarted steps (--restarts)", context.read.restarts),
+        (message("Band (--band)"), message("± {band} std", band=f"{context.report.band:g}")),
+        (message("Responses a step (--max-responses)"), f"{context.report.max_responses:,}"),
+        (message("Seed (--seed)"), str(context.report.seed)),
+        (message("Padding (--pad-token)"), " ".join(context.read.pad_tokens)),
+        (
+            message("End of system prompt (--system-end-token)"),
+            context.read.system_end_token or message("none"),
+        ),
+        (message("Restarted steps (--restarts)"), context.read.restarts),
     ]
 
 
@@ -73,12 +79,12 @@ def versions() -> list[tuple[str, str]]:
 
 def _files(tables: Tables) -> TableView:
     columns = [
-        ColumnView("name", "File", kind="text"),
-        ColumnView("format", "Format", kind="text"),
-        ColumnView("size", "Size"),
-        ColumnView("lines", "Lines"),
-        ColumnView("rows", "Responses"),
-        ColumnView("bad", "Left out"),
+        ColumnView("name", message("File"), kind="text"),
+        ColumnView("format", message("Format"), kind="text"),
+        ColumnView("size", message("Size")),
+        ColumnView("lines", message("Lines")),
+        ColumnView("rows", message("Responses")),
+        ColumnView("bad", message("Left out")),
     ]
     rows = [
         RowView(
@@ -86,21 +92,25 @@ def _files(tables: Tables) -> TableView:
             [
                 Cell(file.name, file.name),
                 Cell(file.format, file.format),
-                Cell(byte_size(file.size), float(file.size), f"{file.size:,} bytes"),
+                Cell(
+                    byte_size(file.size),
+                    float(file.size),
+                    message("{count:count} bytes", count=file.size),
+                ),
                 *(_count(n) for n in (file.lines, file.rows, file.bad)),
             ],
         )
         for i, file in enumerate(tables.files)
     ]
-    return TableView("files", "Files read", columns, rows)
+    return TableView("files", message("Files read"), columns, rows)
 
 
 def _metrics(files: Sequence[MetricsFile]) -> TableView:
     columns = [
-        ColumnView("name", "File", kind="text"),
-        ColumnView("steps", "Steps"),
-        ColumnView("count", "Metrics"),
-        ColumnView("metrics", "Names", kind="text"),
+        ColumnView("name", message("File"), kind="text"),
+        ColumnView("steps", message("Steps")),
+        ColumnView("count", message("Metrics")),
+        ColumnView("metrics", message("Names"), kind="text"),
     ]
     rows = [
         RowView(
@@ -113,47 +123,50 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
         )
         for i, file in enumerate(files)
     ]
-    return TableView("metrics-files", "Trainer metrics read", columns, rows)
+    return TableView("metrics-files", message("Trainer metrics read"), columns, rows)
 
 
 def _fields(tables: Tables) -> TableView:
     columns = [
-        ColumnView("field", "Field", kind="text"),
-        ColumnView("meaning", "Meaning", kind="text"),
-        ColumnView("rows", "Rows with it"),
+        ColumnView("field", message("Field"), kind="text"),
+        ColumnView("meaning", message("Meaning"), kind="text"),
+        ColumnView("rows", message("Rows with it")),
     ]
-    known = [(field.name, field.meaning) for field in FIELDS]
+    known = [(field.name, message(field.meaning)) for field in FIELDS]
     named = [str(name) for name in tables.extras.columns]
-    others = [(name, "as logged") for name in named if name not in CANONICAL]
+    others = [(name, message("as logged")) for name in named if name not in CANONICAL]
     rows = []
     for name, meaning in (*known, *others):
         count = tables.fields.get(name, 0)
         cells = [Cell(name, name), Cell(meaning, meaning)]
-        cells.append(_count(count) if count else Cell("missing", 0.0, "no row has it"))
+        cells.append(
+            _count(count) if count else Cell(message("missing"), 0.0, message("no row has it"))
+        )
         rows.append(RowView(name, cells))
-    return TableView("fields", "Fields found and missing", columns, rows)
+    return TableView("fields", message("Fields found and missing"), columns, rows)
 
 
 def _bad_lines(tables: Tables) -> TableView:
     columns = [
-        ColumnView("file", "File", kind="text"),
-        ColumnView("line", "Line"),
-        ColumnView("reason", "Reason", kind="text"),
+        ColumnView("file", message("File"), kind="text"),
+        ColumnView("line", message("Line")),
+        ColumnView("reason", message("Reason"), kind="text"),
     ]
     rows = [
         RowView(
             str(i),
             [
                 Cell(bad.file, bad.file),
-                Cell(f"{bad.line:,}" if bad.line else "whole file", float(bad.line)),
+                Cell(f"{bad.line:,}" if bad.line else message("whole file"), float(bad.line)),
                 Cell(bad.reason, bad.reason),
             ],
         )
         for i, bad in enumerate(tables.bad_lines)
     ]
-    listed = len(tables.bad_lines)
-    note = f"{listed:,} of {tables.bad_count:,} listed." if listed < tables.bad_count else ""
-    return TableView("bad-lines", "Lines that could not be read", columns, rows, note)
+    count, note = len(tables.bad_lines), ""
+    if count < tables.bad_count:
+        note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
+    return TableView("bad-lines", message("Lines that could not be read"), columns, rows, note)
 
 
 def _count(value: int) -> Cell:

@@ -1,4 +1,4 @@
-"""The one Jinja environment, and where templates and assets lie."""
+"""The one Jinja environment a language, and where templates and assets lie."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from markupsafe import Markup
 from rlreport.bake.script_json import script_json
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import vega_config
+from rlreport.text.language import Language
 
 
 def package_folder(name: str) -> Path:
@@ -26,9 +27,12 @@ def package_folder(name: str) -> Path:
     raise FileNotFoundError(f"rlreport's own folder {name!r} is missing: reinstall rlreport")
 
 
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """Autoescaping, strict about names, with the few functions that templates may call."""
+@lru_cache(maxsize=8)
+def environment(language: Language) -> jinja2.Environment:
+    """Autoescaping, strict about names, with the few functions that templates may call.
+
+    Their own texts are in the language; what they are given must be so already.
+    """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(package_folder("templates")),
         autoescape=True,
@@ -36,7 +40,11 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
     )
+    made.policies["ext.i18n.trimmed"] = True
+    made.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    made.globals["lang"] = language.tag
     made.globals["script_json"] = script_json
     made.globals["svg"] = _svg
     made.globals["chart_json"] = _chart_json

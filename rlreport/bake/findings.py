@@ -7,7 +7,7 @@ from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
 from rlreport.check.finding import Example, Finding, Met, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.check.thresholds import describe
-from rlreport.check.words import figure, message, whole
+from rlreport.text.messages import figure, message, plural, whole, with_unit
 
 MOST_STEP_LINKS = 12
 
@@ -23,6 +23,7 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
     ]
     lead = next((view for view in top if view.id == verdict.lead), None)
     rest = [view for view in top if view is not lead]
+    passed = [message(BY_ID[name].looks_for) for name in verdict.passed if name in BY_ID]
     return VerdictView(
         verdict.level,
         verdict.sentence,
@@ -30,9 +31,14 @@ def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
         [view for view in rest if view.severity != "info"],
         [view for view in rest if view.severity == "info"],
         [(finding_view(muted.finding, addresses), muted.reason) for muted in verdict.muted],
-        [BY_ID[name].looks_for for name in verdict.passed if name in BY_ID],
-        [(BY_ID[c.id].name if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run],
-        Link("How the verdict is made", addresses.page("checks")),
+        passed,
+        [(message(BY_ID[c.id].name) if c.id in BY_ID else c.id, c.needs) for c in verdict.not_run],
+        message(
+            "{passed}, {not_run:count} could not run",
+            passed=plural("{count} check passed", "{count} checks passed", len(passed)),
+            not_run=len(verdict.not_run),
+        ),
+        Link(message("How the verdict is made"), addresses.page("checks")),
     )
 
 
@@ -49,7 +55,9 @@ def finding_view(
         finding.why,
         finding.suggestion,
         finding.source,
-        link(f"step {onset.step}", addresses.step(onset.step)) if onset else None,
+        link(message("step {step}", step=onset.step), addresses.step(onset.step))
+        if onset
+        else None,
         f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
         [limit_words(finding.id, met) for met in finding.thresholds],
         [link(str(step), addresses.step(step)) for step in _thinned(finding.steps)],
@@ -64,12 +72,11 @@ def finding_view(
 def limit_words(check: str, met: Met) -> str:
     """A value beside its limit."""
     return message(
-        "{meaning}: {value}, limit {limit} {unit}",
-        meaning=_MEANINGS.get((check, met.name), met.name),
+        "{meaning}: {value}, limit {limit}",
+        meaning=message(_MEANINGS.get((check, met.name), met.name)),
         value=figure(met.value),
-        limit=figure(met.limit),
-        unit=met.unit,
-    ).rstrip()
+        limit=with_unit(figure(met.limit), message(met.unit)),
+    )
 
 
 def _example(example: Example, addresses: Addresses) -> ExampleView:
@@ -77,9 +84,9 @@ def _example(example: Example, addresses: Addresses) -> ExampleView:
     words = ""
     if example.value is not None:
         shown = whole(example.value) if example.value.is_integer() else figure(example.value)
-        words = f"{shown} {example.unit}".rstrip()
+        words = with_unit(shown, message(example.unit))
     address = addresses.response(example.step, example.n, example.token)
-    named = link(f"step {example.step}, response {example.n}", address)
+    named = link(message("step {step}, response {n}", step=example.step, n=example.n), address)
     return ExampleView(named, example.excerpt, words, before)
 
 

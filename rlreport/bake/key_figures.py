@@ -9,7 +9,7 @@ import numpy as np
 from rlreport.bake.context import PageContext
 from rlreport.bake.views import KeyFigure, change, number
 from rlreport.draw.sparkline import sparkline
-from rlreport.text.numbers import span_words
+from rlreport.text.messages import message, span
 
 
 def run_figures(context: PageContext) -> list[KeyFigure]:
@@ -18,13 +18,13 @@ def run_figures(context: PageContext) -> list[KeyFigure]:
     (before, after), table = context.windows, context.window_figures
     for figure, values in context.tiles:
         first, last = (float(value) for value in table[figure.name])
-        delta = change(last, first, span_words(before), figure.kind) if before != after else None
+        delta = change(last, first, span(before), figure.kind) if before != after else None
         made.append(
             KeyFigure(
                 figure.name,
                 figure.label,
                 figure.unit,
-                number(last, figure.kind, f"not in {span_words(after)}"),
+                number(last, figure.kind, message("not in {steps}", steps=span(after))),
                 number(first, figure.kind) if delta else None,
                 [replace(delta, since="")] if delta else [],  # the note names the windows
                 sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
@@ -36,8 +36,10 @@ def run_figures(context: PageContext) -> list[KeyFigure]:
 
 def windows_in_words(context: PageContext) -> str:
     """What the key figures of the run are means of: "Mean of steps 0–11 → mean of steps 48–59"."""
-    before, after = map(span_words, context.windows)
-    return f"Mean of {before} → mean of {after}." if before != after else f"Mean of {after}."
+    before, after = map(span, context.windows)
+    if before == after:
+        return message("Mean of {steps}.", steps=after)
+    return message("Mean of {before} → mean of {after}.", before=before, after=after)
 
 
 def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
@@ -51,7 +53,10 @@ def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
             for i in against
             if (
                 delta := change(
-                    float(values[position]), float(values[i]), f"step {names[i]}", figure.kind
+                    float(values[position]),
+                    float(values[i]),
+                    message("step {step}", step=names[i]),
+                    figure.kind,
                 )
             )
         ]
@@ -60,7 +65,7 @@ def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
                 figure.name,
                 figure.label,
                 figure.unit,
-                number(float(values[position]), figure.kind, "not in this step"),
+                number(float(values[position]), figure.kind, message("not in this step")),
                 changes=changes,
                 help=figure.help,
             )

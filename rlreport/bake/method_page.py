@@ -6,7 +6,7 @@ from rlreport.bake.views import CheckView, MethodView
 from rlreport.check.docs import METHOD, needs_of
 from rlreport.check.registry import CHECKS
 from rlreport.check.thresholds import Thresholds, describe
-from rlreport.check.words import figure, message
+from rlreport.text.messages import figure, message, with_unit
 
 
 def method_view(limits: Thresholds) -> MethodView:
@@ -17,18 +17,25 @@ def method_view(limits: Thresholds) -> MethodView:
             check.id,
             message(check.name),
             [
-                ("Looks for", check.looks_for),
-                ("Needs", needs_of(check)),
-                ("Why it matters", message(check.why)),
-                ("What to try", message(check.suggestion)),
-                ("Source", check.source),
+                (message("Looks for"), message(check.looks_for)),
+                (message("Needs"), needs_of(check)),
+                (message("Why it matters"), message(check.why)),
+                (message("What to try"), message(check.suggestion)),
+                (message("Source"), message(check.source)),
             ],
             [
-                (row.meaning, f"{figure(row.value)} {row.unit}".strip(), row.source)
+                (
+                    message(row.meaning),
+                    with_unit(figure(row.value), message(row.unit)),
+                    message(row.source),
+                )
                 for row in rows
                 if row.group == check.id
             ],
         )
         for check in CHECKS
     ]
-    return MethodView([(title, paragraphs) for title, paragraphs in METHOD], checks)
+    return MethodView(
+        [(message(title), [message(said) for said in paragraphs]) for title, paragraphs in METHOD],
+        checks,
+    )

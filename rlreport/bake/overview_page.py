@@ -28,6 +28,7 @@ from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
+from rlreport.text.messages import listed, message, plural, sentences, told, with_unit
 
 SNIPPET_CHARS = 400
 MOST_NAMED = 3
@@ -73,7 +74,7 @@ def overview_view(
         verdict=verdict_view(context.verdict, addresses),
         figures=run_figures(context),
         windows=windows_in_words(context),
-        charts=list(charts),
+        charts=sorted(charts, key=lambda chart: chart.group),  # one heading a group
         extremes=_extremes(extremes, addresses),
         steps=_steps(context, addresses),
         summary=_summary(context, responses_in_all),
@@ -87,29 +88,35 @@ def overview_view(
 def _summary(context: PageContext, responses_in_all: int) -> str:
     steps = context.steps["step"]
     ranks = len(context.file_names)
-    files = "1 file" if ranks == 1 else f"{ranks:,} files"
-    at = (
-        f"at step {steps.iloc[0]}"
-        if len(steps) == 1
-        else f"over {len(steps):,} steps ({steps.iloc[0]}–{steps.iloc[-1]})"
-    )
-    return f"{responses_in_all:,} responses {at}, from {files}.{_metrics(context.metrics_names)}"
+    files = plural("{count} file", "{count} files", ranks)
+    responses = plural("{count} response", "{count} responses", responses_in_all)
+    places = {"responses": responses, "files": files, "low": steps.iloc[0], "high": steps.iloc[-1]}
+    if len(steps) == 1:
+        said = told("{responses} at step {low}, from {files}.", places)
+    else:
+        said = message(
+            "{responses} over {steps:count} steps ({low}–{high}), from {files}.",
+            steps=len(steps),
+            **places,
+        )
+    return sentences([said, _metrics(context.metrics_names)])
 
 
 def _metrics(names: Sequence[str]) -> str:
     if not names:
         return ""
-    named = f"{len(names):,} files" if len(names) > MOST_NAMED else ", ".join(names)
-    return f" Trainer metrics from {named}."
+    if len(names) > MOST_NAMED:
+        return message("Trainer metrics from {count:count} files.", count=len(names))
+    return message("Trainer metrics from {names}.", names=listed(names))
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
     columns = [
-        ColumnView("which", "Which", kind="link"),
-        ColumnView("value", "Value"),
-        ColumnView("step", "Step"),
-        ColumnView("prompt", "Prompt", kind="text"),
-        ColumnView("response", "Response", kind="text"),
+        ColumnView("which", message("Which"), kind="link"),
+        ColumnView("value", message("Value")),
+        ColumnView("step", message("Step")),
+        ColumnView("prompt", message("Prompt"), kind="text"),
+        ColumnView("response", message("Response"), kind="text"),
     ]
     rows = []
     for extreme, rollout in extremes:
@@ -122,7 +129,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
                 f"{rollout.step}-{rollout.n}-{extreme.metric}",
                 [
                     Cell(extreme.label, extreme.label, href=href),
-                    Cell(f"{value.text} {unit}".rstrip(), value.value, value.exact),
+                    Cell(with_unit(value.text, unit), value.value, value.exact),
                     Cell(str(rollout.step), float(rollout.step)),
                     Cell(snippet(spoken(rollout.turns) or rollout.prompt)),
                     Cell(snippet(rollout.response)),
@@ -130,7 +137,7 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
                 href=href,
             )
         )
-    return TableView("extremes", "Extreme responses of the run", columns, rows)
+    return TableView("extremes", message("Extreme responses of the run"), columns, rows)
 
 
 def extreme_number(extreme: Extreme) -> Num:
@@ -144,7 +151,7 @@ def _steps(context: PageContext, addresses: Addresses) -> TableView:
         fed = [c for c in fed if c.name != "failed_rollouts"]
     if any(c.name == "response_tokens_mean" for c in fed):
         fed = [c for c in fed if c.name != "response_chars_mean"]
-    columns = [ColumnView("step", "Step", kind="link"), *map(number_column, fed)]
+    columns = [ColumnView("step", message("Step"), kind="link"), *map(number_column, fed)]
     values = {c.name: context.steps[c.name].to_numpy(np.float64) for c in fed}
     rows = []
     for i, step in enumerate(context.steps["step"].tolist()):
@@ -152,13 +159,13 @@ def _steps(context: PageContext, addresses: Addresses) -> TableView:
         cells = [Cell(str(step), float(step), href=href)]
         cells += [number_cell(float(values[c.name][i]), c.kind) for c in fed]
         rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
-    return TableView("steps", "Steps", columns, rows)
+    return TableView("steps", message("Steps"), columns, rows)
 
 
 def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
     lead = context.verdict.lead
     badges = [f.name for f in context.verdict.findings if f.id == lead and step in f.steps]
-    return (["incomplete"] if context.steps["incomplete"].iloc[position] else []) + badges
+    return ([message("incomplete")] if context.steps["incomplete"].iloc[position] else []) + badges
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:

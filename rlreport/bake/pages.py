@@ -20,6 +20,7 @@ from rlreport.bake.views import Link, Shell
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.tokens import token_charts
 from rlreport.draw.wall import not_drawn
+from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NAMES = {
-    "overview": "Overview",
-    "responses": "Responses",
-    "prompts": "Prompts",
-    "tokens": "Tokens",
-    "data": "Data",
+    "overview": message("Overview"),
+    "responses": message("Responses"),
+    "prompts": message("Prompts"),
+    "tokens": message("Tokens"),
+    "data": message("Data"),
 }
 """Pages of the main navigation."""
 
-APART = {"checks": "How the verdict is made"}
+APART = {"checks": message("How the verdict is made")}
 """Pages that others link to."""
 
 FOLDER_POLICY = (
@@ -66,6 +67,7 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     """Yields the pages of the run, the overview first, that on how the verdict is made last."""
     context, tables, texts = builder.context, builder.tables, builder.texts
     addresses = addresses_from(context, root="")
+    language = context.report.language
 
     def kept(kind: str, view: Callable[[], object]) -> Page:
         # A page that links to steps, but says nothing of what else is shown.
@@ -91,14 +93,16 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     )
     yield kept(
         "prompts",
-        lambda: prompts_view(tables, texts, prompt_charts(tables, builder.vega), addresses),
+        lambda: prompts_view(
+            tables, texts, prompt_charts(tables, builder.vega, language), addresses
+        ),
     )
     yield kept(
         "tokens",
         lambda: tokens_view(
             tables,
             builder.spreading.table,
-            token_charts(builder.spreading.by_step, builder.vega),
+            token_charts(builder.spreading.by_step, builder.vega, language),
             context.windows,
             addresses,
         ),
@@ -145,7 +149,8 @@ def rendered(
         csp=FOLDER_POLICY,
     )
     template = f"main/{kind}.html" if context.one_file else f"{kind}.html"
-    html = environment().get_template(template).render(view=view, shell=frame)
+    language = context.report.language
+    html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
     if kind == "step":
         assert step is not None
         return Page(step_file(step), f"steps/{step}", frame.title, html)
@@ -178,12 +183,14 @@ def shell(
     nav = [(key, Link(name, addresses.page(key))) for key, name in NAMES.items()]
     crumbs = [Link(context.run, addresses.page("overview"))]
     if kind == "step":
-        crumbs.append(Link(f"Step {step}", ""))
+        crumbs.append(Link(message("Step {step}", step=step), ""))
     elif kind != "overview":
         crumbs.append(Link(names[kind], ""))
-    name = f"Step {step}" if kind == "step" else names[kind]
-    return Shell(
-        title=context.run if kind == "overview" else f"{name} · {context.run}",
+    name = message("Step {step}", step=step) if kind == "step" else names[kind]
+    frame = Shell(
+        title=context.run
+        if kind == "overview"
+        else message("{page} · {run}", page=name, run=context.run),
         run=context.run,
         kind=kind,
         root=root,
@@ -194,3 +201,4 @@ def shell(
         generator=f"rlreport {__version__}",
         stamp=context.stamp,
     )
+    return context.report.language.of(frame)

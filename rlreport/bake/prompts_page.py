@@ -27,11 +27,13 @@ from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.grouped import Floats, Grouped
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
+from rlreport.text.messages import marked, message
 
 _SHOWN = (
     *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
     *("ref_reward_mean", "win_rate", "losing_streak", "kl_k1_mean", "group_std_mean"),
 )
+_WHICH = {"best": marked("Best:"), "worst": marked("Worst:"), "latest": marked("Latest:")}
 _OF_GROUPS = ("groups", "group_best_mean", "reward_mean", "group_std_mean", "zero_variance_groups")
 
 
@@ -53,8 +55,8 @@ def prompts_view(
     paths = reward_paths(tables.responses, shown["prompt_id"].tolist())
     fed = [PROMPT[name] for name in _SHOWN if shown[name].notna().any()]
     columns = [
-        ColumnView("prompt", "Prompt", kind="text"),
-        ColumnView("path", "Reward over steps", kind="path"),
+        ColumnView("prompt", message("Prompt"), kind="text"),
+        ColumnView("path", message("Reward over steps"), kind="path"),
         *map(number_column, fed),
     ]
     rows = []
@@ -64,17 +66,19 @@ def prompts_view(
         cells = [Cell(prompt, prompt[:80])]
         cells.append(Cell(sparkline(paths[prompt_id]), float(record["reward_last"])))
         cells += [number_cell(float(record[c.name]), c.kind) for c in fed]
-        badges = ["never won"] if record["never_won"] else []
+        badges = [message("never won")] if record["never_won"] else []
         href = addresses.prompt(prompt_id) if prompt_id in details else None
         rows.append(RowView(f"prompt-{prompt_id}", cells, href, badges))
     note = ""
     if len(shown) < len(tables.prompts):
-        note = (
-            f"{len(shown):,} of {len(tables.prompts):,} prompts listed, those that never beat the "
-            "reference and the longest losing streaks first. data/prompts.csv has all of them."
+        note = message(
+            "{some:count} of {all:count} prompts listed, those that never beat the reference "
+            "and the longest losing streaks first. data/prompts.csv has all of them.",
+            some=len(shown),
+            all=len(tables.prompts),
         )
     return PromptsView(
-        table=TableView("prompts", "Prompts over the steps", columns, rows, note),
+        table=TableView("prompts", message("Prompts over the steps"), columns, rows, note),
         groups=_groups(tables, addresses),
         charts=list(charts),
         details=[
@@ -83,8 +87,11 @@ def prompts_view(
                 spoken(opened[0][1].turns) or opened[0][1].prompt,
                 [
                     (
-                        link(f"step {r.step}, response {r.n}", addresses.response(r.step, r.n)),
-                        which,
+                        link(
+                            message("step {step}, response {n}", step=r.step, n=r.n),
+                            addresses.response(r.step, r.n),
+                        ),
+                        message(_WHICH[which]),
                         number(reward),
                         r.response,
                     )
@@ -109,8 +116,8 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
         cells = [Cell(str(step), float(step), href=addresses.step(step))]
         cells += [number_cell(float(record[c.name]), c.kind) for c in columns]
         rows.append(RowView(str(step), cells))
-    heads = [ColumnView("step", "Step", kind="link"), *map(number_column, columns)]
-    return TableView("groups", "Groups by step", heads, rows)
+    heads = [ColumnView("step", message("Step"), kind="link"), *map(number_column, columns)]
+    return TableView("groups", message("Groups by step"), heads, rows)
 
 
 def reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:

@@ -37,6 +37,7 @@ from rlreport.read import RowLocations
 from rlreport.read.several_runs import SEVERAL_RUNS
 from rlreport.summarise import usual_responses, window_table
 from rlreport.tables import Tables
+from rlreport.text.messages import message, sentences
 
 T = TypeVar("T")
 
@@ -93,6 +94,7 @@ class ReportBuilder:
                     band=context.report.band,
                     run=context.run,
                     vega=self.vega,
+                    language=context.report.language,
                 ),
                 *self.own_charts,
             ],
@@ -145,7 +147,12 @@ class ReportBuilder:
         left_out = plan.left_out(len(responses), token_responses(responses))
         if (kept := self.response_data[1]) < len(responses):
             left_out.append(
-                f"{RESPONSES} has the figures of the last {kept:,} of {len(responses):,} responses."
+                message(
+                    "{file} has the figures of the last {some:count} of {all:count} responses.",
+                    file=RESPONSES,
+                    some=kept,
+                    all=len(responses),
+                )
             )
         context = replace(
             self.context,
@@ -166,7 +173,7 @@ class ReportBuilder:
         For forms whose ``finish`` gives that.
         """
         yield from self.pages()
-        yield from assets().files().values()
+        yield from assets(self.context.report.language).files().values()
         yield "data/report.json", canonical_json(self.report_json(), indent=True)
         yield RESPONSES, self.response_data[0]
         yield from self.once(
@@ -250,10 +257,10 @@ def prepare(
         file_aliases=file_aliases,
         thresholds=thresholds or Thresholds(),
         card=card or Card(),
-        mixed="".join(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
+        mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         asset_files={}
         if one_file
-        else {name: path for name, (path, _) in assets().files().items()},
+        else {name: path for name, (path, _) in assets(report.language).files().items()},
     )
     texts = run_texts(locations, tables, context)
     return ReportBuilder(

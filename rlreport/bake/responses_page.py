@@ -19,6 +19,7 @@ from rlreport.choose import Candidate
 from rlreport.columns import RESPONSE
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
+from rlreport.text.messages import listed, message, told
 
 MOST_LISTED = 20_000
 """Rows that a list may have: so many are sorted and searched at once in a browser."""
@@ -38,19 +39,26 @@ LISTED_DIGITS = 6
 _TEXTS = ("prompt", "response")
 _WORTH = ColumnView(
     "worth",
-    "Worth a look",
-    help="place in its step by how much it is worth a look: what findings point at, then extremes",
+    message("Worth a look"),
+    help=message(
+        "place in its step by how much it is worth a look: what findings point at, then extremes"
+    ),
     hidden=True,
     written="count",
 )
 _PROMPT = ColumnView(
     "prompt_id",
-    "Prompt no.",
-    help="the same for all responses to a prompt",
+    message("Prompt no."),
+    help=message("the same for all responses to a prompt"),
     hidden=True,
     written="count",
 )
-_FINDING = ColumnView("finding", "Finding", kind="text", help="findings that point at the response")
+_FINDING = ColumnView(
+    "finding",
+    message("Finding"),
+    kind="text",
+    help=message("findings that point at the response"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +139,7 @@ def listed_rows(
         values,
         {
             **strings_of(extras, places),
-            "finding": [", ".join(blamed[r.n]) if r.n in blamed else None for r in rollouts],
+            "finding": [listed(blamed[r.n]) if r.n in blamed else None for r in rollouts],
         },
         {
             "prompt": [snippet(_asked(r).lstrip(), LISTED_CHARS) for r in rollouts],
@@ -185,15 +193,17 @@ def responses_view(
     return ResponsesView(
         _table(steps, n, columns, values, {**strings, **texts}, addresses),
         packed_json(
-            {
-                "run": context.run,
-                "n": n,
-                "columns": [column.data() for column in written],
-                "values": values,
-                "strings": strings,
-                "texts": texts,
-                "address": addresses.any_response(),
-            }
+            context.report.language.of(
+                {
+                    "run": context.run,
+                    "n": n,
+                    "columns": [column.data() for column in written],
+                    "values": values,
+                    "strings": strings,
+                    "texts": texts,
+                    "address": addresses.any_response(),
+                }
+            )
         ),
         _summary(len(n), shown, in_all),
     )
@@ -206,10 +216,10 @@ def _joined(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
     texts = [column for column in context.text_columns if column.key in _TEXTS]
     shown = reading_order(context.columns, [*texts, *([_FINDING] if with_findings else [])])
-    step = ColumnView("step", "Step", help=RESPONSE["step"].help, written="count")
+    step = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
     return [
         step,
-        ColumnView("n", "#", help="position in the step, in log order", written="count"),
+        ColumnView("n", "#", help=message("position in the step, in log order"), written="count"),
         *shown,
     ]
 
@@ -245,15 +255,22 @@ def _table(
             for c in columns[2:]
         ]
         rows.append(RowView(f"{at}-{name}", cells, addresses.response(at, name)))
-    return TableView("run-responses", "Responses of the run", list(columns), rows)
+    return TableView("run-responses", message("Responses of the run"), list(columns), rows)
 
 
-def _summary(listed: int, shown: int, in_all: int) -> str:
-    said = f"{listed:,} of {in_all:,} responses of the run"
-    if listed < shown:
-        said += f" ({shown:,} have their text on the page of their step)"
-    return (
-        f"{said}, those most worth a look first: what findings point at, the extremes of each "
-        f"step, then a sample. Texts are cut to {LISTED_CHARS} characters; a row opens its "
-        "response in full."
+def _summary(count: int, shown: int, in_all: int) -> str:
+    places = {"some": count, "all": in_all, "shown": shown, "chars": LISTED_CHARS}
+    if count < shown:
+        return told(
+            "{some:count} of {all:count} responses of the run ({shown:count} have their text on "
+            "the page of their step), those most worth a look first: what findings point at, the "
+            "extremes of each step, then a sample. Texts are cut to {chars} characters; a row "
+            "opens its response in full.",
+            places,
+        )
+    return told(
+        "{some:count} of {all:count} responses of the run, those most worth a look first: what "
+        "findings point at, the extremes of each step, then a sample. Texts are cut to {chars} "
+        "characters; a row opens its response in full.",
+        places,
     )

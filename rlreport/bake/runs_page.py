@@ -16,12 +16,13 @@ from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message, plural, sentences
 from rlreport.text.numbers import MISSING
 
 KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST = 300
-_LAST_WINDOW = "mean of the steps in the last window"
+_LAST_WINDOW = message("mean of the steps in the last window")
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
 _GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
 
@@ -54,20 +55,31 @@ class RunsView:
 
 
 _COLUMNS = (
-    ColumnView("run", "Run", kind="link"),
-    ColumnView("verdict", "Verdict", kind="text"),
-    ColumnView("finding", "Lead finding", kind="text"),
-    ColumnView("reward_first", "Reward, start", help="mean of the steps in the first window"),
-    ColumnView("reward_last", "Reward, end", help=_LAST_WINDOW),
-    ColumnView("trend", "Reward over steps", kind="path"),
-    ColumnView("kl", "KL, end", STEP["kl_k1_mean"].unit, help=f"k1, {_LAST_WINDOW}"),
-    ColumnView("length", "Length, end", STEP["response_tokens_mean"].unit, help=_LAST_WINDOW),
-    ColumnView("steps", "Steps"),
+    ColumnView("run", message("Run"), kind="link"),
+    ColumnView("verdict", message("Verdict"), kind="text"),
+    ColumnView("finding", message("Lead finding"), kind="text"),
+    ColumnView(
+        "reward_first",
+        message("Reward, start"),
+        help=message("mean of the steps in the first window"),
+    ),
+    ColumnView("reward_last", message("Reward, end"), help=_LAST_WINDOW),
+    ColumnView("trend", message("Reward over steps"), kind="path"),
+    ColumnView(
+        "kl",
+        message("KL, end"),
+        STEP["kl_k1_mean"].unit,
+        help=message("k1, mean of the steps in the last window"),
+    ),
+    ColumnView(
+        "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
+    ),
+    ColumnView("steps", message("Steps")),
 )
 _LAST = (
-    ColumnView("responses", "Responses", hidden=True),
-    ColumnView("version", "Built by", kind="text", hidden=True),
-    ColumnView("place", "Report", kind="text", hidden=True),
+    ColumnView("responses", message("Responses"), hidden=True),
+    ColumnView("version", message("Built by"), kind="text", hidden=True),
+    ColumnView("place", message("Report"), kind="text", hidden=True),
 )
 
 
@@ -82,14 +94,31 @@ def runs_view(listed: Sequence[Listed]) -> RunsView:
         settings = [_key_cell(card, key, column) for key, column in zip(keys, columns, strict=True)]
         rows.append(_row(str(i), one, settings))
     broken = sum(one.about is None for one in listed)
-    said = f"{len(listed):,} {'report' if len(listed) == 1 else 'reports'}."
+    said = [plural("{count} report.", "{count} reports.", len(listed))]
     if broken:
-        said += f" {broken:,} could not be read."
+        said.append(message("{count:count} could not be read.", count=broken))
     note = ""
     if len(keys) < len(differing):
-        note = f"{len(keys):,} of {len(differing):,} settings that differ are columns."
-    table = TableView("runs", "Runs", [*_COLUMNS, *columns, *_LAST], rows, note)
-    return RunsView(said, table)
+        note = message(
+            "{some:count} of {all:count} settings that differ are columns.",
+            some=len(keys),
+            all=len(differing),
+        )
+    table = TableView("runs", message("Runs"), [*_COLUMNS, *columns, *_LAST], rows, note)
+    return RunsView(sentences(said), table)
+
+
+_LEVELS = {
+    "critical": message("critical"),
+    "warning": message("warning"),
+    "healthy": message("healthy"),
+    "unjudged": message("unjudged"),
+}
+
+
+def _level(level: str) -> str:
+    """Return the verdict in a word; one of another version stays as it is written."""
+    return _LEVELS.get(level, level)
 
 
 def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
@@ -98,7 +127,7 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
         unknown = [number_cell(None) for _ in range(2)]
         cells = [
             Cell(one.place, href=one.href),
-            Cell("– cannot be read"),
+            Cell(message("– cannot be read")),
             Cell(one.why),
             *unknown,
             Cell(""),
@@ -119,7 +148,7 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     size = window_size(len(steps))
     cells = [
         Cell(_text(about.get("run")) or one.place, href=one.href),
-        Cell(f"{_GLYPHS.get(level, '–')} {level}"),
+        Cell(message("{glyph} {level}", glyph=_GLYPHS.get(level, "–"), level=_level(level))),
         Cell(finding),
         _mean(reward[:size]),
         _mean(reward[-size:]),
@@ -175,7 +204,7 @@ def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool
     present = [card[key] for card in cards if key in card]
     numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
     kind = "number" if numeric else "text"
-    return ColumnView(f"card:{key}", key, kind=kind, help="from the card", hidden=hidden)
+    return ColumnView(f"card:{key}", key, kind=kind, help=message("from the card"), hidden=hidden)
 
 
 def _key_cell(card: Mapping[str, Scalar], key: str, column: ColumnView) -> Cell:
@@ -183,7 +212,7 @@ def _key_cell(card: Mapping[str, Scalar], key: str, column: ColumnView) -> Cell:
     if column.kind == "number":
         return number_cell(None if key not in card else _number(value))
     if key not in card:
-        return Cell(MISSING, exact="not on its card")
+        return Cell(MISSING, exact=message("not on its card"))
     return Cell(_text("null" if value is None else value))
 
 

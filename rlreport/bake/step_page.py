@@ -26,6 +26,7 @@ from rlreport.draw.step import step_charts
 from rlreport.draw.words import finite_or_none
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
+from rlreport.text.messages import message
 from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
@@ -138,10 +139,12 @@ class _Shown:
             )
             for i, rollout in enumerate(rollouts)
         ]
-        numbered = ColumnView("n", "#", help="position in the step, in log order", written="count")
+        numbered = ColumnView(
+            "n", "#", help=message("position in the step, in log order"), written="count"
+        )
         return TableView(
             "responses",
-            f"Responses of step {self.rows.step}",
+            message("Responses of step {step}", step=self.rows.step),
             [numbered, *columns],
             rows,
             self._note(),
@@ -157,9 +160,11 @@ class _Shown:
         in_all, shown = len(self.rows.responses), len(self.rows.rollouts)
         if shown == in_all:
             return ""
-        return (
-            f"{shown:,} of {in_all:,} shown, chosen by findings, by the extremes of every metric, "
-            "and a seeded sample of the rest."
+        return message(
+            "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
+            "metric, and a seeded sample of the rest.",
+            some=shown,
+            all=in_all,
         )
 
     def data(self, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -268,7 +273,7 @@ def number_cells(
 
 def text_cell(text: str | None) -> Cell:
     """The cell of a text, which may not be logged."""
-    return Cell("–", None, "not logged") if text is None else Cell(text)
+    return Cell("–", None, message("not logged")) if text is None else Cell(text)
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
@@ -290,7 +295,7 @@ def _neighbours(step: int, shown: Sequence[int]) -> tuple[int | None, int | None
 
 
 def _step_link(step: int | None, addresses: Addresses) -> Link | None:
-    return None if step is None else link(f"Step {step}", addresses.step(step))
+    return None if step is None else link(message("Step {step}", step=step), addresses.step(step))
 
 
 def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, Any]:
@@ -310,5 +315,8 @@ def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, 
 def _incomplete(context: PageContext, position: int) -> str:
     if not context.steps["incomplete"].iat[position]:
         return ""
-    logged = context.steps["responses"].iat[position]
-    return f"Incomplete: {logged:,} of the usual {context.usual_responses:,} responses."
+    return message(
+        "Incomplete: {some:count} of the usual {usual:count} responses.",
+        some=context.steps["responses"].to_numpy()[position].item(),
+        usual=context.usual_responses,
+    )

@@ -203,7 +203,9 @@ def bake_within(job: StepJob, shared: Shared) -> BakedStep:
     candidate, scale = job.candidate, job.scale
     plan = candidate.packed(job.allowance / scale)
     rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
-    charts = drawn(_charts(job, context)) if job.charts is None else job.charts
+    charts = job.charts
+    if charts is None:
+        charts = drawn(_charts(job, context), language=context.report.language)
     addresses = addresses_from(context, root="../")
     for attempt in range(ATTEMPTS + 1):
         shown = [rollouts[row] for row in plan.rows.tolist()]
@@ -238,15 +240,16 @@ def _charts(job: StepJob, context: PageContext) -> list[Chart]:
 def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
     """The jobs with their charts, drawn by a process beside while this one bakes their pages."""
     charts = [_charts(job, builder.context) for job in jobs]
+    language = builder.context.report.language
     pictures = builder.pool.map(
         vega_svg,
-        map(together, charts),
+        (together(own, language) for own in charts),
         None,
         beside=draws_beside(len(builder.candidates)),
         here=False,
     )
     for job, own, svg in zip(jobs, charts, pictures, strict=True):
-        yield replace(job, charts=themed(svg, own))
+        yield replace(job, charts=themed(svg, own, language))
 
 
 def _weight_in_list(listed: ListedRows, context: PageContext, finish: Finish) -> int:

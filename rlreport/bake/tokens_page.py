@@ -20,14 +20,16 @@ from rlreport.bake.views import (
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
-from rlreport.text.numbers import span_words
+from rlreport.text.messages import message, sentences, span
 
 LISTED = 40
 LEAST_SUPPORT = 20
 """Occurrences below which a token's mean says little."""
 
-_TOKEN = ColumnView("token", "Token", kind="token")
-_SEEN_IN = ColumnView("example", "Seen in", kind="link", help="a response that holds it")
+_TOKEN = ColumnView("token", message("Token"), kind="token")
+_SEEN_IN = ColumnView(
+    "example", message("Seen in"), kind="link", help=message("a response that holds it")
+)
 
 
 def tokens_view(
@@ -47,23 +49,23 @@ def tokens_view(
         windows: first and last step of the run's first window and of its last.
         addresses: addresses as seen from the page.
     """
-    first, last = map(span_words, windows)
+    first, last = map(span, windows)
     tokens, ranking = tables.tokens, _Ranking(tables, addresses)
     listed = []
     if len(tokens):
         supported = tokens[tokens["count"] >= min(LEAST_SUPPORT, int(tokens["count"].max()))]
-        support = f"Tokens seen at least {LEAST_SUPPORT} times."
+        support = message("Tokens seen at least {count} times.", count=LEAST_SUPPORT)
         listed = [
             ranking.table(
                 "kl-share",
-                "Tokens by share of the KL, k3",
+                message("Tokens by share of the KL, k3"),
                 tokens,
                 "kl_share",
                 ("kl_share", "kl_mean"),
             ),
             ranking.table(
                 "log-ratio",
-                "Tokens furthest from the reference",
+                message("Tokens furthest from the reference"),
                 supported,
                 "abs_log_ratio_mean",
                 ("abs_log_ratio_mean", "log_ratio_mean"),
@@ -71,16 +73,25 @@ def tokens_view(
             ),
             ranking.table(
                 "rising",
-                "Tokens whose probability changed most",
+                message("Tokens whose probability changed most"),
                 supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)],
                 "prob_change",
                 ("prob_first", "prob_last", "prob_change"),
-                f"{support} Mean probability within {first} and within {last}.",
+                sentences(
+                    [
+                        support,
+                        message(
+                            "Mean probability within {first} and within {last}.",
+                            first=first,
+                            last=last,
+                        ),
+                    ]
+                ),
                 by_size=True,
             ),
             ranking.table(
                 "value-error",
-                "Tokens by the critic's error",
+                message("Tokens by the critic's error"),
                 supported,
                 "abs_value_error_mean",
                 ("abs_value_error_mean",),
@@ -91,7 +102,7 @@ def tokens_view(
         tables=[table for table in listed if table is not None],
         ngrams=_spreading(spreading, addresses),
         charts=list(charts),
-        missing="" if len(tokens) else "The log holds no token strings (response_tokens).",
+        missing="" if len(tokens) else message("The log holds no token strings (response_tokens)."),
     )
 
 
@@ -133,23 +144,33 @@ class _Ranking:
 
     def _example(self, token: Mapping[Hashable, Any]) -> Cell:
         if pd.isna(token["example_step"]):
-            return Cell("–", None, "in none of the sampled responses")
+            return Cell("–", None, message("in none of the sampled responses"))
         step, n = int(token["example_step"]), int(token["example_n"])
         at = token["example_position"]
         position = None if pd.isna(at) else int(at)
         href = self.addresses.response(step, n, position)
-        return Cell(f"step {step}, response {n}", float(step), href=href)
+        return Cell(_place(step, n), float(step), href=href)
+
+
+def _place(step: int, n: int) -> str:
+    return message("step {step}, response {n}", step=step, n=n)
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | None:
     if spreading.empty:
         return None
     columns = [
-        ColumnView("ngram", "Text", kind="token"),
-        ColumnView("share_first", "First steps", help="share of responses that hold it"),
-        ColumnView("share_last", "Last steps", help="share of responses that hold it"),
-        ColumnView("z", "z", help="log-odds with a Dirichlet prior, in standard errors"),
-        ColumnView("reward_lift", "Reward lift", help="inside a step", signed=True),
+        ColumnView("ngram", message("Text"), kind="token"),
+        ColumnView(
+            "share_first", message("First steps"), help=message("share of responses that hold it")
+        ),
+        ColumnView(
+            "share_last", message("Last steps"), help=message("share of responses that hold it")
+        ),
+        ColumnView("z", "z", help=message("log-odds with a Dirichlet prior, in standard errors")),
+        ColumnView(
+            "reward_lift", message("Reward lift"), help=message("inside a step"), signed=True
+        ),
         _SEEN_IN,
     ]
     rows = []
@@ -161,10 +182,8 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | Non
         examples = list(record["examples"])
         if examples:
             step, n = examples[0]
-            cells.append(
-                Cell(f"step {step}, response {n}", float(step), href=addresses.response(step, n))
-            )
+            cells.append(Cell(_place(step, n), float(step), href=addresses.response(step, n)))
         else:
             cells.append(Cell("–"))
         rows.append(RowView(str(i), cells))
-    return TableView("ngrams", "Texts that spread through the responses", columns, rows)
+    return TableView("ngrams", message("Texts that spread through the responses"), columns, rows)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from rlreport.columns import Column
 from rlreport.draw.chart import Chart
+from rlreport.text.messages import marked, message, told
 from rlreport.text.numbers import MINUS, MISSING, NumberKind, exact, written
 
 
@@ -187,6 +188,7 @@ class VerdictView:
         muted: findings set aside, with the reason.
         passed: what was looked for and not found.
         not_run: names of checks that could not run, and what they need.
+        checks_run: how many passed and could not run, as a clause.
         method: address of the page on how the verdict is made.
     """
 
@@ -198,6 +200,7 @@ class VerdictView:
     muted: list[tuple[FindingView, str]]
     passed: list[str]
     not_run: list[tuple[str, str]]
+    checks_run: str
     method: Link
 
     @property
@@ -327,7 +330,7 @@ class PromptDetail:
     prompt_id: str
     prompt: str
     responses: list[tuple[Link, str, Num, str]]
-    """link, which ("best", "worst", "latest"), reward, text"""
+    """link, which ("Best:", "Worst:", "Latest:"), reward, text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +358,10 @@ class DataView:
     exports: list[Link]
 
 
-def number(
-    value: float | None, kind: NumberKind = "number", why_missing: str = "not in the log"
-) -> Num:
+NOT_IN_LOG = message("not in the log")
+
+
+def number(value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG) -> Num:
     """Makes a shown number; ``kind`` says how it is written."""
     if value is None or math.isnan(value):
         return Num(MISSING, why_missing, None)
@@ -371,6 +375,13 @@ def number_cell(value: float | None, kind: NumberKind = "number") -> Cell:
     return Cell(shown.text, shown.value, shown.exact)
 
 
+_CHANGED = {
+    "flat": marked("unchanged since {since}"),
+    "up": marked("up by {size} since {since}"),
+    "down": marked("down by {size} since {since}"),
+}
+
+
 def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
     """The change from ``then`` to ``now``, or None when either is missing."""
     if math.isnan(now) or math.isnan(then):
@@ -379,10 +390,10 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
     text = written(delta, kind)
     flat = not any(c in "123456789∞" for c in text.split("e")[0])
     direction = "flat" if flat else ("up" if delta > 0 else "down")
-    words = {"flat": "unchanged", "up": "up", "down": "down"}[direction]
     shown = "±0" if flat else (f"+{text}" if delta > 0 else text)
-    size = "" if flat else f" by {text.lstrip(MINUS)}"
-    return Change(since, Num(shown, exact(delta), delta), direction, f"{words}{size} since {since}")
+    places = {"size": text.lstrip(MINUS), "since": since}
+    words = told(_CHANGED[direction], places)
+    return Change(since, Num(shown, exact(delta), delta), direction, words)
 
 
 def number_column(column: Column) -> ColumnView:

@@ -11,8 +11,8 @@ from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT, BrokenLog
 from rlreport.check.windows import Ints, step_numbers
-from rlreport.check.words import marked, told
 from rlreport.tables import Tables
+from rlreport.text.messages import marked, sentences, told
 
 SHOWN = 3
 SHARED_STEPS = 0.8
@@ -187,7 +187,7 @@ def title(facts: Facts) -> str:
     """Return one sentence for each kind of fault."""
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return " ".join(told(SAID[str(key)], facts) for key in faults)
+    return sentences(told(SAID[str(key)], facts) for key in faults)
 
 
 CHECK = Check(

@@ -19,7 +19,7 @@ from rlreport.check.finding import (
 from rlreport.check.run import Run
 from rlreport.check.thresholds import limit_of
 from rlreport.check.windows import Floats
-from rlreport.check.words import told
+from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
 Words = str | Callable[[Facts], str]
@@ -88,9 +88,9 @@ class Check:
 
     def run(self, run: Run) -> Result:
         """Judge the run: a finding, what the check needs, or None when all is well."""
-        missing = [need.words for need in self.needs if not need.met(run)]
+        missing = [message(need.words) for need in self.needs if not need.met(run)]
         if missing:
-            return self.not_run(", ".join(missing))
+            return self.not_run(listed(missing))
         if self.trend and run.first is None:
             return self.too_short(run)
         return self.judge(run)
@@ -108,12 +108,16 @@ class Check:
         """Say that the run has too few steps for a trend."""
         shortest = run.limits.trend.shortest_run
         return self.not_run(
-            f"at least {shortest} steps; the run is too short to judge ({len(run.steps)})"
+            message(
+                "at least {shortest} steps; the run is too short to judge ({steps})",
+                shortest=shortest,
+                steps=len(run.steps),
+            )
         )
 
     def not_run(self, needs: str) -> NotRun:
         """Say what the check needs."""
-        return NotRun(self.id, needs)
+        return NotRun(self.id, message(needs))
 
     def met(self, run: Run, key: str, op: str, value: float) -> Met:
         """Return a threshold of this check as met by a value."""

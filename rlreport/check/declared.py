@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-CONTRACT = "this project's convention"
-EOS = "TRL val/num_eos_tokens and --missing_eos_penalty"
-MISMATCH = "NeMo-RL guides; verl FAQ"
+from rlreport.text.messages import marked
+
+CONTRACT = marked("this project's convention")
+EOS = marked("TRL val/num_eos_tokens and --missing_eos_penalty")
+MISMATCH = marked("NeMo-RL guides; verl FAQ")
 
 
 def limit(default: float, unit: str, meaning: str, source: str = CONTRACT) -> Any:

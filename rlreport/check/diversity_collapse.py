@@ -12,7 +12,7 @@ from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import DISTINCT
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

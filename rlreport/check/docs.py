@@ -8,59 +8,80 @@ from __future__ import annotations
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS
 from rlreport.check.thresholds import ThresholdRow, describe
+from rlreport.text.messages import listed, marked, message
 
 METHOD: tuple[tuple[str, list[str]], ...] = (
     (
-        "The verdict",
+        marked("The verdict"),
         [
-            "Its first word is that of the worst finding, folded ones included: Broken "
-            "(critical), Warning, Healthy. A run of fewer than five steps is not judged.",
-            "Causes come before consequences. First what makes the run invalid (NaN, holes in the "
-            "log), then causes, then consequences, then notes; inside a rank by severity, then in "
-            "the order below. A cause explains a consequence if it can lead to it and at least "
-            "half of the consequence's change comes after the cause began. What is explained is "
-            "folded under its cause.",
-            "The checkpoint to keep is the centre of the best mean over three steps of the "
-            "watched reward, else of the reward, before the first finding began that nothing else "
-            "explains. The watched reward is a second reward of training (valid_reward) where one "
-            "is logged, else the reward of the validation split.",
+            marked(
+                "Its first word is that of the worst finding, folded ones included: Broken "
+                "(critical), Warning, Healthy. A run of fewer than five steps is not judged."
+            ),
+            marked(
+                "Causes come before consequences. First what makes the run invalid (NaN, "
+                "holes in the log), then causes, then consequences, then notes; inside a "
+                "rank by severity, then in the order below. A cause explains a consequence "
+                "if it can lead to it and at least half of the consequence's change comes "
+                "after the cause began. What is explained is folded under its cause."
+            ),
+            marked(
+                "The checkpoint to keep is the centre of the best mean over three steps of "
+                "the watched reward, else of the reward, before the first finding began "
+                "that nothing else explains. The watched reward is a second reward of "
+                "training (valid_reward) where one is logged, else the reward of the "
+                "validation split."
+            ),
         ],
     ),
     (
-        "Windows",
+        marked("Windows"),
         [
-            "Every figure of a finding and every tile speaks of the same two windows: the first "
-            "fifth of the steps and the last, at least three steps each. A difference must be "
-            "large enough and more than chance, judged by the larger of two standard errors, one "
-            "over responses (clustered by prompt) and one over step means.",
-            "Checks judge the steps before the first NaN. Where the reward function changed, "
-            "checks of the reward judge its gap to the reference, else the longer part of the run.",
+            marked(
+                "Every figure of a finding and every tile speaks of the same two windows: "
+                "the first fifth of the steps and the last, at least three steps each. A "
+                "difference must be large enough and more than chance, judged by the larger "
+                "of two standard errors, one over responses (clustered by prompt) and one "
+                "over step means."
+            ),
+            marked(
+                "Checks judge the steps before the first NaN. Where the reward function "
+                "changed, checks of the reward judge its gap to the reference, else the "
+                "longer part of the run."
+            ),
         ],
     ),
     (
-        "Since when",
+        marked("Since when"),
         [
-            "One method for all checks, on the check's own figure by step. The baseline is the "
-            "mean of the first three steps, for a fall of the best three. Smoothed over three "
-            "steps, the onset is the first step from which the figure stays beyond the baseline, "
-            "to the end, by four standard errors and by a tenth of the whole change. The interval "
-            "reaches from the first corner of the best ramp (flat, linear, flat) to the step from "
-            "which a third of the change stays. What was so from the start has its first step.",
+            marked(
+                "One method for all checks, on the check's own figure by step. The baseline "
+                "is the mean of the first three steps, for a fall of the best three. "
+                "Smoothed over three steps, the onset is the first step from which the "
+                "figure stays beyond the baseline, to the end, by four standard errors and "
+                "by a tenth of the whole change. The interval reaches from the first corner "
+                "of the best ramp (flat, linear, flat) to the step from which a third of "
+                "the change stays. What was so from the start has its first step."
+            ),
         ],
     ),
     (
-        "Evidence",
+        marked("Evidence"),
         [
-            "Three responses after the onset, of different prompts, the clearest first; beside "
-            "each, where its prompt recurs, the last response to it from before the onset.",
+            marked(
+                "Three responses after the onset, of different prompts, the clearest first; beside "
+                "each, where its prompt recurs, the last response to it from before the onset."
+            ),
         ],
     ),
     (
-        "Thresholds",
+        marked("Thresholds"),
         [
-            "Any threshold can be set in a TOML file given with --thresholds, under the name of "
-            "its check. A finding can be set aside with --mute ID=REASON: it is shown as muted, "
-            "with the reason.",
+            marked(
+                "Any threshold can be set in a TOML file given with --thresholds, under the "
+                "name of its check. A finding can be set aside with --mute ID=REASON: it is "
+                "shown as muted, with the reason."
+            ),
         ],
     ),
 )
@@ -93,8 +114,8 @@ def markdown() -> str:
 def needs_of(check: Check) -> str:
     """Return what a check needs, in words."""
     words = [*(need.words for need in check.needs), check.needs_also]
-    needs = ", ".join(filter(None, words)) or "nothing beyond the log"
-    return needs + ("; a run with at least five steps" if check.trend else "")
+    needs = listed([message(said) for said in words if said]) or message("nothing beyond the log")
+    return message("{needs}; a run with at least five steps", needs=needs) if check.trend else needs
 
 
 def _section(check: Check, rows: list[ThresholdRow]) -> str:

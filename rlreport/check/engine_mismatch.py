@@ -6,7 +6,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above
 from rlreport.check.run import Run, began
 from rlreport.check.thresholds import MISMATCH
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 MEASURES = (("k3", "mismatch_k3"), ("prob", "mismatch_prob"), ("ratio", "mismatch_ratio"))
 

@@ -6,7 +6,7 @@ from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import below
 from rlreport.check.run import Run
 from rlreport.check.thresholds import ENTROPY
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

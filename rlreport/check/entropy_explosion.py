@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.compare import at_least
 from rlreport.check.run import Run
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

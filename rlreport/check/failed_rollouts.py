@@ -11,8 +11,8 @@ from rlreport.check.onset import onset
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import AGENTS
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked
 from rlreport.summarise.steps import window_size
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

@@ -8,7 +8,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import below
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds_of_turns import RAGEN
-from rlreport.check.words import marked
+from rlreport.text.messages import marked, message
 
 
 def judge(run: Run) -> Result:
@@ -22,7 +22,7 @@ def judge(run: Run) -> Result:
     series = steps["group_std_mean"].to_numpy(np.float64)
     known = series[np.isfinite(series)]
     if len(known) < 2 * limits.steps:
-        return CHECK.not_run(f"groups in at least {2 * limits.steps} steps")
+        return CHECK.not_run(message("groups in at least {steps} steps", steps=2 * limits.steps))
     start, end = float(known[: limits.steps].mean()), float(known[-limits.steps :].max())
     if not below(end, limits.ratio * start):
         return None

@@ -10,7 +10,7 @@ from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import TRL_KL
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 TRAINER_KL = "objective/kl"
 """TRL's KL per response, read where the rollouts hold no log-probabilities."""

@@ -11,10 +11,9 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run
-from rlreport.check.thresholds import LMFLOW
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked
 from rlreport.tables import NgramSample
+from rlreport.text.messages import marked
 from rlreport.text.special import is_special
 from rlreport.text.tokens import detect_style, readable_tokens
 
@@ -136,6 +135,6 @@ CHECK = Check(
         "Add a reward for the prompt's language, or a KL penalty; look at whether the answer is "
         "still right for those who asked."
     ),
-    source="DeepSeek-R1 (language mixing); " + LMFLOW,
+    source=marked("DeepSeek-R1 (language mixing); LMFlow post on PPO training"),
     explains=("diversity_collapse", "length_collapse"),
 )

@@ -9,7 +9,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import SHORT_RESPONSES
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

@@ -11,7 +11,7 @@ from rlreport.check.noise import within_step_correlation
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
 from rlreport.check.windows import whole
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

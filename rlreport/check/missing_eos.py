@@ -10,7 +10,7 @@ from rlreport.check.finding import Facts
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run
 from rlreport.check.thresholds import EOS
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

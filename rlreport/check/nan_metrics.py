@@ -7,8 +7,8 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.run import Run, marked_rows
-from rlreport.check.words import marked, told
 from rlreport.tables import Tables
+from rlreport.text.messages import marked, told
 
 SOURCE = "logs of diverged runs"
 

@@ -9,7 +9,7 @@ from rlreport.check.compare import below
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run
 from rlreport.check.thresholds import NEGATIVE_KL
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

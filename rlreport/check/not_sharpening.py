@@ -8,7 +8,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import at_least
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

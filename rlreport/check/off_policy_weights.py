@@ -9,8 +9,8 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import Met
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import ROLLOUT_CORR
-from rlreport.check.words import marked
 from rlreport.summarise.steps import sequence_weights
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

@@ -6,7 +6,7 @@ from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.compare import at_least
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import marked
+from rlreport.text.messages import marked, message
 
 
 def judge(run: Run) -> Result:
@@ -17,7 +17,7 @@ def judge(run: Run) -> Result:
     prompts = rows.groupby("prompt_id")["gap"].agg(["size", "max", "mean"])
     prompts = prompts[prompts["size"] >= limits.seen]
     if prompts.empty:
-        return CHECK.not_run(f"prompts seen at least {limits.seen} times")
+        return CHECK.not_run(message("prompts seen at least {times} times", times=limits.seen))
     losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
     share = len(losers) / len(prompts)
     if losers.empty or not at_least(share, limits.share):

@@ -9,7 +9,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import Facts
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import RATIO
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 TRAINER_RATIO = "val/ratio"
 """TRL's own mean ratio, read where the rollouts hold only one set of log-probabilities."""

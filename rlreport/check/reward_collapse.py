@@ -12,7 +12,7 @@ from rlreport.check.onset import BASE
 from rlreport.check.run import Run
 from rlreport.check.thresholds import LMFLOW
 from rlreport.check.windows import Window, window
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

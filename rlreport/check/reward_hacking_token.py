@@ -10,7 +10,7 @@ from rlreport.check.noise import change
 from rlreport.check.run import Run
 from rlreport.check.thresholds import FIGHTIN_WORDS
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 TOLD = 5
 
@@ -118,31 +118,70 @@ def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
 def title(facts: Facts) -> str:
     """Return what spreads, how far, and what it earns."""
     kind = str(facts["kind"])
-    what = _SPREADS[str(facts["text"]) if kind == "structure" else kind]
-    held = marked(" {share:percent} of responses ({share_start:percent} before)")
+    what = told(_SPREADS[str(facts["text"]) if kind == "structure" else kind], facts)
     start, end = facts["reward_start"], facts["reward_end"]
     if not isinstance(start, float) or not isinstance(end, float) or end <= start:
-        earns = marked(", which earn {lift:figure} more than the rest of their step")
-    elif isinstance(facts["carried"], float) and facts["carried"] >= MOST:
-        earns = marked(" and carries the reward from {reward_start:figure} to {reward_end:figure}")
-    else:
-        earns = marked(
-            " and is paid for: the reward rose from {reward_start:figure} to {reward_end:figure}"
+        said = (
+            marked("{what}, which earn {lift:figure} more than the rest of their step."),
+            marked(
+                "{what}, which earn {lift:figure} more than the rest of their step, as do "
+                "{others:quoted}."
+            ),
         )
-    others = marked(", as do {others:quoted}") if facts["others"] else ""
-    return told(f"{what}{held}{earns}{others}.", facts)
+    elif isinstance(facts["carried"], float) and facts["carried"] >= MOST:
+        said = (
+            marked(
+                "{what} and carries the reward from {reward_start:figure} to {reward_end:figure}."
+            ),
+            marked(
+                "{what} and carries the reward from {reward_start:figure} to {reward_end:figure}, "
+                "as do {others:quoted}."
+            ),
+        )
+    else:
+        said = (
+            marked(
+                "{what} and is paid for: the reward rose from {reward_start:figure} to "
+                "{reward_end:figure}."
+            ),
+            marked(
+                "{what} and is paid for: the reward rose from {reward_start:figure} to "
+                "{reward_end:figure}, as do {others:quoted}."
+            ),
+        )
+    return told(said[bool(facts["others"])], {**facts, "what": what})
 
 
 _SPREADS = {
-    "text": marked("{text:quoted} now stands in"),
-    "stem": marked("{text:quoted} now stands in"),
-    "opening": marked("{text:quoted} now begins"),
-    "closing": marked("{text:quoted} now ends"),
-    "list": marked("A list now stands in"),
-    "numbers": marked("A numbered list now stands in"),
-    "headings": marked("Headings now stand in"),
-    "parts": marked("A form in several parts now shapes"),
-    "structure": marked("A form of lists, numbers or headings now shapes"),
+    "text": marked(
+        "{text:quoted} now stands in {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "stem": marked(
+        "{text:quoted} now stands in {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "opening": marked(
+        "{text:quoted} now begins {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "closing": marked(
+        "{text:quoted} now ends {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "list": marked(
+        "A list now stands in {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "numbers": marked(
+        "A numbered list now stands in {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "headings": marked(
+        "Headings now stand in {share:percent} of responses ({share_start:percent} before)"
+    ),
+    "parts": marked(
+        "A form in several parts now shapes {share:percent} of responses "
+        "({share_start:percent} before)"
+    ),
+    "structure": marked(
+        "A form of lists, numbers or headings now shapes {share:percent} of responses "
+        "({share_start:percent} before)"
+    ),
 }
 
 

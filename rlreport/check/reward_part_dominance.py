@@ -10,7 +10,7 @@ from rlreport.check.compare import above
 from rlreport.check.finding import Facts
 from rlreport.check.noise import centred
 from rlreport.check.run import Run
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

@@ -13,7 +13,7 @@ from rlreport.check.onset import noise
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 NEAR = 5
 """Steps on each side over which a jump is told from a slope."""

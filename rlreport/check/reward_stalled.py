@@ -8,7 +8,7 @@ from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import RL_BOARD
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 def judge(run: Run) -> Result:

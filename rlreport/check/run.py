@@ -18,6 +18,7 @@ from rlreport.check.onset import onset
 from rlreport.check.thresholds import Thresholds
 from rlreport.check.windows import Floats, Ints, Window
 from rlreport.tables import NgramSample, Tables
+from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     from rlreport.check.ngrams import SpreadingNgrams
@@ -101,7 +102,7 @@ class Run:
     @property
     def length_unit(self) -> str:
         """Unit of ``length``."""
-        return "tokens" if self.length == "response_tokens" else "characters"
+        return message("tokens") if self.length == "response_tokens" else message("characters")
 
     def change(self, values: Floats, weights: Floats | None = None) -> Change:
         """Return how the mean of per-response values moved from the first window to the last."""

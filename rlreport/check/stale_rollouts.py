@@ -6,7 +6,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import PRIME_RL
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

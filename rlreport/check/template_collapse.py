@@ -10,7 +10,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import RAGEN_2
 from rlreport.check.windows import Floats, Ints
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 _BUCKETS = 4096
 """Hashed n-grams; some share a bucket, which only blurs."""

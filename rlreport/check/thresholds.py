@@ -16,23 +16,26 @@ from rlreport.check.declared import MISMATCH as MISMATCH
 from rlreport.check.declared import limit as _set
 from rlreport.check.thresholds_of_turns import ThresholdsOfTurns
 from rlreport.errors import UsageError
+from rlreport.text.messages import marked
 
-TRL_KL = "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
-NEGATIVE_KL = (
+TRL_KL = marked(
+    "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
+)
+NEGATIVE_KL = marked(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
-LMFLOW = "LMFlow post on PPO training"
-RL_BOARD = "RLLoggingBoard post"
-FIGHTIN_WORDS = (
+LMFLOW = marked("LMFlow post on PPO training")
+RL_BOARD = marked("RLLoggingBoard post")
+FIGHTIN_WORDS = marked(
     "LMFlow post (# grew from 3 % to half of the responses); method: Monroe et al. 2008, "
     "Fightin' Words"
 )
-DISTINCT = "LMFlow post: distinct-2 fell from 0.39 to 0.22"
-ENTROPY = "entropy-collapse threads of TRL, verl and DAPO"
-SHORT_RESPONSES = "TRL error on responses under 4 tokens (LMFlow post)"
-CRITIC = "RLLoggingBoard post (critic variance); PPO practice"
-RATIO = "TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic"
-GROUPS = "DAPO; TRL frac_reward_zero_std"
+DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
+ENTROPY = marked("entropy-collapse threads of TRL, verl and DAPO")
+SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
+CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
+RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
+GROUPS = marked("DAPO; TRL frac_reward_zero_std")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlreport.check.declared import CONTRACT, EOS, MISMATCH, limit
+from rlreport.text.messages import marked
 
-AGENTS = "verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)"
-PRIME_RL = "prime-rl: max_off_policy_steps is 8"
-ROLLOUT_CORR = "verl rollout_corr; VCPO (a falling effective sample precedes collapse)"
-TURN_MISMATCH = "verl 6719; NeMo-RL (9 one way, 22,015 the other)"
-SIMPLE_TIR = "SimpleTIR (void turns)"
-RAGEN = "RAGEN (reward std falls before the collapse)"
-RAGEN_2 = "RAGEN-2 (template collapse)"
+AGENTS = marked("verl issues 1569, 4998 (calls vanish); AReaL (share at the limit)")
+PRIME_RL = marked("prime-rl: max_off_policy_steps is 8")
+ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
+TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
+SIMPLE_TIR = marked("SimpleTIR (void turns)")
+RAGEN = marked("RAGEN (reward std falls before the collapse)")
+RAGEN_2 = marked("RAGEN-2 (template collapse)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from rlreport.check.finding import Finding
 from rlreport.check.run import Run
 from rlreport.check.shares import judge_share
 from rlreport.check.thresholds_of_turns import AGENTS
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

@@ -12,7 +12,7 @@ from rlreport.check.finding import SEVERITIES, Facts, Finding
 from rlreport.check.run import Run, began
 from rlreport.check.thresholds import CRITIC
 from rlreport.check.windows import Floats, Ints
-from rlreport.check.words import marked, told
+from rlreport.text.messages import marked, told
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from rlreport.check.run import Run
 from rlreport.check.thresholds import Thresholds
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
+from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
 """Judged first: where it finds something, the checks of the reward judge another run."""
@@ -107,12 +108,17 @@ def judge(
 def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | None:
     if run.responses.empty and not check.whole_run:
         return check.not_run(
-            "responses" if start is None else f"steps before the first NaN (step {start})"
+            "responses"
+            if start is None
+            else message("steps before the first NaN (step {start})", start=start)
         )
     # Fields are absent only if the whole run lacks them: a cut run may just be too short.
     result = check.run(run)
     if isinstance(result, NotRun) and start is not None:
-        return NotRun(check.id, f"{result.needs}, judged before the first NaN in step {start}")
+        needs = message(
+            "{needs}, judged before the first NaN in step {start}", needs=result.needs, start=start
+        )
+        return NotRun(check.id, needs)
     return result
 
 

@@ -7,7 +7,7 @@ from rlreport.check.compare import above
 from rlreport.check.run import Run
 from rlreport.check.shares import part_of
 from rlreport.check.thresholds_of_turns import SIMPLE_TIR
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rlreport.check.finding import Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
-from rlreport.check.words import listed, message, told, whole
+from rlreport.text.messages import message, sentences, told, whole
 
 MOST_EFFECTS = 2
 """Consequences that the sentence names."""
@@ -77,38 +77,41 @@ def _sentence(verdict: Verdict) -> str:
     if lead is None:
         told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
         still = any(f.id == "reward_stalled" and "start" in f.facts for f in verdict.findings)
-        said.append(_clauses([_moved(moved, still) for moved in told_of]))
+        said.append(_both([_moved(moved, still) for moved in told_of]))
         kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
     else:
         effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
         clauses = [f.effect for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
             clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
-        said.append(_clauses([lead.title.removesuffix("."), *clauses], "; "))
+        said.append(_with_effects(lead.title, clauses))
         apart = [
             f.name
             for f in verdict.findings
             if f.severity != "info" and not f.explained_by and f.id != lead.id
         ]
         if apart:
-            said.append(message("Besides: {names}.", names=listed(apart)))
+            said.append(message("Besides: {names}.", names=tuple(apart)))
         kept = message("Keep the checkpoint of step {step}.", step=verdict.keep_step)
     if verdict.keep_step is not None and verdict.level != "unjudged":
         said.append(kept)
-    return " ".join(filter(None, said))
+    return sentences(said)
 
 
-def _clauses(clauses: list[str], first: str = ", ") -> str:
-    """Return clauses as one sentence: the first, then the others joined by "and"."""
-    if not clauses:
-        return ""
-    sentence = clauses[0]
-    if len(clauses) > 1:
-        rest = listed(clauses[1:-1])
-        last = message("{rest} and {last}", rest=rest, last=clauses[-1]) if rest else clauses[-1]
-        joint = message(" and ") if len(clauses) == 2 and first == ", " else first
-        sentence += joint + last
-    return sentence[0].upper() + sentence[1:] + "."
+def _both(clauses: list[str]) -> str:
+    """Return one or two clauses as a sentence, "" without any."""
+    if len(clauses) == 2:
+        return message("{one:capital} and {other}.", one=clauses[0], other=clauses[1])
+    return message("{one:capital}.", one=clauses[0]) if clauses else ""
+
+
+def _with_effects(title: str, effects: list[str]) -> str:
+    """Return a finding's title and what that led to as a sentence."""
+    if not effects:
+        return message("{title:clause}.", title=title)
+    *rest, last = effects
+    led_to = message("{rest} and {last}", rest=tuple(rest), last=last) if rest else last
+    return message("{title:clause}; {effects}.", title=title, effects=led_to)
 
 
 def _moved(moved: Moved, still: bool = False) -> str:

@@ -9,7 +9,7 @@ from rlreport.check.compare import above
 from rlreport.check.run import Run, began
 from rlreport.check.thresholds import GROUPS
 from rlreport.check.windows import Floats
-from rlreport.check.words import marked
+from rlreport.text.messages import marked
 
 ALIKE = 1e-6
 """Population standard deviation of the reward below which a group's responses are alike."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.text.messages import message
+
 FINEST_DIGITS = 6
 DIGITS = (FINEST_DIGITS, 4, 3)
 """Significant digits of token values, tried in this order before anything is left out."""
@@ -144,26 +146,45 @@ class Plan:
         said = []
         if len(self.steps) < self.steps_in_all:
             said.append(
-                f"{self.steps_in_all - len(self.steps):,} of {self.steps_in_all:,} steps have no "
-                "page of their own: the first, the last, those of findings and an even "
-                "selection of the others do."
+                message(
+                    "{some:count} of {all:count} steps have no page of their own: the first, the "
+                    "last, those of findings and an even selection of the others do.",
+                    some=self.steps_in_all - len(self.steps),
+                    all=self.steps_in_all,
+                )
             )
         if self.responses < responses_in_all:
             said.append(
-                f"{self.responses:,} of {responses_in_all:,} responses are shown with their "
-                "text: those that findings point at, the extremes of every metric, and a seeded "
-                "sample of the rest. Figures and tables come from all of them."
+                message(
+                    "{some:count} of {all:count} responses are shown with their text: those that "
+                    "findings point at, the extremes of every metric, and a seeded sample of the "
+                    "rest. Figures and tables come from all of them.",
+                    some=self.responses,
+                    all=responses_in_all,
+                )
             )
         shown = sum(step.with_tokens for step in self.steps)
         if token_responses and shown < min(self.responses, token_responses):
             said.append(
-                f"Token data is kept for {shown:,} of {self.responses:,} shown responses, those "
-                "most worth a look first."
+                message(
+                    "Token data is kept for {some:count} of {all:count} shown responses, those "
+                    "most worth a look first.",
+                    some=shown,
+                    all=self.responses,
+                )
             )
         kept = {step.digits for step in self.steps} or {FINEST_DIGITS}
         if token_responses and min(kept) < FINEST_DIGITS:
-            where = " in steps that hold many" if len(kept) > 1 else ""
-            said.append(f"Token values are kept to {min(kept)} significant digits{where}.")
+            said.append(
+                message(
+                    "Token values are kept to {digits} significant digits in steps that hold many.",
+                    digits=min(kept),
+                )
+                if len(kept) > 1
+                else message(
+                    "Token values are kept to {digits} significant digits.", digits=min(kept)
+                )
+            )
         return said
 
 

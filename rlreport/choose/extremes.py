@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from rlreport.text.messages import marked, message
+
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
@@ -28,17 +30,17 @@ TOOL_ERRORS = "tool_errors"
 
 # label, metric, which end, whether the token of the largest KL is the place to look
 _ENDS = (
-    ("Lowest reward", "reward", "min", False),
-    ("Highest reward", "reward", "max", False),
-    ("Furthest below the reference", "reward_gap", "min", False),
-    ("Furthest above the reference", "reward_gap", "max", False),
-    ("Largest KL", "kl_k1", "max", True),
-    ("Most negative KL", "kl_k1", "min", False),
-    ("Largest token KL, k3", "kl_max", "max", True),
-    ("Longest", "response_tokens", "max", False),
-    ("Shortest", "response_tokens", "min", False),
-    ("Highest surprisal", "surprisal_mean", "max", False),
-    ("Lowest surprisal", "surprisal_mean", "min", False),
+    (marked("Lowest reward"), "reward", "min", False),
+    (marked("Highest reward"), "reward", "max", False),
+    (marked("Furthest below the reference"), "reward_gap", "min", False),
+    (marked("Furthest above the reference"), "reward_gap", "max", False),
+    (marked("Largest KL"), "kl_k1", "max", True),
+    (marked("Most negative KL"), "kl_k1", "min", False),
+    (marked("Largest token KL, k3"), "kl_max", "max", True),
+    (marked("Longest"), "response_tokens", "max", False),
+    (marked("Shortest"), "response_tokens", "min", False),
+    (marked("Highest surprisal"), "surprisal_mean", "max", False),
+    (marked("Lowest surprisal"), "surprisal_mean", "min", False),
 )
 
 
@@ -65,12 +67,16 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
         position = responses["kl_max_position"].iloc[row] if at_token else np.nan
         found.append(
             Extreme(
-                label, column, row, float(extreme), None if np.isnan(position) else int(position)
+                message(label),
+                column,
+                row,
+                float(extreme),
+                None if np.isnan(position) else int(position),
             )
         )
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
     wrong = np.flatnonzero(errors > 0)
     if len(wrong):
         first = int(wrong[0])
-        found.append(Extreme("First tool error", TOOL_ERRORS, first, float(errors[first])))
+        found.append(Extreme(message("First tool error"), TOOL_ERRORS, first, float(errors[first])))
     return found

@@ -12,7 +12,15 @@ from typing import Any
 
 import click
 
-from rlreport.cli.shared import PLACE, SIZE, judging_options, mutes, read_options, reading_options
+from rlreport.cli.shared import (
+    PLACE,
+    SIZE,
+    judging_options,
+    language_option,
+    mutes,
+    read_options,
+    reading_options,
+)
 from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 
@@ -96,6 +104,7 @@ class _Build(click.Command):
 )
 @click.option("--merge", is_flag=True, help="Folders that look like several runs are one run.")
 @judging_options
+@language_option
 @click.option(
     "--redact",
     is_flag=True,
@@ -133,6 +142,7 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     quiet, fail_on, form, thresholds = (
         given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
     )
+    language = given.pop("lang")
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
@@ -147,13 +157,13 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
-        terminal = Terminal(quiet=quiet or piped)
+        terminal = Terminal(quiet=quiet or piped, language=language)
         report = build_report(
             logs,
             out,
             read=read,
             figures=figures,
-            report=ReportOptions(**given, mail=mail, card=card),
+            report=ReportOptions(**given, mail=mail, card=card, language=language),
             thresholds=thresholds,
             muted=muted,
             form=form,

@@ -8,13 +8,20 @@ from typing import Any
 import click
 
 from rlreport.cli.say import say, say_json
-from rlreport.cli.shared import judging_options, mutes, read_options, reading_options
+from rlreport.cli.shared import (
+    judging_options,
+    language_option,
+    mutes,
+    read_options,
+    reading_options,
+)
 
 
 @click.command()
 @reading_options
 @click.option("--json", "as_json", is_flag=True, help="Findings as JSON, as in findings.json.")
 @judging_options
+@language_option
 def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Run the health checks on the rollout LOGS and say what they find, without a report.
 
@@ -48,7 +55,7 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not terminal.quiet:
         for line in verdict_lines(verdict):
-            say(line)
+            say(given["lang"].of(line))
     fail_on = given.pop("fail_on")
     if fail_on and verdict.reaches(fail_on):
         sys.exit(1)

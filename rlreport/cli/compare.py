@@ -9,7 +9,13 @@ from typing import Any
 import click
 
 from rlreport.cli.say import say
-from rlreport.cli.shared import PLACE, SIZE, options_of_reading, read_options
+from rlreport.cli.shared import (
+    PLACE,
+    SIZE,
+    language_option,
+    options_of_reading,
+    read_options,
+)
 from rlreport.deliver import FORMS
 from rlreport.errors import UsageError
 
@@ -19,6 +25,7 @@ FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="BASE... NEW")
 @options_of_reading
+@language_option
 @click.option(
     "-o",
     "--out",
@@ -101,6 +108,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))
+    language = given.pop("lang")
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     asked = {
         key: given.pop(key)
@@ -112,16 +120,16 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
         out,
         read=read,
         figures=figures,
-        report=ReportOptions(**given, mail=mail),
+        report=ReportOptions(**given, mail=mail, language=language),
         progress=terminal.progress,
         **asked,
     )
     if not terminal.quiet:
-        say(made.sentence)
+        say(language.of(made.sentence))
         for note in made.notes:
-            say(f"  {note}")
+            say(f"  {language.of(note)}")
         if made.gate_sentence:
-            say(made.gate_sentence)
+            say(language.of(made.gate_sentence))
         page = page_of(made.out, "compare.html") if made.form == "folder" else made.out
         say(f"{page}")
     if made.gate.exit:

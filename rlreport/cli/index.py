@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from rlreport.cli.say import say
-from rlreport.cli.shared import PLACE
+from rlreport.cli.shared import PLACE, language_option
+from rlreport.text.language import Language
 
 
 @click.command()
@@ -20,9 +21,12 @@ from rlreport.cli.shared import PLACE
     show_default=True,
     help="The page; its links are relative to it.",
 )
-@click.option("--title", metavar="TEXT", default="Runs", show_default=True, help="Its name.")
+@click.option(
+    "--title", metavar="TEXT", default="", show_default="Runs, in the language", help="Its name."
+)
+@language_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-def index(reports: tuple[str, ...], out: Path, title: str, quiet: bool) -> None:
+def index(reports: tuple[str, ...], out: Path, title: str, lang: Language, quiet: bool) -> None:
     """List many REPORTS on one page: folders, .zip, .html, or folders that hold such.
 
     A report that is broken, or of a newer version, says so in its row.
@@ -34,7 +38,7 @@ def index(reports: tuple[str, ...], out: Path, title: str, quiet: bool) -> None:
     """
     from rlreport.indexing import build_index
 
-    made = build_index(reports, out, title=title)
+    made = build_index(reports, out, title=title, language=lang)
     if quiet:
         return
     for place, why in made.unread:

@@ -26,7 +26,8 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.metrics import metrics_beside
     from rlreport.read import read_logs
     from rlreport.summarise import usual_responses
-    from rlreport.text.numbers import byte_size, counted, steps_in_words
+    from rlreport.text.messages import steps_in_words
+    from rlreport.text.numbers import byte_size, counted
 
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))

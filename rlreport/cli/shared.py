@@ -11,6 +11,7 @@ import click
 
 from rlreport.errors import UsageError
 from rlreport.options import DEFAULT_PAD_TOKENS, FigureOptions, ReadOptions
+from rlreport.text.language import TAGS, Language
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -175,6 +176,18 @@ def judging_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def language_option(command: Command) -> Command:
+    """Adds the language of what people read."""
+    return click.option(
+        "--lang",
+        type=click.Choice(list(TAGS)),
+        default=Language().code,
+        show_default=True,
+        callback=lambda context, parameter, code: Language(code),
+        help="Language of pages, findings, mail and Markdown; data/ stays English.",
+    )(command)
 
 
 def mutes(pairs: Sequence[str]) -> dict[str, str]:

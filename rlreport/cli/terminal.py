@@ -11,6 +11,8 @@ from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.read.several_runs import SEVERAL_RUNS
 from rlreport.tables import BadLine, Tables
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import Joined, message, plural, told
 from rlreport.text.numbers import byte_size
 
 LISTED = 10
@@ -20,28 +22,33 @@ LISTED = 10
 class Terminal:
     """Speaks on standard output and error, or not at all when quiet."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, language: Language = ENGLISH) -> None:
         self.quiet = quiet
+        self.language = language
         self.progress: Progress = Silent() if quiet else Spoken()
 
     def finished(self, report: Report) -> None:
         """Says what was left out, the verdict, and where the report is."""
         if self.quiet:
             return
+        said = self.language.of
         for line in left_out_lines(report.tables):
-            say(line, err=True)
+            say(said(line), err=True)
         for note in report.tables.notes:
             if note.kind == SEVERAL_RUNS:
-                say(f"warning: {note.text}", err=True)
+                say(said(message("warning: {note}", note=note.text)), err=True)
         for sentence in report.left_out:
-            say(sentence)
+            say(said(sentence))
         steps, responses = len(report.tables.steps), len(report.tables.responses)
         for line in verdict_lines(replace(report.verdict, not_run=[])):
-            say(line)
-        say(
-            f"{entry(report)}  {byte_size(report.size)}, {responses:,} responses, "
-            f"{steps:,} {'step' if steps == 1 else 'steps'}"
+            say(said(line))
+        held = message(
+            "{size}, {responses:count} responses, {steps}",
+            size=byte_size(report.size),
+            responses=responses,
+            steps=plural("{count} step", "{count} steps", steps),
         )
+        say(f"{entry(report)}  {said(held)}")
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
@@ -49,12 +56,30 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [verdict.sentence]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
-        since = f" (since step {finding.onset.step})" if finding.onset else ""
-        lines.append(f"{indent}{finding.severity:8} {finding.id}: {finding.title}{since}")
-        lines += [f"{indent}         {line}" for line in example_lines(finding)]
-    for muted in verdict.muted:
-        lines.append(f"  muted    {muted.finding.id}: {muted.reason} ({muted.finding.title})")
-    lines += [f"  not run  {check.id}: needs {check.needs}" for check in verdict.not_run]
+        places = {
+            "head": f"{indent}{finding.severity:8} {finding.id}",
+            "title": finding.title,
+            "step": finding.onset.step if finding.onset else None,
+        }
+        lines.append(
+            told("{head}: {title} (since step {step})", places)
+            if finding.onset
+            else told("{head}: {title}", places)
+        )
+        lines += [Joined("", [f"{indent}         ", line]) for line in example_lines(finding)]
+    lines += [
+        message(
+            "  muted    {id}: {reason} ({title})",
+            id=muted.finding.id,
+            reason=muted.reason,
+            title=muted.finding.title,
+        )
+        for muted in verdict.muted
+    ]
+    lines += [
+        message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
+        for check in verdict.not_run
+    ]
     return lines
 
 
@@ -67,7 +92,8 @@ def example_lines(finding: Finding) -> list[str]:
         if example.excerpt is not None:
             before = example.before.excerpt if example.before else None
             was = f"{before!r} → " if before is not None else ""
-            lines.append(f"step {example.step}, response {example.n}: {was}{example.excerpt!r}")
+            where = message("step {step}, response {n}", step=example.step, n=example.n)
+            lines.append(message("{where}: {text}", where=where, text=f"{was}{example.excerpt!r}"))
     return lines
 
 
@@ -78,10 +104,15 @@ def entry(report: Report) -> Out:
 
 def left_out_lines(tables: Tables) -> list[str]:
     """One line for each of the first unreadable lines, and one for the others."""
-    lines = [f"left out: {place(bad)}: {bad.reason}" for bad in tables.bad_lines[:LISTED]]
+    lines = [
+        message("left out: {place}: {reason}", place=place(bad), reason=bad.reason)
+        for bad in tables.bad_lines[:LISTED]
+    ]
     more = tables.bad_count - len(lines)
     if more > 0:
-        lines.append(f"left out: {more:,} more, see the report's data page")
+        lines.append(
+            message("left out: {count:count} more, see the report's data page", count=more)
+        )
     return lines
 
 

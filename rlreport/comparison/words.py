@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from rlreport.check.registry import BY_ID
-from rlreport.check.words import figure, listed, marked, message, span, whole
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import Effect
+from rlreport.text.messages import figure, listed, marked, message, sentences, span, told, whole
 from rlreport.text.numbers import written
 
 HEADLINES = {
@@ -95,7 +95,7 @@ def sentence(outcome: Outcome) -> str:
     }
     if comparison.level == "incomparable":
         why = [reason for reason in reasons(outcome) if reason]
-        return message("{name}: {why}", name=places["name"], why=_uncapital(why[-1]))
+        return message("{name}: {why:small}", name=places["name"], why=why[-1])
     if comparison.level == "no_evidence":
         return message(
             "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}), so the "
@@ -115,9 +115,9 @@ def against(outcome: Outcome) -> str:
     if worse:
         said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
     if critical:
-        names = listed([_name_of(found.id) for found in critical])
+        names = listed([name_of(found.id) for found in critical])
         said.append(message("New critical findings: {names}.", names=names))
-    return " ".join(said)
+    return sentences(said)
 
 
 def _headline(outcome: Outcome) -> str:
@@ -128,7 +128,7 @@ def _headline(outcome: Outcome) -> str:
     return message(HEADLINES[level])
 
 
-def _name_of(check: str) -> str:
+def name_of(check: str) -> str:
     """Return the name of a check in words."""
     return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
@@ -138,10 +138,6 @@ def _prompts(effect: Effect) -> str:
     if effect.paired:
         return message("{pairs} prompts in pairs", pairs=pairs)
     return message("unpaired, at least {pairs} prompts a side", pairs=pairs)
-
-
-def _uncapital(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def reasons(outcome: Outcome) -> list[str]:
@@ -192,27 +188,31 @@ def pairs_in_words(outcome: Outcome) -> str:
     """Return how many prompts are paired, how many are not, and why."""
     comparison = outcome.comparison
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
-    said = message(
-        "Compared: {window} of {split} responses; {pairs} prompts are in both runs.",
-        window=span(comparison.windows.new),
-        split=message(names[comparison.split]),
-        pairs=whole(_shared(outcome)),
-    )
+    said = [
+        message(
+            "Compared: {window} of {split} responses; {pairs} prompts are in both runs.",
+            window=span(comparison.windows.new),
+            split=message(names[comparison.split]),
+            pairs=whole(_shared(outcome)),
+        )
+    ]
     for side, only, never, other in (
         ("BASE", comparison.only_base, comparison.never_base, "NEW"),
         ("NEW", comparison.only_new, comparison.never_new, "BASE"),
     ):
         if only:
-            said += " " + message(
-                "Only in {side}: {only} ({elsewhere} that {other} has in other steps, {never} "
-                "that it never has).",
-                side=side,
-                other=other,
-                only=whole(only),
-                elsewhere=whole(only - never),
-                never=whole(never),
+            said.append(
+                message(
+                    "Only in {side}: {only} ({elsewhere} that {other} has in other steps, {never} "
+                    "that it never has).",
+                    side=side,
+                    other=other,
+                    only=whole(only),
+                    elsewhere=whole(only - never),
+                    never=whole(never),
+                )
             )
-    return said
+    return sentences(said)
 
 
 def _shared(outcome: Outcome) -> int:
@@ -233,7 +233,7 @@ def _one_sided(outcome: Outcome) -> list[str]:
                 message(
                     "Only {side} logs {figures}, which cannot be compared.",
                     side=name,
-                    figures=listed([_uncapital(m) if m[1:2].islower() else m for m in missing]),
+                    figures=told("{names:small}", {"names": tuple(missing)}),
                 )
             )
     return said

@@ -34,6 +34,7 @@ from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
 from rlreport.errors import UsageError
 from rlreport.options import ReportOptions
+from rlreport.text.messages import message
 
 DOMAIN = "rlreport.invalid"
 """Right-hand side of ids and of the sender when none is given: reserved, never a real host."""
@@ -89,17 +90,17 @@ class Email(Form):
 
     def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
-        place.write_bytes(message(builder).as_bytes())
+        place.write_bytes(mail(builder).as_bytes())
 
 
-def message(builder: Builder) -> EmailMessage:
+def mail(builder: Builder) -> EmailMessage:
     """The message: the same report gives the same bytes.
 
     Raises:
         UsageError: an address cannot be understood.
     """
     context = builder.context
-    mail = context.report.mail
+    headers = context.report.mail
     if isinstance(builder, ComparisonBuilder):
         prefix, told = "compare_", compare_words.headline(builder.outcome)
         view: OverviewView | CompareView = builder.view
@@ -113,10 +114,13 @@ def message(builder: Builder) -> EmailMessage:
 
     made = EmailMessage(policy=_POLICY)
     made["X-Mailer"] = f"rlreport {__version__}"
-    made["From"] = addresses("--from", mail.sender or f"rlreport <rlreport@{DOMAIN}>")
-    if mail.to:
-        made["To"] = addresses("--to", *mail.to)
-    made["Subject"] = one_line(mail.subject or f"{context.run}: {told}")
+    made["From"] = addresses("--from", headers.sender or f"rlreport <rlreport@{DOMAIN}>")
+    if headers.to:
+        made["To"] = addresses("--to", *headers.to)
+    made["Subject"] = one_line(
+        headers.subject
+        or context.report.language.of(message("{run}: {verdict}", run=context.run, verdict=told))
+    )
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
         made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
@@ -192,7 +196,7 @@ def _render(
 ) -> str:
     # Plain text has no markup that could be escaped.
     text: str = (
-        environment()
+        environment(builder.context.report.language)
         .overlay(autoescape=template.endswith(".html"))
         .get_template(template)
         .render(

@@ -22,6 +22,8 @@ from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.place import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
 from rlreport.rollout import Rollout
+from rlreport.text.language import Language
+from rlreport.text.messages import message
 
 MOST_CHARACTERS = 60_000
 """Below what GitHub takes as a comment (65,536 characters), with room for words around it."""
@@ -142,7 +144,7 @@ def _of_comparison(
     builder: ComparisonBuilder, drawn: Sequence[Picture], folder: str
 ) -> Iterator[str]:
     """Yields a comparison's text, with less and less detail."""
-    template = _environment().get_template("compare.md")
+    template = _environment(builder.context.report.language).get_template("compare.md")
     view = builder.view
     for detail in _PAIRS:
         yield template.render(
@@ -166,7 +168,7 @@ def _render(
 ) -> str:
     context = builder.context
     text: str = (
-        _environment()
+        _environment(context.report.language)
         .get_template("markdown.md")
         .render(
             version=__version__,
@@ -181,7 +183,9 @@ def _render(
             figures=[figure for figure in view.figures if figure.key in _FIRST_FIGURES],
             more_figures=[figure for figure in view.figures if figure.key not in _FIRST_FIGURES],
             steps=_steps(view.steps, detail.steps),
-            extremes=_extremes(builder.texts.extremes[: detail.extremes]),
+            extremes=context.report.language.of(
+                _extremes(builder.texts.extremes[: detail.extremes])
+            ),
             pictures=drawn,
             folder=folder,
             detail=detail,
@@ -197,7 +201,9 @@ def _extremes(
     once: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         which, _ = once.setdefault((rollout.step, rollout.n), ([], rollout))
-        which.append(f"{extreme.label}: {extreme_number(extreme).text}")
+        which.append(
+            message("{name}: {value}", name=extreme.label, value=extreme_number(extreme).text)
+        )
     return list(once.values())
 
 
@@ -212,10 +218,10 @@ def _steps(table: TableView, room: int) -> TableView:
     )
 
 
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
+@lru_cache(maxsize=8)
+def _environment(language: Language) -> jinja2.Environment:
     """The report's environment with the filters that make text Markdown."""
-    made = environment().overlay()
+    made = environment(language).overlay()
     made.filters = {
         **made.filters,
         "text": markdown_text.text,

@@ -10,13 +10,19 @@ from urllib.parse import quote
 from rlreport.bake.environment import environment
 from rlreport.bake.views import KeyFigure
 from rlreport.deliver.one_file import FORM as ONE_FILE
+from rlreport.text.language import Language
 
 MOST_EMBEDDED = 5_000_000
 """Bytes of the one file that a notebook takes in; a larger one is linked alone."""
 
 
 def notebook_html(
-    out: Path | str, form: str, level: str, sentence: str, figures: Sequence[KeyFigure]
+    out: Path | str,
+    form: str,
+    level: str,
+    sentence: str,
+    figures: Sequence[KeyFigure],
+    language: Language,
 ) -> str:
     """Return markup for the output of a cell, without a script of its own.
 
@@ -30,33 +36,35 @@ def notebook_html(
         level: of the verdict.
         sentence: of the verdict.
         figures: key figures of the run.
+        language: of the report.
     """
     document = ""
     if isinstance(out, str):
-        return _markup(level, sentence, figures, out, out)
+        return _markup(level, sentence, figures, language, out, out)
     if form == ONE_FILE.id and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
         # Links that are fragments would otherwise lead to the notebook's own address.
         base = '<head><base href="about:srcdoc">'
         document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
     page = out / "index.html" if out.is_dir() else out
-    return _markup(level, sentence, figures, page.as_posix(), _address(page), document)
+    return _markup(level, sentence, figures, language, page.as_posix(), _address(page), document)
 
 
 def _markup(
     level: str,
     sentence: str,
     figures: Sequence[KeyFigure],
+    language: Language,
     name: str,
     href: str,
     document: str = "",
 ) -> str:
     return (
-        environment()
+        environment(language)
         .get_template("notebook.html")
         .render(
             level=level,
-            sentence=sentence,
-            figures=figures,
+            sentence=language.of(sentence),
+            figures=language.of(list(figures)),
             name=name,
             href=href,
             document=document,

@@ -17,6 +17,8 @@ from rlreport.bake.pages import Page
 from rlreport.bake.views import Shell
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.views import pack, view_node
+from rlreport.draw.bundle import vega_bundle
+from rlreport.text.language import Language
 
 _LOOSE_END = ("</script", "<!--", "</style", "\r")
 """What would end an inline element early, or change its text and so its hash."""
@@ -45,7 +47,12 @@ class OneFile(Form):
 
 def document(builder: Builder) -> Iterator[bytes]:
     """Yields the file in parts; pages are baked as they are reached."""
-    return assemble(builder.frame(), builder.pages(), builder.nodes())
+    return assemble(
+        builder.frame(),
+        builder.pages(),
+        builder.nodes(),
+        language=builder.context.report.language,
+    )
 
 
 def assemble(
@@ -53,6 +60,7 @@ def assemble(
     views: Iterator[Markup],
     nodes: Iterable[tuple[str, str, str]] = (),
     *,
+    language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
     """Yields the file in parts.
@@ -61,12 +69,13 @@ def assemble(
         frame: the frame of the overview.
         views: nodes as ``view_node`` makes them, the overview first.
         nodes: data beside the pages: (media type, class, content).
+        language: of the page.
         charts: carry Vega, which draws charts on demand.
     """
-    shared = assets()
+    shared = assets(language)
     csp = policy(scripts=(shared.one_file, shared.vega), style=shared.style)
     parts = (
-        environment()
+        environment(language)
         .get_template("one_file.html")
         .generate(
             shell=replace(frame, csp=csp),
@@ -93,7 +102,7 @@ def policy(scripts: tuple[str, ...], style: str) -> str:
 
 @lru_cache(maxsize=1)
 def _packed_vega() -> str:
-    return pack(assets().vega)
+    return pack(vega_bundle())
 
 
 def _hash(text: str) -> str:

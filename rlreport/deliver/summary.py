@@ -61,14 +61,15 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> OverviewView:
-    """The view of the overview, nothing in it linked."""
-    return overview_view(
+    """The view of the overview in the report's language, nothing in it linked."""
+    view = overview_view(
         builder.context,
         NoAddresses(),
         builder.charts,
         builder.texts.extremes,
         len(builder.tables.responses),
     )
+    return builder.context.report.language.of(view)
 
 
 def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> list[Picture]:
@@ -89,7 +90,7 @@ def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> li
                 chart.description,
                 png(chart, width, density),
             )
-            for chart in _telling(builder)[:most]
+            for chart in builder.context.report.language.of(_telling(builder)[:most])
         ],
     )
 

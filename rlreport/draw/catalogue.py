@@ -16,6 +16,7 @@ from rlreport.draw.series import DASHED
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.wall import column_charts, metric_charts
 from rlreport.tables import Tables
+from rlreport.text.messages import message
 
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
 """Gets the tables and what the charts over the steps share; gives the charts they can feed."""
@@ -47,7 +48,7 @@ class Alternative:
     @property
     def axis(self) -> str:
         """Title of the y axis."""
-        return self.said or STEP[self.curves[0].column].axis
+        return message(self.said) or STEP[self.curves[0].column].axis
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from rlreport.draw.series import DASHED, MOST_POINTS, Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import marked, message, sentences
 
 BASE, NEW = "BASE", "NEW"
 _LOOKS = {BASE: (LIGHT["muted"], DASHED), NEW: (LIGHT["policy"], (1, 0))}
@@ -28,6 +30,7 @@ def comparison_charts(
     new: Floats,
     band: tuple[Floats, Floats, Floats],
     paths: Sequence[pd.DataFrame],
+    language: Language = ENGLISH,
 ) -> list[Chart]:
     """Draw what two runs feed.
 
@@ -37,6 +40,7 @@ def comparison_charts(
         new: mean reward of NEW there.
         band: the difference by step, and the low and high edge of its band.
         paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW; empty without KL.
+        language: of the drawings.
     """
     charts = []
     if len(steps):
@@ -45,9 +49,9 @@ def comparison_charts(
             curve_chart(
                 frame,
                 "reward",
-                "Reward of both runs",
+                message("Reward of both runs"),
                 [_series(NEW, new), _series(BASE, base)],
-                axis="mean reward",
+                axis=message("mean reward"),
                 wide=True,
             )
         )
@@ -55,15 +59,17 @@ def comparison_charts(
             curve_chart(
                 frame,
                 "difference",
-                "Difference of the reward, NEW − BASE",
+                message("Difference of the reward, NEW − BASE"),
                 [Series("difference", "NEW − BASE", *band)],
-                axis="difference of the reward, with a 95 % band for all steps at once",
-                note="The band holds for all steps at once; steps where it excludes 0 are marked.",
+                axis=message("difference of the reward, with a 95 % band for all steps at once"),
+                note=message(
+                    "The band holds for all steps at once; steps where it excludes 0 are marked."
+                ),
             )
         )
     if paths:
         charts.append(_paths(paths))
-    return drawn([chart for chart in charts if chart is not None])
+    return drawn([chart for chart in charts if chart is not None], language=language)
 
 
 def _series(name: str, values: Floats) -> Series:
@@ -74,10 +80,21 @@ def _series(name: str, values: Floats) -> Series:
 def _marked(steps: Floats, band: tuple[Floats, Floats, Floats]) -> list[Finding]:
     _, low, high = band
     found: list[Finding] = []
-    for words, outside in (("below 0", high < 0), ("above 0", low > 0)):
+    for words, outside, said in (
+        (
+            "below 0",
+            high < 0,
+            marked("The whole band lies below 0 at {some:count} of {all:count} steps"),
+        ),
+        (
+            "above 0",
+            low > 0,
+            marked("The whole band lies above 0 at {some:count} of {all:count} steps"),
+        ),
+    ):
         if outside.any():
             named = tuple(int(step) for step in steps[outside])
-            title = f"The whole band lies {words} at {len(named):,} of {len(steps):,} steps"
+            title = message(said, some=len(named), all=len(steps))
             severity = "warning" if words == "below 0" else "info"
             found.append(
                 Finding(
@@ -107,8 +124,12 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
         ends.append({**own[-1], "label": name})
         last = kept.iloc[-1]
         told.append(
-            f"{name} ends with reward {figure(float(last['reward']))} at a √KL of "
-            f"{figure(float(last['distance']))}."
+            message(
+                "{name} ends with reward {reward} at a √KL of {distance}.",
+                name=name,
+                reward=figure(float(last["reward"])),
+                distance=figure(float(last["distance"])),
+            )
         )
     distances, rewards = (
         [path[column].to_numpy(np.float64) for path in paths] for column in ("distance", "reward")
@@ -117,8 +138,8 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
         "paths",
         rows,
         {
-            "x": Axis(*limits(distances), "√KL (√nats)"),
-            "y": Axis(*limits(rewards), "mean reward"),
+            "x": Axis(*limits(distances), message("√KL (√nats)")),
+            "y": Axis(*limits(rewards), message("mean reward")),
         },
         size="half",
         right=72,
@@ -127,8 +148,8 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
     )
     return Chart(
         "reward_at_equal_kl",
-        "Reward at the same distance from the reference",
-        " ".join(told),
+        message("Reward at the same distance from the reference"),
+        sentences(told),
         plot.spec,
         plot.vega,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
-import orjson
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import (
@@ -29,6 +29,7 @@ from rlreport.draw.series import (
     thinned,
 )
 from rlreport.draw.words import finite_or_none, label
+from rlreport.text.messages import clauses, message, sentences
 
 LABEL_GAP = 13
 
@@ -80,14 +81,23 @@ def curve_chart(
     elif scale == "symlog" and extent[0] >= -2 and extent[1] <= 2:
         scale = "linear"
     if scale != "linear":
-        axis += ", logarithmic" if scale == "log" else ", logarithmic beyond ±1"
+        axis = (
+            message("{axis}, logarithmic", axis=axis)
+            if scale == "log"
+            else message("{axis}, logarithmic beyond ±1", axis=axis)
+        )
     rows = [row for one in reversed(shown) for row in _rows(steps, one, shiftable)]
     marks = frame.marks(name)
     plot = fill(
         "curves",
         rows,
         {
-            "x": Axis(*frame.extent, "step", format=",d", count=min(12 if wide else 6, len(steps))),
+            "x": Axis(
+                *frame.extent,
+                message("step"),
+                format=",d",
+                count=min(12 if wide else 6, len(steps)),
+            ),
             "y": Axis(*extent, axis, percent, scale=scale),
         },
         size=size,
@@ -112,12 +122,13 @@ def curve_chart(
     if shiftable and len(steps) > 1:
         _offer_shift(plot, extent, rows)
     if every > 1:
-        parts.append(f"Each point is the mean of up to {every} steps.")
+        parts.append(message("Each point is the mean of up to {every} steps.", every=every))
     if marks:
-        parts.append("Marked: " + "; ".join(dict.fromkeys(m["finding"] for m in marks)) + ".")
+        found = clauses(dict.fromkeys(mark["finding"] for mark in marks))
+        parts.append(message("Marked: {findings}.", findings=found))
     if note:
         parts.append(note)
-    words = " ".join(parts)
+    words = sentences(parts)
     return Chart(name, title, words, plot.spec, plot.vega, wide=wide, shaded=frame.legend(name))
 
 
@@ -227,10 +238,12 @@ def _point_out(plot: Plot, series: Sequence[Series], percent: bool) -> None:
     told = [(f"{one.key}_value", label(one.title)) for one in series if one.has_line]
     for one in series:
         if one.has_band:
-            words = f"{label(one.title)}, band"
-            told += [(f"{one.key}_low", f"{words} from"), (f"{one.key}_high", f"{words} to")]
+            told += [
+                (f"{one.key}_low", message("{name}, band from", name=label(one.title))),
+                (f"{one.key}_high", message("{name}, band to", name=label(one.title))),
+            ]
     plot.encoding(INTERACTION)["tooltip"] = [
-        {"field": "step", "type": "quantitative", "format": ",~f"},
+        {"field": "step", "type": "quantitative", "format": ",~f", "title": message("step")},
         *(
             {"field": field, "type": "quantitative", "format": form, "title": title}
             for field, title in told
@@ -242,14 +255,14 @@ def _offer_smoothing(plot: Plot) -> None:
     """Adds a choice of moving averages to draw, the values as logged behind them."""
     options: list[float] = [0, *SMOOTHING]
     line = layer_named(plot.spec, "line")
-    behind = orjson.loads(orjson.dumps(line))
+    behind = deepcopy(line)
     behind["name"] = f"{INTERACTION}_raw"
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.3 : 0"}, "strokeWidth": 1}
     plot.spec["layer"].insert(plot.spec["layer"].index(line), behind)
     chosen = "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
     line["transform"] = [{"calculate": f"{chosen}datum.value", "as": "value"}]
-    labels = ["none", *(f"{factor}" for factor in SMOOTHING)]
-    bind = {"input": "select", "options": options, "labels": labels, "name": "smoothing "}
+    labels = [message("none"), *(f"{factor}" for factor in SMOOTHING)]
+    bind = {"input": "select", "options": options, "labels": labels, "name": message("smoothing ")}
     plot.spec["params"].append({"name": "smoothing", "value": 0, "bind": bind})
 
 
@@ -283,6 +296,6 @@ def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
         {
             "name": "zero_shift",
             "value": False,
-            "bind": {"input": "checkbox", "name": "start every curve at 0 "},
+            "bind": {"input": "checkbox", "name": message("start every curve at 0 ")},
         }
     )

@@ -15,6 +15,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.series import Series
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.tables import Tables
+from rlreport.text.messages import message, sentences
 
 FEW_VALUES = 12
 MOST_COLUMNS = 120
@@ -52,13 +53,13 @@ def _bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
     return curve_chart(
         frame,
         "reward_distribution",
-        "Reward distribution",
+        message("Reward distribution"),
         [
-            Series("median", "median", p50, p25, p75),
+            Series("median", message("median"), p50, p25, p75),
             Series("p5_p95", "", np.full_like(p50, np.nan), p5, p95),
         ],
-        axis="reward: median, middle 50 %, middle 90 %",
-        note="The dark band holds the middle half of the responses, the light one 90 %.",
+        axis=message("reward: median, middle 50 %, middle 90 %"),
+        note=message("The dark band holds the middle half of the responses, the light one 90 %."),
     )
 
 
@@ -92,11 +93,11 @@ def _heat(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         "steps_heat",
         cells,
         {
-            "x": Axis(*frame.extent, "step", format=",d"),
+            "x": Axis(*frame.extent, message("step"), format=",d"),
             "y": Axis(
                 float(heights[0]),
                 float(heights[-1]),
-                "reward; the stronger the colour, the larger its share of the step",
+                message("reward; the stronger the colour, the larger its share of the step"),
                 values=[finite_or_none(value) for value in values] if len(values) <= 6 else None,
             ),
         },
@@ -105,10 +106,18 @@ def _heat(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         own={"marked": marks, "marked_bar": marks},
     )
     words = [
-        f"Reward {figure(value)}: {figure(first, True)} of the responses in the first step, "
-        f"{figure(last, True)} in the last."
+        message(
+            "Reward {value}: {first} of the responses in the first step, {last} in the last.",
+            value=figure(value),
+            first=figure(first, True),
+            last=figure(last, True),
+        )
         for value, first, last in zip(values, shares[0], shares[-1], strict=True)
     ]
     return Chart(
-        "reward_distribution", "Reward distribution", " ".join(words), plot.spec, plot.vega
+        "reward_distribution",
+        message("Reward distribution"),
+        sentences(words),
+        plot.spec,
+        plot.vega,
     )

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.draw.extent import Floats
+from rlreport.text.messages import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,19 @@ class Frame:
         for finding in self.findings:
             if name not in finding.charts or not self._runs(self._shown(finding)):
                 continue
-            since = f", since step {finding.onset.step}" if finding.onset else ""
-            until = f" until step {finding.until}" if finding.until is not None else ""
-            said.append((finding.severity, f"{finding.name or finding.title}{since}{until}"))
+            since = finding.onset.step if finding.onset else None
+            places: dict[str, Any] = {
+                "name": finding.name or finding.title,
+                "since": since,
+                "until": finding.until,
+            }
+            if since is None:
+                words = places["name"]
+            elif finding.until is None:
+                words = told("{name}, since step {since}", places)
+            else:
+                words = told("{name}, since step {since} until step {until}", places)
+            said.append((finding.severity, words))
         return tuple(said)
 
     def _shown(self, finding: Finding) -> Sequence[float]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import fill
-from rlreport.draw.extent import Axis, limits
+from rlreport.draw.extent import Axis, Floats, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import MOST_POINTS
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.tables import Tables
+from rlreport.text.messages import message
 
 
 def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
@@ -35,13 +37,15 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         {"step": int(step), "x": finite_or_none(x), "y": finite_or_none(y)}
         for step, x, y in zip(at, kl, reward, strict=True)
     ]
-    ends = [{**rows[i], "label": f"step {rows[i]['step']:,}"} for i in (0, -1)]
+    ends = [
+        {**rows[i], "label": message("step {step:count}", step=rows[i]["step"])} for i in (0, -1)
+    ]
     plot = fill(
         "path",
         rows,
         {
             "x": Axis(*limits([kl]), STEP["kl_k1_mean"].title),
-            "y": Axis(*limits([reward]), "mean reward"),
+            "y": Axis(*limits([reward]), message("mean reward")),
         },
         size="half",
         right=72,
@@ -49,13 +53,24 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     )
     yield Chart(
         "reward_kl_frontier",
-        "Reward against KL",
-        f"From reward {figure(reward[0])} at {figure(kl[0])} nats (step {at[0]:,}) to "
-        f"{figure(reward[-1])} at {figure(kl[-1])} nats (step {at[-1]:,}); highest reward "
-        f"{figure(reward.max())} at {figure(kl[reward.argmax()])} nats "
-        f"(step {at[reward.argmax()]:,}).",
+        message("Reward against KL"),
+        message(
+            "From reward {first} to {last}; highest reward {highest}.",
+            first=_at(0, at, kl, reward),
+            last=_at(-1, at, kl, reward),
+            highest=_at(int(reward.argmax()), at, kl, reward),
+        ),
         plot.spec,
         plot.vega,
+    )
+
+
+def _at(index: int, steps: NDArray[np.int64], kl: Floats, reward: Floats) -> str:
+    return message(
+        "{reward} at {kl} nats (step {step:count})",
+        reward=figure(float(reward[index])),
+        kl=figure(float(kl[index])),
+        step=int(steps[index]),
     )
 
 
@@ -75,17 +90,23 @@ def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         "columns",
         rows,
         {
-            "x": Axis(0.0, 1.0, "position in the response", percent=True),
-            "y": Axis(0.0, limits([errors])[1], "mean |value − return|"),
+            "x": Axis(0.0, 1.0, message("position in the response"), percent=True),
+            "y": Axis(0.0, limits([errors])[1], message("mean |value − return|")),
         },
         size="half",
     )
     largest = int(np.nanargmax(errors))
     yield Chart(
         "error_by_position",
-        "Error of the critic by position",
-        f"{figure(errors[0])} in the first tenth of the response, {figure(errors[-1])} in the "
-        f"last; largest {figure(errors[largest])}, in tenth {tenths[largest] + 1:.0f}.",
+        message("Error of the critic by position"),
+        message(
+            "{first} in the first tenth of the response, {last} in the last; largest {largest}, "
+            "in tenth {tenth}.",
+            first=figure(errors[0]),
+            last=figure(errors[-1]),
+            largest=figure(errors[largest]),
+            tenth=f"{tenths[largest] + 1:.0f}",
+        ),
         plot.spec,
         plot.vega,
     )

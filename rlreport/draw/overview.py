@@ -16,6 +16,8 @@ from rlreport.draw.series import Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.tables import Tables
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message, sentences
 
 
 def overview_charts(
@@ -25,6 +27,7 @@ def overview_charts(
     band: float = 1.0,
     run: str = "",
     vega: Vega = vega_svg,
+    language: Language = ENGLISH,
 ) -> list[Chart]:
     """Draws every chart of the overview that the tables can feed.
 
@@ -34,6 +37,7 @@ def overview_charts(
         band: factor of the standard deviation in bands.
         run: name of the run, kept in each specification's description.
         vega: where Vega works.
+        language: of the drawings.
     """
     if tables.steps.empty:
         return []
@@ -48,11 +52,16 @@ def overview_charts(
             charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
             charts.extend(wanted(judged, frame))
-    return drawn([_told(chart, run) for chart in charts if chart is not None], vega)
+    found = [_told(chart, run) for chart in charts if chart is not None]
+    return drawn(found, vega, language)
 
 
 def _told(chart: Chart, run: str) -> Chart:
-    told = ". ".join(part for part in (run, chart.title, chart.description) if part)
+    parts = (
+        run,
+        message("{title}. {description}", title=chart.title, description=chart.description),
+    )
+    told = message("{run}. {words}", run=parts[0], words=parts[1]) if run else parts[1]
     return replace(chart, spec={**chart.spec, "description": told})
 
 
@@ -60,7 +69,7 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     steps = tables.steps
     values = floats(steps, curve.column)
     if not curve.std or band <= 0:
-        return Series(curve.key, curve.title, values, None, None, curve.colour, curve.dash)
+        return Series(curve.key, message(curve.title), values, None, None, curve.colour, curve.dash)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band
         half = band * floats(steps, curve.std)
         low, high = values - half, values + half
@@ -68,7 +77,7 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     seen = tables.responses.get(curve.column.removesuffix("_mean"))
     if seen is not None and seen.notna().any():
         low, high = np.maximum(low, seen.min()), np.minimum(high, seen.max())
-    return Series(curve.key, curve.title, values, low, high, curve.colour, curve.dash)
+    return Series(curve.key, message(curve.title), values, low, high, curve.colour, curve.dash)
 
 
 def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: float) -> Chart | None:
@@ -79,16 +88,19 @@ def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: flo
         series = [_series(tables, curve, band) for curve in alternative.curves]
         if not any(one.present for one in series[: alternative.needed]):
             continue
-        axis, note = alternative.axis, wanted.note
+        axis, note = alternative.axis, message(wanted.note)
         if any(one.has_band for one in series):
-            axis += f", band ± {band:g} × std"
-            note = (
-                f"The band is ± {band:g} standard deviation, within the values that occur. {note}"
-            ).strip()
+            factor = f"{band:g}"
+            axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
+            said = message(
+                "The band is ± {factor} standard deviation, within the values that occur.",
+                factor=factor,
+            )
+            note = sentences([said, note])
         return curve_chart(
             frame,
             wanted.name,
-            wanted.title,
+            message(wanted.title),
             series,
             axis=axis,
             wide=wanted.wide,

@@ -25,9 +25,10 @@ from rlreport.draw.theme import LIGHT, vega_config
 from rlreport.draw.words import label, unique_names
 from rlreport.errors import UsageError
 from rlreport.tables import Note, Tables
+from rlreport.text.messages import message
 
 ENTRY_POINTS = "rlreport.charts"
-GROUP = "Charts of your own"
+GROUP = message("Charts of your own")
 MOST_BYTES = 500_000
 """A larger specification belongs aggregated: it stands in the page."""
 
@@ -212,7 +213,13 @@ def _from_elsewhere(value: Any) -> str:
 
 def _note(function: OwnFunction, error: Exception, quote: bool) -> Note:
     reason = _reason(error) if quote else type(error).__name__
-    return Note("charts", f"own chart not drawn: {function.name} of {function.place}: {reason}", 1)
+    text = message(
+        "own chart not drawn: {name} of {file}: {reason}",
+        name=function.name,
+        file=function.place,
+        reason=reason,
+    )
+    return Note("charts", text, 1)
 
 
 def _reason(error: BaseException) -> str:

@@ -20,16 +20,20 @@ from rlreport.draw.theme import LIGHT
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import figure
 from rlreport.tables import Tables
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message
 
 LEAST_PROMPTS = 5
 """Prompts seen in two steps or more, below which a distribution of gains says nothing."""
 
 
-def prompt_charts(tables: Tables, vega: Vega = vega_svg) -> list[Chart]:
+def prompt_charts(
+    tables: Tables, vega: Vega = vega_svg, language: Language = ENGLISH
+) -> list[Chart]:
     """Draws the charts of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return drawn([chart for chart in _charts(tables) if chart is not None], vega)
+    return drawn([chart for chart in _charts(tables) if chart is not None], vega, language)
 
 
 def _charts(tables: Tables) -> Iterator[Chart | None]:
@@ -41,27 +45,29 @@ def _charts(tables: Tables) -> Iterator[Chart | None]:
     yield curve_chart(
         frame,
         "group_best",
-        "Best of a group",
+        message("Best of a group"),
         [
-            Series("best", "best", best_of_group),
-            Series("mean", "mean", mean, colour=LIGHT["muted"], dash=DASHED),
+            Series("best", message("best"), best_of_group),
+            Series("mean", message("mean"), mean, colour=LIGHT["muted"], dash=DASHED),
         ],
-        axis="reward: mean over groups of the best, mean over responses",
-        note="The gap is what taking the best response of each group would earn.",
+        axis=message("reward: mean over groups of the best, mean over responses"),
+        note=message("The gap is what taking the best response of each group would earn."),
     )
     no_variance = steps["zero_variance_groups"].to_numpy(np.float64)
     solved, grade = _solved(tables.responses, frame.steps)
     yield curve_chart(
         frame,
         "group_shares",
-        "Groups solved, and groups without variance",
+        message("Groups solved, and groups without variance"),
         [
-            Series("solved", "solved", solved),
-            Series("zero", "no variance", no_variance, colour=LIGHT["reference"], dash=DASHED),
+            Series("solved", message("solved"), solved),
+            Series(
+                "zero", message("no variance"), no_variance, colour=LIGHT["reference"], dash=DASHED
+            ),
         ],
-        axis="share of groups",
+        axis=message("share of groups"),
         percent=True,
-        note=f"Solved: a response earns {figure(grade)}, the run's best."
+        note=message("Solved: a response earns {grade}, the run's best.", grade=figure(grade))
         if grade is not None
         else "",
     )
@@ -81,8 +87,8 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
         "columns",
         rows,
         {
-            "x": Axis(low, high, "gain of mean reward, first to last step of the prompt"),
-            "y": Axis(0.0, most, "prompts"),
+            "x": Axis(low, high, message("gain of mean reward, first to last step of the prompt")),
+            "y": Axis(0.0, most, message("prompts")),
         },
         size="half",
     )
@@ -90,10 +96,17 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
     rose, fell = int((gain > 0).sum()), int((gain < 0).sum())
     return Chart(
         "prompt_gain",
-        "Reward gain of the prompts",
-        f"Of {len(gain):,} prompts seen in two steps or more, {rose:,} gained reward and "
-        f"{fell:,} lost; median gain {figure(median)}, from "
-        f"{figure(float(gain.min()))} to {figure(float(gain.max()))}.",
+        message("Reward gain of the prompts"),
+        message(
+            "Of {seen:count} prompts seen in two steps or more, {rose:count} gained reward and "
+            "{fell:count} lost; median gain {median}, from {low} to {high}.",
+            seen=len(gain),
+            rose=rose,
+            fell=fell,
+            median=figure(median),
+            low=figure(float(gain.min())),
+            high=figure(float(gain.max())),
+        ),
         plot.spec,
         plot.vega,
     )

@@ -14,6 +14,7 @@ from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.words import unique_names
 from rlreport.tables import Tables
+from rlreport.text.messages import message, plural
 
 MOST_PARTS = 6
 LEAST_STD = 1e-6
@@ -39,11 +40,17 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     yield curve_chart(
         frame,
         "reward_parts",
-        "Parts of the reward",
+        message("Parts of the reward"),
         _series(kept, values),
-        axis="mean of each part",
+        axis=message("mean of each part"),
         right=150,
-        note=f"{left_out} parts that vary less are not drawn." if left_out else "",
+        note=plural(
+            "{count} part that varies less is not drawn.",
+            "{count} parts that vary less are not drawn.",
+            left_out,
+        )
+        if left_out
+        else "",
     )
     if len(names) < 2:
         return
@@ -51,12 +58,14 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     yield curve_chart(
         frame,
         "reward_part_shares",
-        "What the reward's variance comes from",
+        message("What the reward's variance comes from"),
         _series(kept, {name: _on(frame, shares, name) for name in kept}),
-        axis="Cov(part, reward) / Var(reward)",
+        axis=message("Cov(part, reward) / Var(reward)"),
         right=150,
-        note="The shares of all parts add up to 1 where the reward is their sum; a part with a "
-        "negative share works against the others.",
+        note=message(
+            "The shares of all parts add up to 1 where the reward is their sum; a part with a "
+            "negative share works against the others."
+        ),
     )
 
 

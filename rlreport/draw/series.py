@@ -10,6 +10,7 @@ import numpy as np
 from rlreport.draw.extent import Floats, drawable
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
+from rlreport.text.messages import message
 
 MOST_POINTS = 400
 
@@ -138,11 +139,16 @@ def in_words(one: Series, steps: Floats, percent: bool) -> str:
     values = one.values[finite]
 
     def at(index: int) -> str:
-        return f"{figure(values[index], percent)} at step {steps[finite[index]]:,.0f}"
+        value, step = figure(values[index], percent), float(steps[finite[index]])
+        return message("{value} at step {step:count}", value=value, step=step)
 
     if len(values) == 1:
-        return f"{one.title}: {at(0)}."
-    return (
-        f"{one.title}: {at(0)}, {at(-1)}; lowest {at(int(values.argmin()))}, "
-        f"highest {at(int(values.argmax()))}."
+        return message("{name}: {value}.", name=one.title, value=at(0))
+    return message(
+        "{name}: {first}, {last}; lowest {lowest}, highest {highest}.",
+        name=one.title,
+        first=at(0),
+        last=at(-1),
+        lowest=at(int(values.argmin())),
+        highest=at(int(values.argmax())),
     )

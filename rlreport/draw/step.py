@@ -15,6 +15,7 @@ from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
 from rlreport.draw.extent import Axis, Floats, correlation, drawable, limits, mean
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.text.messages import message, plural, sentences
 
 RIGHT = 12
 """Pixels right of a step chart's plot."""
@@ -52,8 +53,8 @@ def step_charts(
     charts = (
         _histogram(columns["reward"], columns["ref_reward"], ghost),
         _gap(columns),
-        _plane(columns, "kl_k1", "Reward against KL"),
-        _plane(columns, length, "Reward against length"),
+        _plane(columns, "kl_k1", message("Reward against KL")),
+        _plane(columns, length, message("Reward against length")),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -71,7 +72,11 @@ def _histogram(reward: Floats, reference: Floats, ghost: Floats) -> Chart | None
     keys = [
         key
         for key, values in zip(
-            (("policy", "policy"), ("reference", "reference"), ("first step", "muted")),
+            (
+                (message("policy"), "policy"),
+                (message("reference"), "reference"),
+                (message("first step"), "muted"),
+            ),
             told,
             strict=True,
         )
@@ -86,8 +91,8 @@ def _histogram(reward: Floats, reference: Floats, ghost: Floats) -> Chart | None
             for low, high, n in each
         ],
         {
-            "x": Axis(*edges[1:], "reward"),
-            "y": Axis(0.0, top, "share of responses", percent=True),
+            "x": Axis(*edges[1:], message("reward")),
+            "y": Axis(0.0, top, message("share of responses"), percent=True),
         },
         size="step",
         right=RIGHT,
@@ -98,16 +103,20 @@ def _histogram(reward: Floats, reference: Floats, ghost: Floats) -> Chart | None
         bins=edges,
         fed=True,
     )
-    said = (
-        f"Policy: mean {figure(mean(told[0]))}, from {figure(float(told[0].min()))} to "
-        f"{figure(float(told[0].max()))}."
-    )
-    for name, values in (("Reference", told[1]), ("First step", told[2])):
-        if values.size:
-            said += f" {name}: mean {figure(mean(values))}."
-    return Chart(
-        "step_reward", "Reward of the responses", said, plot.spec, plot.vega, responses=True
-    )
+    said = [
+        message(
+            "Policy: mean {mean}, from {low} to {high}.",
+            mean=figure(mean(told[0])),
+            low=figure(float(told[0].min())),
+            high=figure(float(told[0].max())),
+        )
+    ]
+    if told[1].size:
+        said.append(message("Reference: mean {mean}.", mean=figure(mean(told[1]))))
+    if told[2].size:
+        said.append(message("First step: mean {mean}.", mean=figure(mean(told[2]))))
+    title = message("Reward of the responses")
+    return Chart("step_reward", title, sentences(said), plot.spec, plot.vega, responses=True)
 
 
 def _gap(columns: dict[str, Floats]) -> Chart | None:
@@ -120,16 +129,22 @@ def _gap(columns: dict[str, Floats]) -> Chart | None:
     if count > MOST_BARS:
         shown = _thinned(shown, "reward_gap")
     better, worse = int((gap[known] > 0).sum()), int((gap[known] < 0).sum())
-    said = (
-        f"{better:,} of {count:,} responses beat the reference, {worse:,} fall short; "
-        f"mean gap {figure(mean(gap))}."
+    said = plural(
+        "{better:count} of {count} response beats the reference, {worse:count} fall short; mean "
+        "gap {gap}.",
+        "{better:count} of {count} responses beat the reference, {worse:count} fall short; mean "
+        "gap {gap}.",
+        count,
+        better=better,
+        worse=worse,
+        gap=figure(mean(gap)),
     )
     plot = fill(
         "ordered_bars",
         _rows(shown, **{n: n for n in ("reward_gap", "reward", "weight") if n in shown}),
         {
-            "x": Axis(0.0, float(count), "responses, smallest gap first", format=",d"),
-            "y": Axis(*limits([np.append(gap[known], 0.0)]), "reward − reference reward"),
+            "x": Axis(0.0, float(count), message("responses, smallest gap first"), format=",d"),
+            "y": Axis(*limits([np.append(gap[known], 0.0)]), message("reward − reference reward")),
         },
         size="step",
         right=RIGHT,
@@ -138,7 +153,8 @@ def _gap(columns: dict[str, Floats]) -> Chart | None:
     )
     # The page draws the shown responses, which may be fewer than were logged.
     del plot.encoding("bars")["x"]["scale"]["domain"]
-    return Chart("step_gap", "Gap to the reference", said, plot.spec, plot.vega, responses=True)
+    title = message("Gap to the reference")
+    return Chart("step_gap", title, said, plot.spec, plot.vega, responses=True)
 
 
 def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
@@ -147,11 +163,14 @@ def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
         return None
     shown = {name: drawable(values[known]) for name, values in columns.items()}
     across, up = shown[field], shown["reward"]
-    x, y = Axis(*limits([across]), RESPONSE[field].title), Axis(*limits([up]), "reward")
+    x, y = Axis(*limits([across]), RESPONSE[field].title), Axis(*limits([up]), message("reward"))
     r = correlation(across, up)
-    said = f"{len(up):,} responses, " + (
-        "no correlation." if np.isnan(r) else f"correlation {figure(r)}."
-    )
+    if np.isnan(r):
+        said = plural(
+            "{count} response, no correlation.", "{count} responses, no correlation.", len(up)
+        )
+    else:
+        said = message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     name = "step_reward_kl" if field == "kl_k1" else "step_reward_length"
     axes = {"x": x, "y": y}
     if len(up) > MOST_DOTS:
@@ -164,7 +183,7 @@ def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
         layer["encoding"]["x"]["field"], layer["encoding"]["y"]["field"] = field, "reward"
         layer["encoding"].setdefault("tooltip", []).extend(
             {"field": f, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
-            for f, text in ((field, RESPONSE[field].title), ("reward", "reward"))
+            for f, text in ((field, RESPONSE[field].title), ("reward", message("reward")))
         )
     return Chart(name, title, said, plot.spec, plot.vega, responses=True)
 

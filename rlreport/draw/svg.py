@@ -19,6 +19,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.theme import SMALL, Theme, sentinels, tokens
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.text.clean import printable
+from rlreport.text.language import ENGLISH, Language
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -45,39 +46,47 @@ _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
-def drawn(charts: Sequence[Chart], vega: Vega = vega_svg) -> list[Chart]:
-    """The charts with their SVG.
+def drawn(
+    charts: Sequence[Chart], vega: Vega = vega_svg, language: Language = ENGLISH
+) -> list[Chart]:
+    """The charts with their SVG, whose texts are in a language.
 
     Args:
         charts: those of a page.
         vega: where Vega works, see ``vega_svg``.
+        language: of the drawings.
 
     Raises:
         ValueError: Vega refused a chart.
     """
-    return themed(vega(together(charts)), charts)
+    return themed(vega(together(charts, language)), charts, language)
 
 
-def together(charts: Sequence[Chart]) -> str:
+def together(charts: Sequence[Chart], language: Language = ENGLISH) -> str:
     """One Vega specification (JSON) of all charts of a page, for ``themed``; "" of none."""
     if not charts:
         return ""
+    said = language.of([chart.vega for chart in charts])
     whole = {
         "width": 1,
         "height": 1,
         "config": charts[0].vega["config"],
-        "marks": [_group(chart.vega, _label(i)) for i, chart in enumerate(charts)],
+        "marks": [_group(vega, _label(i)) for i, vega in enumerate(said)],
     }
     # Vega would measure every text, which takes most of its time; nothing depends on it.
     return _TEXT_SIZE.sub(r"\g<1>0", _json(whole))
 
 
-def themed(svg: str, charts: Sequence[Chart]) -> list[Chart]:
+def themed(svg: str, charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
     """The charts of a page with their SVG, of the one that Vega drew ``together``."""
     if not charts:
         return []
     groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
-    return [replace(chart, svg=_themed(groups[_label(i)], chart)) for i, chart in enumerate(charts)]
+    drawings = [
+        _themed(groups[_label(i)], chart, language.of(chart.description))
+        for i, chart in enumerate(charts)
+    ]
+    return [replace(chart, svg=drawing) for chart, drawing in zip(charts, drawings, strict=True)]
 
 
 def drawn_alone(chart: Chart) -> Chart:
@@ -91,7 +100,7 @@ def drawn_alone(chart: Chart) -> Chart:
     vega = vl_convert.vegalite_to_vega(_json(chart.spec))
     root = ET.XML(vl_convert.vega_to_svg(_json(vega), allowed_base_urls=[]))
     box = root.get("viewBox", "0 0 1 1")
-    return replace(chart, vega=vega, svg=_as_text(root, chart, box))
+    return replace(chart, vega=vega, svg=_as_text(root, chart, box, chart.description))
 
 
 def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> bytes:
@@ -152,16 +161,16 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def _themed(group: ET.Element, chart: Chart) -> str:
+def _themed(group: ET.Element, chart: Chart, words: str) -> str:
     """A drawn chart for a page, as an SVG of its own."""
     vega = chart.vega
     padding = vega["padding"]
     width = padding["left"] + vega["width"] + padding["right"]
     height = padding["top"] + vega["height"] + padding["bottom"]
-    return _as_text(group, chart, f"0 0 {width} {height}")
+    return _as_text(group, chart, f"0 0 {width} {height}", words)
 
 
-def _as_text(element: ET.Element, chart: Chart, box: str) -> str:
+def _as_text(element: ET.Element, chart: Chart, box: str, words: str) -> str:
     root = ET.Element(
         "svg",
         {
@@ -169,7 +178,7 @@ def _as_text(element: ET.Element, chart: Chart, box: str) -> str:
             "viewBox": box,
             "width": "100%",
             "role": "img",
-            "aria-label": printable(chart.description),
+            "aria-label": printable(words),
             "fill": "none",
             "font-size": str(SMALL),
         },

@@ -12,17 +12,22 @@ from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import label
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message, plural
 
 MOST_TEXTS = 6
 
 
-def token_charts(by_step: pd.DataFrame, vega: Vega = vega_svg) -> list[Chart]:
+def token_charts(
+    by_step: pd.DataFrame, vega: Vega = vega_svg, language: Language = ENGLISH
+) -> list[Chart]:
     """Draws the share of responses that hold each spreading text, over the steps.
 
     Args:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
             telling text first. Texts beyond the first MOST_TEXTS are not drawn.
         vega: where Vega works.
+        language: of the drawings.
     """
     known = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if known.empty:
@@ -41,15 +46,17 @@ def token_charts(by_step: pd.DataFrame, vega: Vega = vega_svg) -> list[Chart]:
     chart = curve_chart(
         Frame(shares.index.to_numpy(np.float64)),
         "spreading",
-        "Texts that spread",
+        message("Texts that spread"),
         series,
-        axis="share of responses that hold the text",
+        axis=message("share of responses that hold the text"),
         wide=True,
         percent=True,
         right=170,
-        note=f"{left_out} more are in the table." if left_out else "",
+        note=plural("{count} more is in the table.", "{count} more are in the table.", left_out)
+        if left_out
+        else "",
     )
-    return drawn([chart] if chart else [], vega)
+    return drawn([chart] if chart else [], vega, language)
 
 
 def _look(index: int) -> tuple[None, None, str, tuple[int, ...]]:

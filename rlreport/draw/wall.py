@@ -16,6 +16,7 @@ from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.words import figure, label, unique_names
 from rlreport.metrics.guidance import guide_for
 from rlreport.tables import Tables
+from rlreport.text.messages import message, plural, told
 
 MOST_METRICS = 24
 MOST_COLUMNS = 12
@@ -97,10 +98,24 @@ def not_drawn(tables: Tables) -> list[str]:
         still = {n: v for n, v in wall.values.items() if np.isfinite(v).any() and not _varies(v)}
         if still:
             named = [f"{label(n)} {figure(v[np.isfinite(v)][0])}" for n, v in still.items()]
-            more = f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
-            said.append(f"{wall.heading}, constant: {' · '.join(named[:MOST_NAMED])}{more}.")
+            places = {"heading": wall.heading, "named": " · ".join(named[:MOST_NAMED])}
+            if (more := len(named) - MOST_NAMED) > 0:
+                said.append(
+                    message(
+                        "{heading}, constant: {named} and {more:count} more.", more=more, **places
+                    )
+                )
+            else:
+                said.append(message("{heading}, constant: {named}.", **places))
         if left := len(wall.varied) - len(wall.drawn):
-            said.append(f"{wall.heading}: {left:,} more are not drawn.")
+            said.append(
+                plural(
+                    "{heading}: {count} more is not drawn.",
+                    "{heading}: {count} more are not drawn.",
+                    left,
+                    heading=wall.heading,
+                )
+            )
     return said
 
 
@@ -114,7 +129,12 @@ def _metrics(tables: Tables) -> _Wall | None:
     names = [str(name) for name in metrics.columns if name != "step"]
     values = {name: floats(within, name) for name in names}
     return _Wall(
-        "metric_", "Trainer metrics", floats(within, "step"), values, MOST_METRICS, "as logged"
+        "metric_",
+        message("Trainer metrics"),
+        floats(within, "step"),
+        values,
+        MOST_METRICS,
+        message("as logged"),
     )
 
 
@@ -127,11 +147,11 @@ def _columns(tables: Tables) -> _Wall | None:
     values = {str(name): floats(by_step, name) for name in names}
     return _Wall(
         "column_",
-        "Further columns of the log",
+        message("Further columns of the log"),
         floats(by_step, "step"),
         values,
         MOST_COLUMNS,
-        "mean",
+        message("mean"),
     )
 
 
@@ -145,8 +165,10 @@ def _charts(wall: _Wall | None, frame: Frame) -> Iterator[Chart | None]:
         field, values = f"{wall.prefix}{key}", wall.values[name]
         axis, note, guide = wall.said, "", guide_for(name)
         if guide is not None:
-            axis += f"; shaded: {guide.low:g} to {guide.high:g}"
-            note = f"Shaded is {guide.low:g} to {guide.high:g}: {guide.meaning} ({guide.source})."
+            places = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
+            axis = told("{axis}; shaded: {low} to {high}", places)
+            places |= {"meaning": message(guide.meaning), "source": message(guide.source)}
+            note = told("Shaded is {low} to {high}: {meaning} ({source}).", places)
         chart = curve_chart(
             own,
             field,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rlreport.draw.extent import LEAST, MOST
 from rlreport.text.clean import printable
+from rlreport.text.messages import Message
 from rlreport.text.numbers import written
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
@@ -42,7 +43,9 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def label(text: str, longest: int = 40) -> str:
-    """Text from a log as a chart may show it: one line, printable, cut with an ellipsis."""
+    """Text from a log as a chart may show it: one line, printable, cut; ours as it is."""
+    if isinstance(text, Message):
+        return text
     clean = printable(" ".join(text.split()))
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 

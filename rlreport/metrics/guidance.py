@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlreport.text.messages import marked
+
 
 @dataclass(frozen=True, slots=True)
 class Guide:
@@ -16,7 +18,7 @@ class Guide:
     source: str
 
 
-_TRL = "TRL's guide to the metrics of PPO"
+_TRL = marked("TRL's guide to the metrics of PPO")
 
 GUIDANCE: tuple[Guide, ...] = (
     Guide("objective/kl", 0.0, 10.0, "KL to the reference; keep it between 0 and 10", _TRL),

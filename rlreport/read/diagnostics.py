@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
+from rlreport.text.messages import marked
 
 MOST_UNREAD = 1000
 
@@ -80,26 +81,34 @@ class Diagnostics:
 
 
 ODDITIES = {
-    "unequal_lengths": "token arrays of unequal length, cut to the shortest",
-    "sentinel": "tokens with a log-probability above 0, taken for padding and dropped",
-    "pads": "pad tokens at the ends of responses, dropped",
-    "coerced": "numbers written as text, read as numbers",
-    "array_strings": "rows whose token arrays hold text or true/false where numbers belong",
-    "nested": "token arrays that are lists of lists, left out",
-    "not_tokens": "response_tokens that are no list of strings, left out",
-    "not_a_number": "optional rewards that are no numbers, left out",
-    "not_text": "reference responses that are no text, left out",
-    "tolerant": "lines that are no strict JSON (NaN, Infinity, lone surrogates), read all the same",
-    "reasonless": "finish reasons that are not known, left out",
-    "unended": "compressed files without an end, as a killed writer leaves them; no row is lost",
-    "bad_mask": "response masks of another length than the tokens, or not of 0 and 1, left out",
-    "bad_turns": "rows whose turns are no list of objects with a role; the turns left out",
-    "bad_spans": "rows whose turns' token spans overlap or leave the response; the spans left out",
-    "untrained": "rows of agents that are not trained, kept out of the figures",
-    "failed": "rollouts that failed before the policy spoke, counted by step, no responses",
-    "other_split_rows": "rows of further splits, not read (--split reads them)",
-    "long_text": "responses of over 4,194,304 characters, whose words count up to there",
-    "many_extras": "further scalar fields, left out beyond the first 64",
-    "many_tokens": "token strings left out of the token table beyond the first 262,144",
+    "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
+    "sentinel": marked("tokens with a log-probability above 0, taken for padding and dropped"),
+    "pads": marked("pad tokens at the ends of responses, dropped"),
+    "coerced": marked("numbers written as text, read as numbers"),
+    "array_strings": marked("rows whose token arrays hold text or true/false where numbers belong"),
+    "nested": marked("token arrays that are lists of lists, left out"),
+    "not_tokens": marked("response_tokens that are no list of strings, left out"),
+    "not_a_number": marked("optional rewards that are no numbers, left out"),
+    "not_text": marked("reference responses that are no text, left out"),
+    "tolerant": marked(
+        "lines that are no strict JSON (NaN, Infinity, lone surrogates), read all the same"
+    ),
+    "reasonless": marked("finish reasons that are not known, left out"),
+    "unended": marked(
+        "compressed files without an end, as a killed writer leaves them; no row is lost"
+    ),
+    "bad_mask": marked(
+        "response masks of another length than the tokens, or not of 0 and 1, left out"
+    ),
+    "bad_turns": marked("rows whose turns are no list of objects with a role; the turns left out"),
+    "bad_spans": marked(
+        "rows whose turns' token spans overlap or leave the response; the spans left out"
+    ),
+    "untrained": marked("rows of agents that are not trained, kept out of the figures"),
+    "failed": marked("rollouts that failed before the policy spoke, counted by step, no responses"),
+    "other_split_rows": marked("rows of further splits, not read (--split reads them)"),
+    "long_text": marked("responses of over 4,194,304 characters, whose words count up to there"),
+    "many_extras": marked("further scalar fields, left out beyond the first 64"),
+    "many_tokens": marked("token strings left out of the token table beyond the first 262,144"),
 }
 """What each kind says; the count goes before it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlreport.card import configured
 from rlreport.tables import Note, Tables
+from rlreport.text.messages import message
 
 SEVERAL_RUNS = "several_runs"
 """Kind of the note."""
@@ -50,13 +51,23 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
     if not same and not all(_configured(logs, top) for top in files):
         return None
-    why = "every step in files of the same names" if same else "a configuration of its own"
+    folders = message("{count:count} folders", count=len(files))
+    places = {"folders": _listed(list(files)) if named else folders, "runs": len(files)}
     return Note(
         SEVERAL_RUNS,
-        f"{_listed(list(files)) if named else f'{len(files):,} folders'} look like "
-        f"{len(files):,} runs, as each has {why}: every figure here mixes them. Build a report of "
-        "each; rlreport index lists them and rlreport compare compares two. If they are one run, "
-        "--merge says so.",
+        message(
+            "{folders} look like {runs:count} runs, as each has every step in files of the same "
+            "names: every figure here mixes them. Build a report of each; rlreport index lists "
+            "them and rlreport compare compares two. If they are one run, --merge says so.",
+            **places,
+        )
+        if same
+        else message(
+            "{folders} look like {runs:count} runs, as each has a configuration of its own: every "
+            "figure here mixes them. Build a report of each; rlreport index lists them and "
+            "rlreport compare compares two. If they are one run, --merge says so.",
+            **places,
+        ),
         1,
     )
 
@@ -81,5 +92,5 @@ def _configured(logs: Sequence[str | Path], top: str) -> bool:
 def _listed(names: list[str]) -> str:
     shown = [f"{name}/" for name in names[:NAMED]]
     if more := len(names) - len(shown):
-        return f"{', '.join(shown)} and {more:,} more folders"
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+        return message("{names} and {more:count} more folders", names=tuple(shown), more=more)
+    return message("{names} and {last}", names=tuple(shown[:-1]), last=shown[-1])

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
@@ -61,22 +60,6 @@ def byte_size(count: float) -> str:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} GB"
-
-
-def steps_in_words(steps: Iterable[int]) -> str:
-    """Return steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
-    listed = sorted(steps)
-    if len(listed) > 4:
-        return f"{listed[0]}–{listed[-1]} ({len(listed)} steps)"
-    if len(listed) < 2:
-        return ", ".join(map(str, listed))
-    return ", ".join(map(str, listed[:-1])) + f" and {listed[-1]}"
-
-
-def span_words(span: tuple[int, int]) -> str:
-    """Return consecutive steps by their ends: "step 4" or "steps 48–59"."""
-    first, last = span
-    return f"step {first}" if first == last else f"steps {first}–{last}"
 
 
 def _significant(value: float) -> str:

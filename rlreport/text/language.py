@@ -1,0 +1,97 @@
+"""The languages of a report: what a message is in each of them."""
+
+from __future__ import annotations
+
+import gettext
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from rlreport.errors import UsageError
+from rlreport.text.catalogue import FOLDER, compiled
+from rlreport.text.messages import Joined, Message, filled
+
+T = TypeVar("T")
+
+_ENGLISH = "en"
+TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
+"""The languages that there are -> how a page names its own (BCP 47)."""
+
+_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language, by the name of its catalogue: what ``--lang`` chose, never the machine's."""
+
+    code: str = _ENGLISH
+
+    @property
+    def tag(self) -> str:
+        """What stands in ``<html lang>``."""
+        return TAGS.get(self.code, self.code)
+
+    @property
+    def translations(self) -> gettext.NullTranslations:
+        """The catalogue."""
+        return _translations(self.code, FOLDER)
+
+    def of(self, value: T) -> T:
+        """Return a value with every message in it said in this language.
+
+        Goes into lists, tuples, dicts and dataclasses, which are copied; anything else is
+        returned as it is. In English that is all.
+        """
+        return value if self.code == _ENGLISH else cast("T", self._said(value))
+
+    def _said(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is Message:
+            return filled(self._literal(value), value.places, self._said)
+        if kind is Joined:
+            separator = self.translations.gettext(value.separator)
+            return separator.join(self._said(part) for part in value.parts)
+        if kind is list:
+            return [self._said(item) for item in value]
+        if kind is dict:
+            return {key: self._said(item) for key, item in value.items()}
+        if isinstance(value, tuple):
+            said = [self._said(item) for item in value]
+            return kind(*said) if hasattr(value, "_fields") else tuple(said)
+        if is_dataclass(value) and not isinstance(value, type):
+            parts = {f.name: (getattr(value, f.name)) for f in fields(value) if f.init}
+            changed = {
+                name: said for name, part in parts.items() if (said := self._said(part)) is not part
+            }
+            return replace(value, **changed) if changed else value
+        return value
+
+    def _literal(self, message: Message) -> str:
+        if message.plural:
+            return self.translations.ngettext(message.literal, message.plural, message.number)
+        return self.translations.gettext(message.literal)
+
+
+ENGLISH = Language()
+
+
+def language(code: str) -> Language:
+    """Return a language by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if code not in TAGS:
+        raise UsageError(f"there is no language {code!r}; languages are {', '.join(TAGS)}")
+    return Language(code)
+
+
+@lru_cache(maxsize=8)
+def _translations(code: str, folder: Path) -> gettext.NullTranslations:
+    if code == _ENGLISH:
+        return gettext.NullTranslations()
+    return gettext.GNUTranslations(compiled(folder / f"{code}.po"))

@@ -1,0 +1,214 @@
+"""Messages of the interface: English as they stand, with what it takes to say them otherwise.
+
+Every text of ours that a reader sees is one literal with named places, passed through
+``message`` or ``plural`` (or marked with ``marked`` where it is filled later), so that another
+language is a gettext catalogue. A message is a string, the English one: whatever is written
+for machines takes it as it is. ``Language.of`` says it in the reader's language, at the edge:
+when a page is rendered, a chart drawn, a line printed. So no language is set anywhere, builds
+of two languages share a process, and what goes to another process takes its places along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Formatter
+from typing import Any, ClassVar
+
+from rlreport.text.numbers import MISSING, written
+
+Places = Mapping[str, Any]
+"""What stands in the places of a message: texts, messages, numbers, tuples of them."""
+
+
+class Message(str):
+    """A text of the interface.
+
+    Attributes:
+        literal: English with named places, the key in the catalogue.
+        places: what stands there.
+        plural: the literal for every count but 1, "" where nothing is counted.
+        number: what chooses between the two.
+    """
+
+    __slots__ = ("literal", "number", "places", "plural")
+    literal: str
+    places: Places
+    plural: str
+    number: int
+
+    def __new__(
+        cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
+    ) -> Message:
+        """Make the message; as a string it is English."""
+        said = plural if plural and number != 1 else literal
+        made = super().__new__(cls, filled(said, places or {}))
+        made.literal, made.places, made.plural, made.number = literal, places or {}, plural, number
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Message, (self.literal, self.places, self.plural, self.number)
+
+
+class Joined(str):
+    """Texts with a separator between them, which is a message itself."""
+
+    __slots__ = ("parts", "separator")
+    parts: tuple[str, ...]
+    separator: str
+
+    def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
+        """Make the text; as a string it is English."""
+        kept = tuple(part for part in parts if part)
+        made = super().__new__(cls, separator.join(kept))
+        made.separator, made.parts = separator, kept
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Joined, (self.separator, self.parts)
+
+
+def message(literal: str, **places: object) -> str:
+    """Return the message with its places filled; see ``told`` for how each is written."""
+    return told(literal, places)
+
+
+def told(literal: str, facts: Places) -> str:
+    """Return the message with its places filled from facts: ``{share:percent} of responses``.
+
+    How a fact is written stands behind the colon: figure, percent, count, quoted; ``capital``
+    begins a sentence with it, ``small`` goes on with it, ``clause`` takes the full stop off one.
+    A tuple is a list of what it holds. A fact that is absent is "–".
+    """
+    known = isinstance(literal, Message) or not literal
+    return literal if known else Message(literal, facts)
+
+
+def plural(one: str, other: str, count: int, **places: object) -> str:
+    """Return the message for a count, which stands at ``{count}``: "{count} steps"."""
+    return Message(one, {"count": whole(count), **places}, other, count)
+
+
+def marked(literal: str) -> str:
+    """Mark a literal as a message that is passed on later."""
+    return literal
+
+
+def listed(items: Iterable[str]) -> str:
+    """Return items as a list in a sentence."""
+    return Joined(marked(", "), items)
+
+
+def clauses(items: Iterable[str]) -> str:
+    """Return clauses as one sentence holds them, each of some length."""
+    return Joined(marked("; "), items)
+
+
+def sentences(said: Iterable[str]) -> str:
+    """Return sentences one after another; empty ones leave nothing behind."""
+    return Joined(marked(" "), said)
+
+
+def figure(value: object) -> str:
+    """Return the number as pages write it: three significant digits."""
+    return written(float(value)) if isinstance(value, int | float) else MISSING
+
+
+def percent(share: object) -> str:
+    """Return a share as whole per cent, with more digits where it is below one per cent."""
+    if not isinstance(share, int | float) or not math.isfinite(share):
+        return MISSING
+    if 0 < abs(share) < 0.01:
+        return written(share, "share")
+    return f"{written(100 * share, 'count')} %"
+
+
+def whole(number: object) -> str:
+    """Return a count with thousands separated."""
+    return written(float(number), "count") if isinstance(number, int | float) else MISSING
+
+
+def quoted(text: object) -> str:
+    """Return a text in quotes on one line."""
+    return "“" + " ".join(str(text).split()) + "”"
+
+
+def with_unit(number: str, unit: str) -> str:
+    """Return a written number with its unit, where it has one: "3.2 nats"."""
+    return message("{number} {unit}", number=number, unit=unit) if unit else number
+
+
+def span(steps: object) -> str:
+    """Return consecutive steps by their ends: "step 4" or "steps 48–59"."""
+    if not isinstance(steps, tuple):
+        return MISSING
+    low, high = steps
+    if low == high:
+        return message("step {step}", step=low)
+    return message("steps {low}–{high}", low=low, high=high)
+
+
+def steps_in_words(steps: Iterable[int]) -> str:
+    """Return steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
+    known = sorted(steps)
+    if len(known) > 4:
+        places = {"low": known[0], "high": known[-1]}
+        return plural("{low}–{high} ({count} step)", "{low}–{high} ({count} steps)", len(known),
+                      **places)  # fmt: skip
+    if len(known) < 2:
+        return "".join(map(str, known))
+    return message("{steps} and {last}", steps=tuple(map(str, known[:-1])), last=known[-1])
+
+
+def _capital(text: object) -> str:
+    said = str(text)
+    return said[:1].upper() + said[1:]
+
+
+def _clause(text: object) -> str:
+    return str(text).removesuffix(".").removesuffix("。")
+
+
+def _small(text: object) -> str:
+    said = str(text)
+    return said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
+
+
+def filled(literal: str, places: Places, said: Callable[[Any], Any] | None = None) -> str:
+    """Return a literal with its places filled.
+
+    Args:
+        literal: in any language.
+        places: what stands in it; braces in there are text.
+        said: says a message that stands in a place in the same language.
+    """
+    if "{" not in literal and "}" not in literal:
+        return literal
+    return _Filler(said).vformat(literal, (), places)
+
+
+class _Filler(Formatter):
+    WRITTEN: ClassVar[dict[str, Callable[[object], str]]] = {
+        "": str,
+        "figure": figure,
+        "percent": percent,
+        "count": whole,
+        "quoted": quoted,
+        "capital": _capital,
+        "clause": _clause,
+        "small": _small,
+    }
+
+    def __init__(self, said: Callable[[Any], Any] | None) -> None:
+        self.said = said
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return kwargs.get(str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return MISSING
+        if isinstance(value, tuple):
+            listed_ones = listed([self.format_field(part, format_spec) for part in value])
+            return str(self.said(listed_ones) if self.said else listed_ones)
+        return self.WRITTEN[format_spec](self.said(value) if self.said else value)
