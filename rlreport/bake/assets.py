@@ -19,7 +19,6 @@ from rlreport.bake.script_json import script_json
 from rlreport.draw.bundle import vega_bundle
 from rlreport.text.catalogue import of_script
 from rlreport.text.language import Language
-from rlreport.text.messages import Message
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
@@ -73,12 +72,14 @@ def in_language(scripts: str, language: Language) -> str:
 
     Messages that count are held for one and for several.
     """
-    said = {}
+    known, said = language.translations, {}
     for text in of_script(scripts):
-        one, other = (text, "") if isinstance(text, str) else text
-        forms = [language.of(Message(one, None, other, count)) for count in (1, 2)]
-        if forms != [one, other or one]:
-            said[one] = forms if other else forms[0]
+        if isinstance(text, str):
+            form: str | list[str] = known.gettext(text)
+        else:
+            form = [known.ngettext(*text, count) for count in (1, 2)]
+        if form not in (text, list(text)):
+            said[text if isinstance(text, str) else text[0]] = form
     if not said:
         return scripts
     return scripts.replace(_NO_WORDS, f"const WORDS = {script_json(said)};", 1)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("catalogues")
 
 IN_SCRIPT = re.compile(
-    r'\b(?:message|plural|marked)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
+    r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
 )
 """A message in a script: its literal, and that of the plural."""
 

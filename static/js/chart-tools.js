@@ -1,6 +1,7 @@
 /** What the charts of a page share: the part of the run they show, smoothing, shaded findings. */
 
 import { el } from "./dom.js";
+import { message, nodes } from "./words.js";
 
 /** @typedef {import("./charts.js").Chart} Chart */
 
@@ -46,9 +47,15 @@ export function smoothingTools(tools, charts, shared) {
   const back = el("button", { type: "button", hidden: true, onclick: () => shared.zoomTo(null) });
   shared.listeners.add(() => {
     back.hidden = !shared.zoom;
-    back.textContent = shared.zoom ? `Steps ${shared.zoom.map((x) => Math.round(x)).join("–")}: show all` : "";
+    back.textContent = shared.zoom ? zoomed(shared.zoom) : "";
   });
-  tools.append(el("label", {}, "Smoothing ", select), back, el("span", { class: "note" }, "Drag over a chart to zoom, double-click to zoom out."));
+  tools.append(el("label", {}, ...nodes("Smoothing {choice}", { choice: select })), back, el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")));
+}
+
+/** @param {[number, number]} zoom */
+function zoomed(zoom) {
+  const [low, high] = zoom.map((x) => Math.round(x));
+  return message("Steps {low}–{high}: show all", { low, high });
 }
 
 /** The colour of a finding's severity as it is now. @param {Element} finding */

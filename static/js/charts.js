@@ -7,6 +7,7 @@ import { el, readJson } from "./dom.js";
 import { mountExplore } from "./explore.js";
 import { TAKEN } from "./take.js";
 import { menu } from "./tools.js";
+import { message } from "./words.js";
 
 /**
  * @typedef {object} Hooks
@@ -67,7 +68,7 @@ export class Chart {
     });
     this.menu = menu("⋯", (sheet) => this.offer(sheet));
     this.menu.classList.add("chart-menu");
-    this.menu.querySelector("summary").setAttribute("aria-label", `Menu of the chart ${this.title}`);
+    this.menu.querySelector("summary").setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
     figure.querySelector("figcaption")?.append(this.menu);
   }
 
@@ -104,7 +105,7 @@ export class Chart {
       take(this, name).catch((error) => console.warn("Nothing to take:", error));
     } }, label));
     sheet.replaceChildren(
-      ...(positive(this.spec, this.values()) ? [el("label", {}, box, "Log y")] : []),
+      ...(positive(this.spec, this.values()) ? [el("label", {}, box, message("Log y"))] : []),
       el("div", { class: "takes" }, ...takes),
     );
   }
@@ -241,7 +242,7 @@ export class Chart {
     const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
     this.view?.data("pointed", whole ? [whole] : []).runAsync();
     this.figure.querySelector(".pointed")?.remove();
-    if (span) this.menu.before(el("span", { class: `shaded pointed ${span.severity}` }, `shaded: ${words}`));
+    if (span) this.menu.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
   }
 
   /** Follows the filters of the list. */

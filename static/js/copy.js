@@ -1,5 +1,7 @@
 /** Puts text on the clipboard, also where the clipboard API is refused (`file://` in places). */
 
+import { message } from "./words.js";
+
 /** @param {string} text @returns {Promise<boolean>} */
 export async function copyText(text) {
   try {
@@ -31,7 +33,7 @@ export function copies(button, text) {
   const label = button.textContent;
   button.setAttribute("aria-live", "polite");
   button.addEventListener("click", async () => {
-    button.textContent = (await copyText(text())) ? "Copied" : "Copying was refused";
+    button.textContent = (await copyText(text())) ? message("Copied") : message("Copying was refused");
     setTimeout(() => (button.textContent = label), 1500);
   });
 }

@@ -1,6 +1,7 @@
 /** A chart's specification as the page shows it now: its colours, its part of the run, its scale. */
 
 import { recoloured } from "./colours.js";
+import { message } from "./words.js";
 
 /** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number, inPage: boolean}} Wish */
 
@@ -84,7 +85,7 @@ function logarithmic(spec) {
   for (const axis of yAxes(spec)) {
     axis.scale = { type: "log", domain: [low / air, high * air], nice: false };
     axis.axis = { ...axis.axis, format: "~g", labelOverlap: true };
-    axis.title = `${axis.title}, logarithmic`;
+    axis.title = message("{axis}, logarithmic", { axis: axis.title });
   }
   for (const layer of spec.layer) {
     // What reaches 0 or below has no place on the axis; a band ends at its edge.

@@ -1,6 +1,7 @@
 /** Any column against any other: of the table of steps, or of a step's responses. */
 
 import { el } from "./dom.js";
+import { message, nodes } from "./words.js";
 
 /**
  * @param {HTMLElement} tools
@@ -15,12 +16,12 @@ export function mountExplore(tools, hooks, make) {
   const named = new Map(columns.map((column) => [column.key, column]));
   const id = table.panel ? "n" : "step";
   const pick = (word, at) => {
-    const options = columns.map(({ key, label, unit }) => el("option", { value: key }, unit ? `${label} (${unit})` : label));
+    const options = columns.map(({ key, label, unit }) => el("option", { value: key }, titled(label, unit)));
     const select = el("select", { "aria-label": word, onchange: () => draw() }, ...options);
     select.selectedIndex = Math.max(0, columns.findIndex(({ key }) => key.includes(at)));
     return select;
   };
-  const [y, x] = [pick("Column of the y axis", "reward"), pick("Column of the x axis", "kl_k1")];
+  const [y, x] = [pick(message("Column of the y axis"), "reward"), pick(message("Column of the x axis"), "kl_k1")];
   const figure = el("figure", { class: "chart", "data-chart": "columns" }, el("figcaption", {}, el("span")), el("div", { class: "plot" }));
   /** @type {import("./charts.js").Chart | null} */
   let chart = null;
@@ -29,18 +30,23 @@ export function mountExplore(tools, hooks, make) {
     const values = table.rows.passing().map((i) => ({ [id]: Number(table.view.names[i]), x: finite(across.numbers[i]), y: finite(up.numbers[i]) }));
     const spec = scatter(across, up, id, values);
     figure.dataset.chart = `${up.key}-${across.key}`.replace(/\W+/g, "_");
-    figure.querySelector("figcaption > span").textContent = `${up.label} against ${across.label}`;
+    figure.querySelector("figcaption > span").textContent = message("{up} against {across}", { up: up.label, across: across.label });
     if (chart) chart.spec = spec;
     else chart = make(figure, spec);
     chart.draw();
   };
-  const details = el("details", { class: "explore" }, el("summary", {}, "Plot any two columns"), el("p", {}, y, " against ", x), figure);
+  const details = el("details", { class: "explore" }, el("summary", {}, message("Plot any two columns")), el("p", {}, ...nodes("{up} against {across}", { up: y, across: x })), figure);
   details.addEventListener("toggle", () => details.open && draw());
   tools.append(details);
   return {
     follow: () => details.open && chart && draw(),
     unmount: () => chart?.unmount(),
   };
+}
+
+/** @param {string} label @param {string} unit */
+function titled(label, unit) {
+  return unit ? message("{label} ({unit})", { label, unit }) : label;
 }
 
 /** @param {number} value */
@@ -53,7 +59,7 @@ function scatter(across, up, id, values) {
   const axis = ({ label, unit }, place) => ({
     field: place,
     type: "quantitative",
-    title: unit ? `${label} (${unit})` : label,
+    title: titled(label, unit),
     scale: { zero: false, nice: true },
     axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end" } : { titleX: -52, titleY: -13 }) },
   });
@@ -68,7 +74,7 @@ function scatter(across, up, id, values) {
       encoding: {
         x: axis(across, "x"),
         y: axis(up, "y"),
-        tooltip: [told(id, id === "n" ? "response" : "step"), told("x", across.label), told("y", up.label)],
+        tooltip: [told(id, id === "n" ? message("response") : message("step")), told("x", across.label), told("y", up.label)],
       },
     }],
   };

@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { exact, ordinal, written } from "./format.js";
+import { marked, message, plural } from "./words.js";
 
 /** What a reader looks at first; the first six that the log feeds stand in the line. */
 const FIRST = [
@@ -14,9 +15,9 @@ const IN_LINE = 6;
 const RANKED_FROM = 5;
 
 /** Values that are words. @type {Record<string, Record<number, string>>} */
-const WORDS = { finished: { 0: "cut off at the limit", 1: "with its end token" } };
+const WORDS = { finished: { 0: marked("cut off at the limit"), 1: marked("with its end token") } };
 /** @type {Record<string, string>} */
-const LABELS = { finished: "Ended" };
+const LABELS = { finished: marked("Ended") };
 
 /**
  * @param {any} data the page's row data
@@ -29,7 +30,7 @@ export function figures(data, i) {
   const first = known.toSorted((a, b) => place(a) - place(b)).slice(0, IN_LINE);
   const rest = known.filter((column) => !first.includes(column));
   const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => figure(data, i, column)));
-  const folded = el("details", { class: "all-figures" }, el("summary", {}, `${rest.length} more figures`), list(rest, "rest"));
+  const folded = el("details", { class: "all-figures" }, el("summary", {}, plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length })), list(rest, "rest"));
   return [list(first, "line"), ...(rest.length ? [folded] : [])];
 }
 
@@ -40,13 +41,13 @@ function figure(data, i, { key, label, unit, help, written: how }) {
   return el(
     "div",
     { "data-figure": key },
-    el("dt", { title: help }, LABELS[key] ?? label),
+    el("dt", { title: help }, LABELS[key] ? message(LABELS[key]) : label),
     el(
       "dd",
       {},
-      el("span", { title: exact(value) }, word ?? written(value, how)),
+      el("span", { title: exact(value) }, word === undefined ? written(value, how) : message(word)),
       unit && el("span", { class: "unit" }, ` ${unit}`),
-      rank && el("span", { class: "rank" }, `, ${ordinal(rank)} of ${data.total}`),
+      rank && el("span", { class: "rank" }, message(", {rank} of {all}", { rank: ordinal(rank), all: data.total })),
     ),
   );
 }

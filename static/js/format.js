@@ -1,5 +1,7 @@
 /** How numbers are written, the one place for it in the browser: as rlreport/text/numbers.py. */
 
+import { marked, message } from "./words.js";
+
 export const MISSING = "–";
 export const NAN = "NaN";
 const MINUS = "−";
@@ -22,7 +24,7 @@ export function written(value, kind = "number") {
 
 /** The value itself, as short as it is exact, for places that a program may read. @param {number} value */
 export function exact(value) {
-  if (Number.isNaN(value)) return "not a number or not logged";
+  if (Number.isNaN(value)) return message("not a number or not logged");
   const size = Math.abs(value);
   const plain = size === 0 || !Number.isFinite(value) || (size >= 1e-4 && size < 1e16);
   return plain ? String(value) : value.toExponential().replace("e+", "e");
@@ -37,8 +39,9 @@ export function precise(value) {
 /** "1st", "2nd", "3rd", "11th". @param {number} rank */
 export function ordinal(rank) {
   const tens = rank % 100;
-  const end = tens >= 11 && tens <= 13 ? "th" : (["th", "st", "nd", "rd"][rank % 10] ?? "th");
-  return `${written(rank, "count")}${end}`;
+  const end = tens >= 11 && tens <= 13 ? 0 : rank % 10;
+  const literal = { 1: marked("{n}st"), 2: marked("{n}nd"), 3: marked("{n}rd") }[end] ?? marked("{n}th");
+  return message(literal, { n: written(rank, "count") });
 }
 
 /** @param {number} value */

@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { written } from "./format.js";
 import { differenceButton } from "./texts.js";
+import { listed, marked, message, nodes } from "./words.js";
 
 /** @typedef {{n: number, at: number, reward: number | null, length: number | null, right: boolean | null}} Sibling */
 
@@ -18,17 +19,17 @@ export function groupStrip(data, i, { text, open }) {
   const siblings = group.map((n) => sibling(data, n));
   const rewards = siblings.map(({ reward }) => reward).filter((reward) => reward !== null);
   const [low, high] = [Math.min(...rewards), Math.max(...rewards)];
-  const lengthKey = data.values.response_tokens ? "tokens" : "characters";
+  const inTokens = Boolean(data.values.response_tokens);
   const cells = siblings.map((one) => {
     const verdict = one.right === null ? "" : one.right ? "right" : "wrong";
-    const words = [
-      `Response ${one.n}`,
-      `reward ${written(one.reward)}`,
-      `${written(one.length, "count")} ${lengthKey}`,
-      verdict,
-      one.at < 0 ? "not carried with its text" : "",
-    ];
-    const said = words.filter(Boolean).join(", ");
+    const length = { count: written(one.length, "count") };
+    const said = listed([
+      message("Response {n}", { n: one.n }),
+      message("reward {reward}", { reward: written(one.reward) }),
+      inTokens ? message("{count} tokens", length) : message("{count} characters", length),
+      verdict && (one.right ? message("right") : message("wrong")),
+      one.at < 0 && message("not carried with its text"),
+    ]);
     return el(
       "li",
       {},
@@ -45,14 +46,16 @@ export function groupStrip(data, i, { text, open }) {
     );
   });
   const truth = text("ground_truth");
-  const title = `${siblings.length} responses of the group: reward, ${lengthKey}`;
+  const title = inTokens
+    ? message("{count} responses of the group: reward, tokens", { count: siblings.length })
+    : message("{count} responses of the group: reward, characters", { count: siblings.length });
   const shown = siblings.filter(({ at, reward }) => at >= 0 && reward !== null);
   const best = shown.find(({ reward }) => reward === high);
   const worst = shown.find(({ reward }) => reward === low);
   const node = el(
     "section",
-    { class: "group", "aria-label": "Group" },
-    el("p", { class: "group-title" }, title, data.right && truth !== null && truth.length < 80 && el("span", {}, "; ground truth ", el("b", { dir: "auto" }, truth))),
+    { class: "group", "aria-label": message("Group") },
+    el("p", { class: "group-title" }, title, data.right && truth !== null && truth.length < 80 && el("span", {}, ...nodes("; ground truth {truth}", { truth: el("b", { dir: "auto" }, truth) }))),
     el("ul", {}, ...cells),
   );
   if (best && worst && low < high) node.append(comparison(best, worst, text));
@@ -74,15 +77,18 @@ function sibling(data, n) {
 
 /** Best against worst, made when it is asked for. */
 function comparison(best, worst, text) {
-  const node = el("details", { class: "versus" }, el("summary", {}, "Best against worst"));
+  const node = el("details", { class: "versus" }, el("summary", {}, message("Best against worst")));
   node.addEventListener("toggle", () => {
     if (node.childElementCount > 1) return;
-    const side = ({ n, at, reward }, word) => {
-      const body = el("div", { class: "prose", dir: "auto" }, text("response", at) || "(empty)");
-      return { body, node: el("div", {}, el("p", { class: "label" }, `${word}: response ${n}, reward ${written(reward)}`), body) };
+    const side = ({ n, at, reward }, literal) => {
+      const body = el("div", { class: "prose", dir: "auto" }, text("response", at) || message("(empty)"));
+      return { body, node: el("div", {}, el("p", { class: "label" }, message(literal, { n, reward: written(reward) })), body) };
     };
-    const [one, other] = [side(best, "Best"), side(worst, "Worst")];
-    const button = differenceButton("the worst", text("response", best.at) ?? "", text("response", worst.at) ?? "", one.body, other.body);
+    const [one, other] = [
+      side(best, marked("Best: response {n}, reward {reward}")),
+      side(worst, marked("Worst: response {n}, reward {reward}")),
+    ];
+    const button = differenceButton(message("Mark differences to the worst"), text("response", best.at) ?? "", text("response", worst.at) ?? "", one.body, other.body);
     node.append(button, el("div", { class: "side-by-side" }, one.node, other.node));
     button.click();
   });

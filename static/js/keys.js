@@ -1,6 +1,7 @@
 /** Keys of the page and the panel that lists them. */
 
 import { el, isTyping } from "./dom.js";
+import { message, nodes } from "./words.js";
 
 /** @typedef {{keys: string[], what: string, run: (key: string) => void, shown?: string}} Binding */
 
@@ -9,18 +10,18 @@ import { el, isTyping } from "./dom.js";
  * @param {() => Binding[]} bindings those of the page at this moment
  */
 export function mountKeys(place, bindings) {
-  const button = el("button", { type: "button", onclick: open }, "Keys ", el("kbd", {}, "?"));
+  const button = el("button", { type: "button", onclick: open }, ...nodes("Keys {key}", { key: el("kbd", {}, "?") }));
   place.append(button);
   /** @type {Binding[]} */
-  const always = [{ keys: ["?"], what: "this list", run: open }];
+  const always = [{ keys: ["?"], what: message("this list"), run: open }];
 
   function open() {
     const items = [...always, ...bindings()].flatMap(({ keys, what, shown }) => [
       el("dt", {}, el("kbd", {}, shown ?? keys.join(" "))),
       el("dd", {}, what),
     ]);
-    const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
-    const dialog = el("dialog", { class: "keys", "aria-label": "Keys" }, el("h2", {}, "Keys"), el("dl", {}, ...items), close);
+    const close = el("button", { type: "button", onclick: () => dialog.close() }, message("Close"));
+    const dialog = el("dialog", { class: "keys", "aria-label": message("Keys") }, el("h2", {}, message("Keys")), el("dl", {}, ...items), close);
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

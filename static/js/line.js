@@ -2,6 +2,7 @@
 
 import { el, svg } from "./dom.js";
 import { written } from "./format.js";
+import { message } from "./words.js";
 
 const WIDTH = 1000;
 const HEIGHT = 100;
@@ -19,7 +20,9 @@ export function linePlot(lines, pick) {
   const y = (value) => HEIGHT - (HEIGHT * (value - low)) / (high - low);
   const here = svg("line", { class: "here", y1: 0, y2: HEIGHT, x1: -9, x2: -9 });
   const zero = low < 0 && high > 0 && svg("line", { class: "zero", x1: 0, x2: WIDTH, y1: y(0), y2: y(0) });
-  const name = lines.map(({ label, unit }) => (unit ? `${label}, ${unit}` : label)).join(" and ");
+  const [first, second] = lines.map(({ label, unit }) => (unit ? message("{label}, {unit}", { label, unit }) : label));
+  const name = second === undefined ? first : message("{first} and {second}", { first, second });
+  const ends = { name, low: written(low), high: written(high) };
   const plot = svg(
     "svg",
     {
@@ -27,7 +30,7 @@ export function linePlot(lines, pick) {
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       preserveAspectRatio: "none",
       role: "img",
-      "aria-label": `${name} over ${written(size, "count")} positions, from ${written(low)} to ${written(high)}`,
+      "aria-label": message("{name} over {count} positions, from {low} to {high}", { ...ends, count: written(size, "count") }),
     },
     zero,
     ...lines.map(({ values }, k) => svg("path", { d: path(values, x, y), class: k ? "second" : null })),
@@ -44,8 +47,8 @@ export function linePlot(lines, pick) {
     el(
       "div",
       { class: "line-label" },
-      el("span", {}, `${name}: ${written(low)} to ${written(high)}`),
-      el("span", {}, `position 0 to ${written(size - 1, "count")}`),
+      el("span", {}, message("{name}: {low} to {high}", ends)),
+      el("span", {}, message("position 0 to {last}", { last: written(size - 1, "count") })),
     ),
     plot,
   );

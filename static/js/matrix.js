@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { NAN, exact, written } from "./format.js";
 import { visible } from "./token-text.js";
+import { message } from "./words.js";
 
 const CELL_PX = 64;
 const HEAD_PX = 144;
@@ -27,7 +28,7 @@ export class Matrix {
     /** @type {() => Line[]} */
     this.source = () => [];
     this.seen = false;
-    this.caption = el("caption", {}, "Every metric of every token; each row on its own scale, dark where a value is unusual");
+    this.caption = el("caption", {}, message("Every metric of every token; each row on its own scale, dark where a value is unusual"));
     this.head = el("tr");
     this.body = el("tbody");
     this.table = el("table", { class: "matrix", "aria-colcount": texts.length + 1 }, this.caption);
@@ -35,7 +36,7 @@ export class Matrix {
     this.table.style.width = `${HEAD_PX + CELL_PX * texts.length}px`;
     this.node = el(
       "div",
-      { class: "matrix-scroll", tabindex: 0, role: "region", "aria-label": "Matrix of metrics and tokens" },
+      { class: "matrix-scroll", tabindex: 0, role: "region", "aria-label": message("Matrix of metrics and tokens") },
       this.table,
     );
     this.node.addEventListener("scroll", () => this.soon(), { passive: true });
@@ -91,7 +92,7 @@ export class Matrix {
     const cell = (tag, i, props, text) =>
       el(tag, { "data-i": i, "aria-colindex": i + 2, ...props }, text);
     this.head.replaceChildren(
-      el("th", { scope: "col" }, "Metric"),
+      el("th", { scope: "col" }, message("Metric")),
       gap("th", from),
       ...places.map((i) => cell("th", i, { scope: "col", class: this.at === i && "at" }, visible(this.texts[i]).trim() || "·")),
       gap("th", size - to),

@@ -1,5 +1,7 @@
 /** Token metrics: those shipped, those derived from them, and the colour scale of each. */
 
+import { message } from "./words.js";
+
 /** @typedef {import("./data.js").TokenData} TokenData */
 /** @typedef {{key: string, label: string, unit: string, signed: boolean, help: string}} Metric */
 
@@ -90,9 +92,9 @@ export function extremes(values, metric) {
 
 /** What the jump is called. @param {Metric} metric */
 export function extremeName(metric) {
-  if (SMALL_IS_EXTREME.has(metric.key)) return "Next least likely";
-  if (AROUND_MEDIAN.has(metric.key)) return "Next furthest from the median";
-  return metric.signed ? "Next largest ±" : "Next largest";
+  if (SMALL_IS_EXTREME.has(metric.key)) return message("Next least likely");
+  if (AROUND_MEDIAN.has(metric.key)) return message("Next furthest from the median");
+  return metric.signed ? message("Next largest ±") : message("Next largest");
 }
 
 export const CLIP = 0.98;

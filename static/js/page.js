@@ -12,6 +12,7 @@ import { Tip } from "./tip.js";
 import { keepAlong } from "./twins.js";
 import { mountTools } from "./tools.js";
 import { loadVega } from "./vega.js";
+import { message } from "./words.js";
 
 /** A table shorter than this needs no tools, only sorting. */
 const TOOLS_FROM = 8;
@@ -32,7 +33,7 @@ export function mount(root, address) {
   const list = tables.find((table) => "panel" in table);
   const picker = readJson(root, "script.picker-data");
   const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
-  if (picker && scrubber) mountScrubber(scrubber, picker, root.querySelector("h1")?.textContent?.replace(/\D+/, "") ?? "");
+  if (picker && scrubber) mountScrubber(scrubber, picker, data?.step ?? "");
   const tip = new Tip(document.body);
   const charts = mountCharts(root, {
     loadVega,
@@ -141,7 +142,7 @@ function follow(root, list, address) {
   } else if (!list.panel.node.hidden) {
     list.panel.close();
   }
-  document.title = i < 0 ? base : `Response ${wanted} · ${base}`;
+  document.title = i < 0 ? base : message("Response {n} · {page}", { n: wanted ?? "", page: base });
 }
 
 /** Brings a response that was opened afresh into sight: its head, or the token that is asked for. */
@@ -170,28 +171,28 @@ function bindings(root, list) {
   const link = (selector) => () => /** @type {any} */ (root.querySelector(selector))?.click();
   const found = [];
   if (root.querySelector(".step-nav")) {
-    found.push({ keys: ["["], what: "previous step", run: link("a[rel=prev]") });
-    found.push({ keys: ["]"], what: "next step", run: link("a[rel=next]") });
+    found.push({ keys: ["["], what: message("previous step"), run: link("a[rel=prev]") });
+    found.push({ keys: ["]"], what: message("next step"), run: link("a[rel=next]") });
   }
   if (root.querySelector("input[type=search]")) {
-    found.push({ keys: ["/"], what: "search", run: () => root.querySelector("input[type=search]").focus() });
+    found.push({ keys: ["/"], what: message("search"), run: () => root.querySelector("input[type=search]").focus() });
   }
   if (!list) return found;
   return [
     ...found,
-    { keys: ["{"], what: "the same prompt at an earlier step", run: () => list.panel.twin(-1) },
-    { keys: ["}"], what: "the same prompt at a later step", run: () => list.panel.twin(1) },
-    { keys: ["j"], what: "next response", run: () => list.panel.step(1) },
-    { keys: ["k"], what: "previous response", run: () => list.panel.step(-1) },
-    { keys: ["n"], what: "next most extreme token", run: () => list.panel.tokens?.jump(1) },
-    { keys: ["N"], what: "the one before", run: () => list.panel.tokens?.jump(-1) },
-    { keys: ["w"], what: "the worst token of the metric", run: () => list.panel.tokens?.worst() },
-    { keys: ["t"], what: "next turn", run: () => list.panel.spine?.next(1) },
-    { keys: ["T"], what: "previous turn", run: () => list.panel.spine?.next(-1) },
-    { keys: ["e"], what: "first error of a tool", run: () => list.panel.spine?.firstError() },
-    { keys: ["a"], what: "last answer", run: () => list.panel.spine?.lastAnswer() },
-    { keys: ["Escape"], what: "leave the field, close the response", run: () => !list.panel.node.hidden && list.open(null) },
-    { keys: [], shown: "← → ↑ ↓", what: "from token to token, once one has the focus", run: () => {} },
-    { keys: [], shown: "Shift", what: "with a press on a header: sort by several columns", run: () => {} },
+    { keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.twin(-1) },
+    { keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.twin(1) },
+    { keys: ["j"], what: message("next response"), run: () => list.panel.step(1) },
+    { keys: ["k"], what: message("previous response"), run: () => list.panel.step(-1) },
+    { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
+    { keys: ["N"], what: message("the one before"), run: () => list.panel.tokens?.jump(-1) },
+    { keys: ["w"], what: message("the worst token of the metric"), run: () => list.panel.tokens?.worst() },
+    { keys: ["t"], what: message("next turn"), run: () => list.panel.spine?.next(1) },
+    { keys: ["T"], what: message("previous turn"), run: () => list.panel.spine?.next(-1) },
+    { keys: ["e"], what: message("first error of a tool"), run: () => list.panel.spine?.firstError() },
+    { keys: ["a"], what: message("last answer"), run: () => list.panel.spine?.lastAnswer() },
+    { keys: ["Escape"], what: message("leave the field, close the response"), run: () => !list.panel.node.hidden && list.open(null) },
+    { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },
+    { keys: [], shown: "Shift", what: message("with a press on a header: sort by several columns"), run: () => {} },
   ];
 }

@@ -10,8 +10,11 @@ import { Spine } from "./spine.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
 import { TokenView } from "./tokens.js";
+import { marked, message } from "./words.js";
 
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
+/** @type {Record<string, string>} */
+const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("info") };
 
 export class Panel {
   /**
@@ -75,7 +78,7 @@ export class Panel {
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
-    const holder = el("section", { class: "token-view", "aria-label": "Tokens" });
+    const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
     const [line, ...folded] = figures(data, i);
     const strip = groupStrip(data, i, { text, open: this.go });
     this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.spine ? [this.spine.node] : []), holder, ...folded);
@@ -102,16 +105,17 @@ export class Panel {
 
   /** @param {number | string} n */
   title(n) {
-    return `${this.data.titles?.row ?? "Response"} ${n}`;
+    const other = this.data.titles?.row;
+    return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
   }
 
   /** Says that the address names a response which is not here. @param {string} n */
   showMissing(n) {
     this.close();
-    const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, "Close");
+    const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, message("Close"));
     this.node.replaceChildren(
       el("div", { class: "response-head" }, el("h2", {}, this.title(n)), close),
-      el("p", { class: "note" }, "This response is not among those that the report carries with their text."),
+      el("p", { class: "note" }, message("This response is not among those that the report carries with their text.")),
     );
     this.node.hidden = false;
   }
@@ -119,17 +123,17 @@ export class Panel {
   /** @param {number} i @param {number} n @param {(key: string) => string | null} text */
   head(i, n, text) {
     const step = (label, way, key) =>
-      el("button", { type: "button", title: `Key ${key}`, onclick: () => this.step(way) }, label);
+      el("button", { type: "button", title: message("Key {key}", { key }), onclick: () => this.step(way) }, label);
     const copy = (label, what) => {
       const button = el("button", { type: "button" }, label);
       copies(button, what);
       return button;
     };
     this.place = el("span", { class: "count" });
-    this.before = step("← Previous", -1, "k");
-    this.after = step("Next →", 1, "j");
+    this.before = step(message("← Previous"), -1, "k");
+    this.after = step(message("Next →"), 1, "j");
     const where = this.data.where[i];
-    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, "List");
+    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
     list.addEventListener("click", () => {
       const on = this.node.parentElement?.classList.toggle("listing") ?? false;
       list.setAttribute("aria-pressed", String(on));
@@ -142,14 +146,14 @@ export class Panel {
       this.before,
       this.after,
       this.place,
-      el("button", { type: "button", class: "close", title: "Key Escape", onclick: () => this.go(null) }, "Close"),
+      el("button", { type: "button", class: "close", title: message("Key {key}", { key: "Escape" }), onclick: () => this.go(null) }, message("Close")),
       el(
         "div",
         { class: "response-more" },
         ...twinLinks(this.data, i, this.address),
-        copy("Copy response", () => text("response") ?? ""),
-        copy("Copy link", () => location.href),
-        copy("Copy place in the logs", () => where),
+        copy(message("Copy response"), () => text("response") ?? ""),
+        copy(message("Copy link"), () => location.href),
+        copy(message("Copy place in the logs"), () => where),
         el("span", { class: "place" }, where),
       ),
     );
@@ -160,7 +164,7 @@ export class Panel {
     if (this.open < 0 || !this.place || !this.before || !this.after) return;
     const { order } = this.rows;
     const at = order.indexOf(this.open);
-    this.place.textContent = at < 0 ? "not in the filtered list" : `${at + 1} of ${order.length} listed`;
+    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: at + 1, all: order.length });
     this.before.disabled = at === 0 || !order.length;
     this.after.disabled = at === order.length - 1;
   }
@@ -187,9 +191,9 @@ export class Panel {
       el(
         "li",
         {},
-        el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${severity}`),
+        el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${message(SEVERITIES[severity] ?? severity)}`),
         ` ${title} `,
-        token !== null && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, `Go to token ${token}`),
+        token !== null && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
       ),
     );
     return [el("ul", { class: "findings" }, ...items)];
@@ -202,7 +206,7 @@ export class Panel {
     const tokens = await this.decoding;
     if (this.open !== i) return;
     if (!tokens.spans.has(n)) {
-      holder.append(el("p", { class: "note" }, "No token values of this response are carried in the report."));
+      holder.append(el("p", { class: "note" }, message("No token values of this response are carried in the report.")));
       return;
     }
     const { address, tip, stepScales } = this;

@@ -3,6 +3,7 @@
 import { unpack } from "./data.js";
 import { el } from "./dom.js";
 import { mount } from "./page.js";
+import { message } from "./words.js";
 
 export class Router {
   /**
@@ -53,14 +54,14 @@ export class Router {
     this.opened = null;
     if (path === "") return opened ?? /** @type {HTMLElement} */ (this.overview.cloneNode(true));
     const node = document.querySelector(`script.view[data-view="${CSS.escape(path)}"]`);
-    if (!node) return missing(`This report carries no page “${path}”.`);
+    if (!node) return missing(message("This report carries no page “{path}”.", { path }));
     try {
       const text = new TextDecoder().decode(await unpack(node.textContent ?? ""));
       const parsed = new DOMParser().parseFromString(text, "text/html");
       return document.adoptNode(/** @type {HTMLElement} */ (parsed.querySelector(".page")));
     } catch (error) {
       console.warn(error);
-      return missing("This page could not be unpacked: the file is damaged, or the browser is older than 2023.");
+      return missing(message("This page could not be unpacked: the file is damaged, or the browser is older than 2023."));
     }
   }
 
@@ -84,8 +85,8 @@ export class Router {
 function missing(words) {
   return el(
     "div",
-    { class: "page", "data-title": "Not found" },
-    el("h1", {}, "Not found"),
-    el("p", {}, words, " ", el("a", { href: "#/" }, "To the overview")),
+    { class: "page", "data-title": message("Not found") },
+    el("h1", {}, message("Not found")),
+    el("p", {}, words, " ", el("a", { href: "#/" }, message("To the overview"))),
   );
 }

@@ -2,6 +2,7 @@
 
 import { el, svg } from "./dom.js";
 import { written } from "./format.js";
+import { marked, message } from "./words.js";
 
 /**
  * @param {HTMLElement} place
@@ -21,15 +22,18 @@ export function mountScrubber(place, { steps, rewards, hrefs }, present) {
   const start = Math.max(0, steps.map(String).indexOf(present));
   const line = svg("path", { class: "at", d: `M${x(start)} 0V28` });
   const box = { viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" };
-  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, "aria-label": "Step" });
+  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, "aria-label": message("Step") });
   slider.value = String(start);
   const words = el("output", { "aria-hidden": "true" });
   const describe = () => {
     const k = Number(slider.value);
-    const reward = rewards[k] === null ? "" : `, reward ${written(rewards[k])}`;
+    const places = { step: steps[k], reward: written(rewards[k]) };
+    const known = rewards[k] !== null;
     line.setAttribute("d", `M${x(k)} 0V28`);
-    words.textContent = `Step ${steps[k]}${reward}${k === start ? "" : " · release or Enter opens it"}`;
-    slider.setAttribute("aria-valuetext", `step ${steps[k]}${reward}; Enter opens it`);
+    const here = known ? message("Step {step}, reward {reward}", places) : message("Step {step}", places);
+    words.textContent = k === start ? here : message("{here} · release or Enter opens it", { here });
+    const aloud = known ? marked("step {step}, reward {reward}; Enter opens it") : marked("step {step}; Enter opens it");
+    slider.setAttribute("aria-valuetext", message(aloud, places));
   };
   // A slider moved by keys passes many steps; only letting go of the pointer or Enter goes there.
   const go = () => {

@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { written } from "./format.js";
+import { message, nodes } from "./words.js";
 
 /**
  * @typedef {object} Turn as docs/page-data.md has it
@@ -32,19 +33,19 @@ export class Spine {
     this.turns = turns;
     this.at = -1;
     this.items = turns.map((turn, k) => item(turn, k));
-    const go = (label, key, run) => el("button", { type: "button", title: `Key ${key}`, onclick: run }, label);
+    const go = (label, key, run) => el("button", { type: "button", title: message("Key {key}", { key }), onclick: run }, label);
     const sampled = turns.filter((turn) => turn.sampled).length;
     const wrong = turns.filter((turn) => turn.error).length;
     this.node = el(
       "section",
-      { class: "spine", "aria-label": "Turns" },
+      { class: "spine", "aria-label": message("Turns") },
       el(
         "div",
         { class: "spine-tools" },
-        el("h3", {}, `Turns (${written(turns.length, "count")}, ${written(sampled, "count")} of the policy)`),
-        go("Next turn", "t", () => this.next(1)),
-        wrong > 0 && go(`First error (${wrong})`, "e", () => this.firstError()),
-        go("Last answer", "a", () => this.lastAnswer()),
+        el("h3", {}, message("Turns ({count}, {sampled} of the policy)", { count: written(turns.length, "count"), sampled: written(sampled, "count") })),
+        go(message("Next turn"), "t", () => this.next(1)),
+        wrong > 0 && go(message("First error ({count})", { count: wrong }), "e", () => this.firstError()),
+        go(message("Last answer"), "a", () => this.lastAnswer()),
       ),
       errors.length > 0 && el("ul", { class: "errors" }, ...errors.map((error) => el("li", { dir: "auto" }, error))),
       el("ol", {}, ...this.items),
@@ -81,9 +82,9 @@ export class Spine {
 function item(turn, k) {
   const { role, tool, error, seconds, reward, tokens } = turn;
   const facts = [
-    tokens && `${written(tokens[1] - tokens[0], "count")} tokens`,
-    seconds !== undefined && `${written(seconds)} s`,
-    reward !== undefined && `reward ${written(reward)}`,
+    tokens && message("{count} tokens", { count: written(tokens[1] - tokens[0], "count") }),
+    seconds !== undefined && message("{seconds} s", { seconds: written(seconds) }),
+    reward !== undefined && message("reward {reward}", { reward: written(reward) }),
   ].filter(Boolean);
   const side = error ? "wrong" : turn.sampled ? "sampled" : "given";
   return el(
@@ -93,7 +94,7 @@ function item(turn, k) {
       "p",
       { class: "role" },
       `${k + 1} · ${tool ? `${role} ${tool}` : role}`,
-      error && el("span", { class: "severity critical" }, " ✕ error"),
+      error && el("span", { class: "severity critical" }, ` ${message("✕ error")}`),
       facts.length > 0 && el("span", { class: "facts" }, ` ${facts.join(" · ")}`),
     ),
     error && el("p", { class: "error", dir: "auto" }, ...folded(error)),
@@ -132,7 +133,8 @@ export function said(text) {
 
 /** @param {string} text @param {boolean} closed */
 function thought(text, closed) {
-  const length = `Thinking, ${written(text.length, "count")} characters${closed ? "" : ", never closed"}`;
+  const places = { count: written(text.length, "count") };
+  const length = closed ? message("Thinking, {count} characters", places) : message("Thinking, {count} characters, never closed", places);
   return el("details", { class: "thought" }, el("summary", {}, length), el("div", { class: "prose", dir: "auto" }, text.trim()));
 }
 
@@ -140,7 +142,7 @@ function thought(text, closed) {
 function folded(text) {
   if (text.length <= FOLD_FROM) return [text];
   const [from, to] = [whole(text, HEAD), whole(text, text.length - TAIL)];
-  const button = el("button", { type: "button", class: "fold" }, `… ${written(to - from, "count")} characters more …`);
+  const button = el("button", { type: "button", class: "fold" }, message("… {count} characters more …", { count: written(to - from, "count") }));
   button.addEventListener("click", () => button.replaceWith(text.slice(from, to)));
   return [text.slice(0, from), button, text.slice(to)];
 }
@@ -156,7 +158,7 @@ function call(name, given) {
   return el(
     "div",
     { class: "call" },
-    el("span", { class: "role" }, "calls ", el("code", { dir: "auto" }, name || "?")),
+    el("span", { class: "role" }, ...nodes("calls {tool}", { tool: el("code", { dir: "auto" }, name || "?") })),
     el("pre", { dir: "auto" }, ...folded(laidOut(given))),
   );
 }

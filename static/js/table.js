@@ -5,6 +5,7 @@ import { el } from "./dom.js";
 import { MISSING, exact, written } from "./format.js";
 import { mark } from "./marks.js";
 import { formatSort, parseSort, valueAt } from "./rows.js";
+import { message } from "./words.js";
 
 /** Above this many rows only those near the view are in the document. */
 const WINDOW_FROM = 200;
@@ -258,7 +259,7 @@ export class TableView {
   }
 
   nothing() {
-    const text = this.rows.size ? "No row passes the search and the filters." : "Nothing to list.";
+    const text = this.rows.size ? message("No row passes the search and the filters.") : message("Nothing to list.");
     return el("tr", { class: "empty" }, el("td", { colspan: this.laid.length }, text));
   }
 

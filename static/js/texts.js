@@ -5,14 +5,15 @@ import { el } from "./dom.js";
 import { written } from "./format.js";
 import { mark } from "./marks.js";
 import { said } from "./spine.js";
+import { marked, message } from "./words.js";
 
 /** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
 
 const TITLES = [
-  ["prompt", "Prompt", ""],
-  ["response", "Response", "policy"],
-  ["ref_response", "Reference response", "reference"],
-  ["ground_truth", "Ground truth", ""],
+  ["prompt", marked("Prompt"), ""],
+  ["response", marked("Response"), "policy"],
+  ["ref_response", marked("Reference response"), "reference"],
+  ["ground_truth", marked("Ground truth"), ""],
 ];
 
 /** Longer texts show their beginning and a button: what stands below them stays near. */
@@ -25,25 +26,25 @@ const LONG = { prompt: 900, other: 6000 };
  *   texts where they are not those of a response and its reference
  */
 export function textsSection(texts, turns, { query, highlights, titles = {} }) {
-  const node = el("section", { class: "texts", "aria-label": "Texts" });
+  const node = el("section", { class: "texts", "aria-label": message("Texts") });
   const bodies = new Map();
   const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
     const body = el("div", { class: "prose", dir: "auto" });
     if (key === "prompt" && turns.length) body.append(...turns.map(turn));
     else body.append(...(key === "response" ? said(texts[key]) : [texts[key]]));
-    if (!texts[key]) body.append("(empty)");
+    if (!texts[key]) body.append(message("(empty)"));
     bodies.set(key, body);
     const long = !query && texts[key].length > (LONG[key] ?? LONG.other);
     return el(
       "details",
       { open: true, class: side || null, "data-text": key },
-      el("summary", {}, titles[key] ?? title),
+      el("summary", {}, titles[key] ?? message(title)),
       body,
       long && shortened(body, texts[key].length),
     );
   });
   const both = texts.response !== null && texts.ref_response !== null;
-  if (both) node.append(differenceButton(titles.other ?? "the reference", texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  if (both) node.append(differenceButton(titles.other ? message("Mark differences to {other}", { other: titles.other }) : message("Mark differences to the reference"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);
@@ -56,7 +57,7 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
 /** Cuts a text to its beginning; returns the button that shows all of it. @param {HTMLElement} body @param {number} length */
 export function shortened(body, length) {
   body.classList.add("cut");
-  const button = el("button", { type: "button", class: "whole" }, `Show all ${written(length, "count")} characters`);
+  const button = el("button", { type: "button", class: "whole" }, message("Show all {count} characters", { count: written(length, "count") }));
   button.addEventListener("click", () => {
     body.classList.remove("cut");
     button.remove();
@@ -71,17 +72,17 @@ function turn([role, text]) {
 
 /**
  * Marks, while pressed, what differs between two texts.
- * @param {string} other what the first is compared with, in words
+ * @param {string} label of the button: what the first is compared with
  * @param {string} after @param {string} before
  * @param {HTMLElement} afterBody @param {HTMLElement} beforeBody
  */
-export function differenceButton(other, after, before, afterBody, beforeBody) {
-  const button = el("button", { type: "button", "aria-pressed": "false" }, `Mark differences to ${other}`);
+export function differenceButton(label, after, before, afterBody, beforeBody) {
+  const button = el("button", { type: "button", "aria-pressed": "false" }, label);
   button.addEventListener("click", () => {
     const on = button.getAttribute("aria-pressed") !== "true";
     const runs = on ? difference(before, after) : null;
     if (on && !runs) {
-      button.textContent = "The two share too little to mark";
+      button.textContent = message("The two share too little to mark");
       button.disabled = true;
       return;
     }

@@ -1,9 +1,10 @@
 /** Light, dark, or as the system says; the choice is remembered where that is allowed. */
 
 import { el } from "./dom.js";
+import { marked, message } from "./words.js";
 
 const KEY = "rlreport-theme";
-const NAMES = ["system", "light", "dark"];
+const NAMES = [marked("system"), marked("light"), marked("dark")];
 
 function remembered() {
   try {
@@ -30,7 +31,7 @@ export function startTheme() {
 export function mountTheme(place) {
   let now = remembered();
   const button = el("button", { type: "button", class: "theme" });
-  const label = () => (button.textContent = `Theme: ${now}`);
+  const label = () => (button.textContent = message("Theme: {name}", { name: message(now) }));
   button.addEventListener("click", () => {
     now = NAMES[(NAMES.indexOf(now) + 1) % NAMES.length];
     try {

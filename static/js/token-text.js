@@ -1,6 +1,7 @@
 /** A response's text, each token on the colour of one metric. */
 
 import { el } from "./dom.js";
+import { message, plural } from "./words.js";
 
 /**
  * Tokens go into blocks that the browser may skip while they are out of view. A block ends
@@ -99,7 +100,7 @@ export class TokenText {
   /** @param {HTMLElement[]} blocks */
   hide(blocks) {
     const tokens = blocks.reduce((sum, block) => sum + block.childElementCount, 0);
-    const button = el("button", { type: "button", class: "fold" }, `… ${tokens} tokens more …`);
+    const button = el("button", { type: "button", class: "fold" }, plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }));
     for (const block of blocks) block.hidden = true;
     button.addEventListener("click", () => {
       for (const block of blocks) block.hidden = false;
@@ -188,7 +189,7 @@ export class TokenText {
 
 /** @param {import("./spine.js").Turn} turn @param {number} k */
 function head({ role, tool, error }, k) {
-  const words = [`${k + 1} · ${role}`, tool, error && "✕ error"].filter(Boolean);
+  const words = [`${k + 1} · ${role}`, tool, error && message("✕ error")].filter(Boolean);
   return el("p", { class: "role" }, words.join(" "));
 }
 

@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 import { written } from "./format.js";
 import { CLIP, extremeName } from "./metrics.js";
+import { message, nodes, plural, withUnit } from "./words.js";
 
 /** @typedef {import("./metrics.js").Metric} Metric */
 
@@ -20,21 +21,21 @@ export class TokenTools {
       return select;
     };
     this.metric = choice("metric", []);
-    this.beside = choice("b", [el("option", { value: "" }, "none")]);
-    this.scale = el("select", { name: "scale" }, el("option", { value: "" }, "response"), el("option", { value: "step" }, "step"));
+    this.beside = choice("b", [el("option", { value: "" }, message("none"))]);
+    this.scale = el("select", { name: "scale" }, el("option", { value: "" }, message("response")), el("option", { value: "step" }, message("step")));
     this.scale.addEventListener("change", () => on.set({ scale: this.scale.value || null }));
-    this.next = el("button", { type: "button", title: "Key n; N goes back", onclick: on.jump });
+    this.next = el("button", { type: "button", title: message("Key n; N goes back"), onclick: on.jump });
     this.spaces = el("input", { type: "checkbox", onchange: () => on.spaces(this.spaces.checked) });
     this.everyLine = el("input", { type: "checkbox", onchange: on.lines });
     this.node = el(
       "div",
       { class: "token-tools" },
-      el("label", {}, "Metric ", this.metric),
-      el("label", {}, "beside ", this.beside),
-      el("label", {}, "scale of the ", this.scale),
+      el("label", {}, ...nodes("Metric {choice}", { choice: this.metric })),
+      el("label", {}, ...nodes("beside {choice}", { choice: this.beside })),
+      el("label", {}, ...nodes("scale of the {choice}", { choice: this.scale })),
       this.next,
-      el("label", {}, this.spaces, "spaces"),
-      el("label", {}, this.everyLine, "a line for each metric"),
+      el("label", {}, this.spaces, message("spaces")),
+      el("label", {}, this.everyLine, message("a line for each metric")),
     );
   }
 
@@ -56,18 +57,32 @@ export function legend(metric, scale, byStep) {
   const bins = Array.from({ length: scale.bins }, (_, k) => el("span", { class: `${scale.prefix}-${k + 1}` }));
   const ends = [written(scale.low), written(scale.high)];
   const [low, high] = scale.reversed ? ends.reverse() : ends;
-  const where = byStep ? "step" : "response";
-  const beyond = scale.clipped === 1 ? "1 token" : `${written(scale.clipped, "count")} tokens`;
-  const clip =
-    scale.clipped > 0
-      ? `clipped at the ${CLIP * 100}th percentile of the ${where}, ${beyond} beyond`
-      : `scale of the ${where}`;
-  const middle = scale.middle ? `centred on the median, ${written(scale.middle)}; ` : "";
+  const clip = clipped(scale, byStep);
+  const middle = scale.middle ? message("centred on the median, {middle}; {clip}", { middle: written(scale.middle), clip }) : clip;
   return [
     el("strong", {}, metric.label),
     el("span", { class: "ends" }, low),
-    el("span", { class: "bins", role: "img", "aria-label": `colours from ${low} to ${high}` }, ...bins),
-    el("span", { class: "ends" }, metric.unit ? `${high} ${metric.unit}` : high),
-    el("span", { class: "unit" }, middle, clip),
+    el("span", { class: "bins", role: "img", "aria-label": message("colours from {low} to {high}", { low, high }) }, ...bins),
+    el("span", { class: "ends" }, withUnit(high, metric.unit)),
+    el("span", { class: "unit" }, middle),
   ];
+}
+
+/** Which values the scale is of, and how many lie beyond it. */
+function clipped(scale, byStep) {
+  const places = { share: CLIP * 100, count: written(scale.clipped, "count") };
+  if (!scale.clipped) return byStep ? message("scale of the step") : message("scale of the response");
+  return byStep
+    ? plural(
+        "clipped at the {share}th percentile of the step, {count} token beyond",
+        "clipped at the {share}th percentile of the step, {count} tokens beyond",
+        scale.clipped,
+        places,
+      )
+    : plural(
+        "clipped at the {share}th percentile of the response, {count} token beyond",
+        "clipped at the {share}th percentile of the response, {count} tokens beyond",
+        scale.clipped,
+        places,
+      );
 }

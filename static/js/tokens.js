@@ -7,6 +7,7 @@ import { Matrix } from "./matrix.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
 import { TokenText, visible } from "./token-text.js";
 import { TokenTools, legend } from "./token-tools.js";
+import { listed, message, withUnit } from "./words.js";
 
 /** @typedef {import("./metrics.js").Metric} Metric */
 
@@ -68,10 +69,10 @@ export class TokenView {
     this.pair = el("div", { class: "token-pair" });
     this.lines = el("div", { class: "lines" });
     this.matrix = new Matrix(this.texts, (i) => this.pick(i));
-    const head = el("h3", {}, `Tokens (${written(this.texts.length, "count")})`);
-    const empty = this.empty.length && el("p", { class: "note" }, `NaN or not logged in every token: ${this.empty.join(", ")}.`);
+    const head = el("h3", {}, message("Tokens ({count})", { count: written(this.texts.length, "count") }));
+    const empty = this.empty.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.empty) }));
     // Beside a long text the line is the map of it, and a matrix below would never be found.
-    const folded = () => el("details", { class: "matrix-fold" }, el("summary", {}, "Every metric of every token"), this.matrix.node);
+    const folded = () => el("details", { class: "matrix-fold" }, el("summary", {}, message("Every metric of every token")), this.matrix.node);
     const body = this.texts.length > LONG ? [this.lines, folded(), this.pair] : [this.pair, this.lines, this.matrix.node];
     root.append(...[head, this.tools.node, empty, ...body].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
@@ -150,7 +151,7 @@ export class TokenView {
   draw() {
     this.shown.forEach((metric, k) => {
       const [values, scale] = [this.values(metric), this.scale(metric)];
-      this.views[k].node.setAttribute("aria-label", `Tokens coloured by ${metric.label}`);
+      this.views[k].node.setAttribute("aria-label", message("Tokens coloured by {metric}", { metric: metric.label }));
       this.views[k].colour((i) => scale.className(values[i]));
       this.legends[k].replaceChildren(...legend(metric, scale, this.byStep));
     });
@@ -204,13 +205,13 @@ export class TokenView {
     const raw = this.data.raw(this.data.ids[this.start + i]);
     const lines = this.metrics.map((metric) => {
       const value = this.values(metric)[i];
-      const unit = metric.unit ? ` ${metric.unit}` : "";
-      const text = precise(value) + (Number.isNaN(value) ? "" : unit);
+      const text = withUnit(precise(value), Number.isNaN(value) ? "" : metric.unit);
       return { label: metric.label, value: text, picked: this.shown.includes(metric) };
     });
-    const shown = visible(this.texts[i]).trimEnd() || "part of a character";
-    const logged = raw === this.texts[i] ? "" : `  (logged as ${raw})`;
-    this.tip.show(`${i}: ${shown}${logged}`, lines, beside.getBoundingClientRect());
+    const shown = visible(this.texts[i]).trimEnd() || message("part of a character");
+    const places = { i, shown, raw };
+    const head = raw === this.texts[i] ? message("{i}: {shown}", places) : message("{i}: {shown}  (logged as {raw})", places);
+    this.tip.show(head, lines, beside.getBoundingClientRect());
     this.told = beside;
   }
 

@@ -4,6 +4,7 @@ import { copies } from "./copy.js";
 import { el } from "./dom.js";
 import { written } from "./format.js";
 import { toCsv, toJson } from "./rows.js";
+import { message } from "./words.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 
@@ -17,8 +18,8 @@ const LONGEST_OFFERED = 80;
  */
 export function mountTools(section, view) {
   const { rows } = view;
-  const label = section.querySelector("caption")?.textContent ?? "list";
-  const search = el("input", { type: "search", placeholder: "Search", "aria-label": `Search ${label}` });
+  const label = section.querySelector("caption")?.textContent ?? "";
+  const search = el("input", { type: "search", placeholder: message("Search"), "aria-label": message("Search {list}", { list: label }) });
   search.addEventListener("input", () => rows.search(search.value));
   search.addEventListener("keydown", (event) => {
     if (event.key === "Escape") view.stop?.focus({ preventScroll: true });
@@ -29,14 +30,14 @@ export function mountTools(section, view) {
   });
   const total = el("output", { class: "count", "aria-live": "polite" });
   const chips = el("div", { class: "chips" });
-  const full = el("button", { type: "button", "aria-pressed": "false" }, "Full rows");
+  const full = el("button", { type: "button", "aria-pressed": "false" }, message("Full rows"));
   full.addEventListener("click", () => {
     const pressed = full.getAttribute("aria-pressed") !== "true";
     full.setAttribute("aria-pressed", String(pressed));
     view.setFull(pressed);
   });
-  const csv = el("button", { type: "button" }, "Copy CSV");
-  const json = el("button", { type: "button" }, "Copy JSON");
+  const csv = el("button", { type: "button" }, message("Copy CSV"));
+  const json = el("button", { type: "button" }, message("Copy JSON"));
   copies(csv, () => toCsv(rows));
   copies(json, () => toJson(rows));
   const hasText = rows.columns.some((column) => column.kind === "text");
@@ -44,10 +45,10 @@ export function mountTools(section, view) {
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
   const show = () => {
     const [shown, all] = [rows.order.length, rows.size];
-    total.textContent = `${written(shown, "count")} of ${written(all, "count")}`;
+    total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
     chips.replaceChildren(
       ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => rows.limit(key, null))),
-      ...[...rows.words].map(([key, words]) => chip(`${nameOf(rows, key)}: ${words}`, () => rows.require(key, ""))),
+      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => rows.require(key, ""))),
     );
     if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
       search.value = rows.query;
@@ -59,7 +60,7 @@ export function mountTools(section, view) {
 
 /** @param {string} words @param {() => void} remove */
 function chip(words, remove) {
-  return el("button", { type: "button", dir: "auto", "aria-label": `Remove the filter ${words}`, onclick: remove }, `${words} ✕`);
+  return el("button", { type: "button", dir: "auto", "aria-label": message("Remove the filter {words}", { words }), onclick: remove }, `${words} ✕`);
 }
 
 /** @param {Rows} rows @param {string} key */
@@ -70,9 +71,11 @@ function nameOf(rows, key) {
 /** @param {Rows} rows @param {string} key @param {[number, number]} range */
 function between(rows, key, [low, high]) {
   const name = nameOf(rows, key);
-  if (low === high) return `${name} ${written(low)}`;
-  const bound = (value, word) => (Number.isFinite(value) ? ` ${word} ${written(value)}` : "");
-  return `${name}${bound(low, "from")}${bound(high, "to")}`;
+  const places = { name, low: written(low), high: written(high) };
+  if (low === high) return message("{name} {low}", places);
+  if (!Number.isFinite(high)) return message("{name} from {low}", places);
+  if (!Number.isFinite(low)) return message("{name} to {high}", places);
+  return message("{name} from {low} to {high}", places);
 }
 
 /** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
@@ -102,7 +105,7 @@ export function menu(title, build) {
 /** A short form on one column at a time. @param {Rows} rows */
 function filterMenu(rows) {
   let present = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
-  return menu("Filter", (sheet) => {
+  return menu(message("Filter"), (sheet) => {
     const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === present }, label));
     const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
     const pick = el("select", {}, ...groups);
@@ -116,7 +119,7 @@ function filterMenu(rows) {
       present = pick.value;
       show();
     });
-    sheet.replaceChildren(el("label", {}, "Column", pick), fields);
+    sheet.replaceChildren(el("label", {}, message("Column"), pick), fields);
     show();
   });
 }
@@ -147,13 +150,13 @@ function wordsInput(rows, column) {
     if (distinct.size > MOST_OFFERED) break;
   }
   const few = distinct.size <= MOST_OFFERED && [...distinct].every((text) => text.length <= LONGEST_OFFERED);
-  const any = el("option", { value: "" }, "anything");
+  const any = el("option", { value: "" }, message("anything"));
   const option = (text) => el("option", { value: text, selected: text.toLowerCase() === present }, text);
   const input = few
-    ? el("select", { "aria-label": `${column.label} holds` }, any, ...[...distinct].sort().map(option))
-    : el("input", { type: "text", "aria-label": `${column.label} holds`, value: present });
+    ? el("select", { "aria-label": message("{column} holds", { column: column.label }) }, any, ...[...distinct].sort().map(option))
+    : el("input", { type: "text", "aria-label": message("{column} holds", { column: column.label }), value: present });
   input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
-  return ["holds", input];
+  return [message("holds"), input];
 }
 
 /** @param {Rows} rows @param {import("./rows.js").Column} column */
@@ -161,12 +164,13 @@ function rangeInputs(rows, column) {
   const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
   const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
   const present = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
-  const inputs = ["from", "to"].map((word, k) => {
+  const labels = [message("{column} from", { column: column.label }), message("{column} to", { column: column.label })];
+  const inputs = labels.map((label, k) => {
     const input = el("input", {
       type: "number",
       step: "any",
       placeholder: finite.length ? written(ends[k]) : "",
-      "aria-label": `${column.label} ${word}`,
+      "aria-label": label,
     });
     if (Number.isFinite(present[k])) input.value = String(present[k]);
     return input;
@@ -180,12 +184,12 @@ function rangeInputs(rows, column) {
     rows.limit(column.key, range.some(Number.isFinite) ? range : null);
   };
   for (const input of inputs) input.addEventListener("input", apply);
-  return [["from", inputs[0]], ["to", inputs[1]]];
+  return [[message("from"), inputs[0]], [message("to"), inputs[1]]];
 }
 
 /** @param {import("./table.js").TableView} view */
 function columnMenu(view) {
-  return menu("Columns", (sheet) => {
+  return menu(message("Columns"), (sheet) => {
     const boxes = grouped(view.rows.columns.slice(1), (column) => {
       const box = el("input", { type: "checkbox" });
       box.checked = column.shown;

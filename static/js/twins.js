@@ -2,6 +2,7 @@
 
 import { format } from "./address.js";
 import { el } from "./dom.js";
+import { message } from "./words.js";
 
 /** @typedef {import("./address.js").Address} Address */
 /** @typedef {[number, number]} Name step and n */
@@ -34,14 +35,14 @@ export function hrefOf(address, [step, n]) {
 export function twinLinks(data, i, address) {
   const [before, after] = data.twins?.[data.n[i]] ?? [null, null];
   const link = (name, label, key) => {
-    const node = name && el("a", { class: "twin", href: hrefOf(address, name), title: `The same prompt, key ${key}` }, label(name[0]));
+    const node = name && el("a", { class: "twin", href: hrefOf(address, name), title: message("The same prompt, key {key}", { key }) }, label(name[0]));
     // The address may change after the link was made.
     node?.addEventListener("click", () => (node.href = hrefOf(address, name)));
     return node;
   };
   const links = [
-    link(before, (step) => `{ Same prompt, step ${step}`, "{"),
-    link(after, (step) => `Same prompt, step ${step} }`, "}"),
+    link(before, (step) => `{ ${message("Same prompt, step {step}", { step })}`, "{"),
+    link(after, (step) => `${message("Same prompt, step {step}", { step })} }`, "}"),
   ].filter(Boolean);
   return links;
 }

@@ -36,3 +36,24 @@ export function marked(literal) {
 function filled(said, places) {
   return said.replace(/\{(\w+)\}/g, (_, name) => String(places[name] ?? ""));
 }
+
+/**
+ * The message as nodes, where a place is a control or an element.
+ * @param {string} literal "Smoothing {choice}"
+ * @param {Record<string, Node>} places
+ * @returns {(Node | string)[]}
+ */
+export function nodes(literal, places) {
+  const said = /** @type {any} */ (WORDS)[literal] ?? literal;
+  return said.split(/\{(\w+)\}/).map((part, k) => (k % 2 ? places[part] : part));
+}
+
+/** Items as a list in a sentence; what is empty or false is no item. @param {(string | false)[]} items */
+export function listed(items) {
+  return items.filter(Boolean).join(message(", "));
+}
+
+/** A written number with its unit, where it has one. @param {string} number @param {string} [unit] */
+export function withUnit(number, unit) {
+  return unit ? message("{number} {unit}", { number, unit }) : number;
+}
