@@ -82,7 +82,11 @@ def make(po: Path) -> bytes:
 
     made = io.BytesIO()
     with po.open("rb") as file:
-        mofile.write_mo(made, pofile.read_po(file, locale=po.stem))
+        catalog = pofile.read_po(file, locale=po.stem)
+    for message in list(catalog):
+        if isinstance(message.string, tuple) and not all(message.string):
+            catalog.delete(message.id)  # it would be written as English for one
+    mofile.write_mo(made, catalog)
     return made.getvalue()
 
 
