@@ -10,7 +10,7 @@ from rlreport.check.run import Run, marked_rows
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, told
 
-SOURCE = "logs of diverged runs"
+SOURCE = marked("logs of diverged runs")
 
 
 def first_step_with_nan(tables: Tables) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rlreport.check.finding import Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
-from rlreport.text.messages import message, sentences, told, whole
+from rlreport.text.messages import message, phrases, sentences, told, whole
 
 MOST_EFFECTS = 2
 """Consequences that the sentence names."""
@@ -63,7 +63,7 @@ def _finding(finding: Finding) -> Finding:
         effect=check.led_to(finding.facts),
         why=message(check.why),
         suggestion=message(check.suggestion),
-        source=check.source,
+        source=message(check.source),
     )
 
 
@@ -110,7 +110,7 @@ def _with_effects(title: str, effects: list[str]) -> str:
     if not effects:
         return message("{title:clause}.", title=title)
     *rest, last = effects
-    led_to = message("{rest} and {last}", rest=tuple(rest), last=last) if rest else last
+    led_to = message("{rest} and {last}", rest=phrases(rest), last=last) if rest else last
     return message("{title:clause}; {effects}.", title=title, effects=led_to)
 
 

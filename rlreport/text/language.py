@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from rlreport.errors import UsageError
 from rlreport.text.catalogue import FOLDER, compiled
-from rlreport.text.messages import Joined, Message, filled
+from rlreport.text.messages import Joined, Message, between, filled
 
 T = TypeVar("T")
 
@@ -53,8 +53,9 @@ class Language:
         if kind is Message:
             return filled(self._literal(value), value.places, self._said)
         if kind is Joined:
-            separator = self.translations.gettext(value.separator)
-            return separator.join(self._said(part) for part in value.parts)
+            # The empty message is a catalogue's header.
+            separator = self.translations.gettext(value.separator) if value.separator else ""
+            return between(separator).join(self._said(part) for part in value.parts)
         if kind is list:
             return [self._said(item) for item in value]
         if kind is dict:

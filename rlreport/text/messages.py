@@ -11,11 +11,14 @@ of two languages share a process, and what goes to another process takes its pla
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any, ClassVar
 
 from rlreport.text.numbers import MISSING, written
+
+_AROUND = re.compile(r"^\{\w+\}|\{\w+\}$")
 
 Places = Mapping[str, Any]
 """What stands in the places of a message: texts, messages, numbers, tuples of them."""
@@ -60,7 +63,7 @@ class Joined(str):
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
         """Make the text; as a string it is English."""
         kept = tuple(part for part in parts if part)
-        made = super().__new__(cls, separator.join(kept))
+        made = super().__new__(cls, between(separator).join(kept))
         made.separator, made.parts = separator, kept
         return made
 
@@ -94,19 +97,32 @@ def marked(literal: str) -> str:
     return literal
 
 
+def between(separator: str) -> str:
+    """Return a separator without the places around it, which say what it stands between.
+
+    With them a catalogue can leave nothing between sentences, or tell items from clauses.
+    """
+    return _AROUND.sub("", separator)
+
+
 def listed(items: Iterable[str]) -> str:
     """Return items as a list in a sentence."""
     return Joined(marked(", "), items)
 
 
+def phrases(said: Iterable[str]) -> str:
+    """Return short clauses of one sentence."""
+    return Joined(marked("{clause}, {next}"), said)
+
+
 def clauses(items: Iterable[str]) -> str:
     """Return clauses as one sentence holds them, each of some length."""
-    return Joined(marked("; "), items)
+    return Joined(marked("{clause}; {next}"), items)
 
 
 def sentences(said: Iterable[str]) -> str:
     """Return sentences one after another; empty ones leave nothing behind."""
-    return Joined(marked(" "), said)
+    return Joined(marked("{sentence} {next}"), said)
 
 
 def figure(value: object) -> str:
