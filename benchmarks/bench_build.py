@@ -86,8 +86,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / f"report{options.suffix}")
-        build = (sys.executable, "-m", "rlreport", "build", str(options.logs), "-o", out, "-q")
-        build = (*build, "--workers", options.workers)
+        build = [sys.executable, "-m", "rlreport", "build", str(options.logs), "-o", out, "-q"]
+        build += ["--workers", options.workers]
         if options.what == "small":
             times = [
                 (run(sys.executable, "-c", "import pandas, altair")[0], run(*build)[0])

@@ -1,8 +1,8 @@
 """Time the first pass against a parser's bare loop over the same lines, in the same run.
 
-    python benchmarks/bench_scan.py                 # long rows, 500 MB; bars 0.8x and 1.5x
-    python benchmarks/bench_scan.py --short         # short rows, 1 M; bar 3x json.loads
-    python benchmarks/bench_scan.py --logs FOLDER   # a log of your own
+    python -m benchmarks.bench_scan                 # long rows, 500 MB; bars 0.8x and 1.5x
+    python -m benchmarks.bench_scan --short         # short rows, 1 M; bar 3x json.loads
+    python -m benchmarks.bench_scan --logs FOLDER   # a log of your own
 
 Prints throughput relative to the yardstick: ``orjson.loads`` for long rows, one process,
 warm file cache; ``json.loads`` for short ones. Also the peak memory of the process tree.
@@ -22,10 +22,7 @@ from pathlib import Path
 import orjson
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from generate_log import generate
-
+from benchmarks.generate_log import generate
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import read_logs
 

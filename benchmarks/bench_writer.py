@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def rows(as_arrays: bool) -> list[dict[str, Any]]:
     return made
 
 
-def bare(path: Path, batch: list[dict[str, Any]]) -> None:
+def bare(folder: Path, batch: list[dict[str, Any]]) -> None:
     """Dump and write each row, nothing else."""
-    with path.open("wb", buffering=0) as log:
+    with (folder / "bare.jsonl").open("wb", buffering=0) as log:
         for row in batch:
             log.write(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
@@ -69,10 +70,10 @@ def main() -> None:
     """Print the times and their ratios."""
     for as_arrays in (False, True):
         batch = rows(as_arrays)
-        yardstick = best(lambda folder, batch=batch: bare(folder / "bare.jsonl", batch))
+        yardstick = best(partial(bare, batch=batch))
         print(f"{'float32 arrays' if as_arrays else 'lists'}: bare {yardstick:.1f} ms")
         for compression in (None, "gz", "zst"):
-            own = best(lambda folder, c=compression, batch=batch: written(folder, batch, c))
+            own = best(partial(written, batch=batch, compression=compression))
             print(f"  writer, {compression or 'plain'}: {own:.1f} ms, {own / yardstick:.2f} x")
 
 

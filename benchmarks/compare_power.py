@@ -99,7 +99,9 @@ def main(logs: Sequence[str]) -> bool:
             ends = compare_ends([base], new)
             found += ends.level == "worse"
             plain += naive_worse(ends)
-            top += sum(f.pair < round(0.3 * 128) for f in flips(*ends.inside, most=10))
+            top += sum(
+                f.pair < round(0.3 * 128) for f in flips(ends.inside[0], ends.inside[-1], most=10)
+            )
         power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
         met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
         planted = f"{lost * 100:.0f} points in 30 % of prompts; planted of top ten: {hits:.1f}"

@@ -131,12 +131,12 @@ def main() -> int:
             if given.findings:
                 print(*(f"      {line}" for line in one.details), sep="\n")
     expected = sum(one.expected for one in outcomes)
-    missed = sum(len(one.missed) for one in outcomes)
+    lost = sum(len(one.missed) for one in outcomes)
     leads = [one.lead_right for one in outcomes if one.lead_right is not None]
     onsets = [one.distance == 0 for one in outcomes if one.truth]
     far = [one.distance for one in outcomes if one.distance is not None]
     print(
-        f"{len(outcomes)} runs: found {expected - missed} of {expected}, "
+        f"{len(outcomes)} runs: found {expected - lost} of {expected}, "
         f"false alarms {sum(len(one.false) for one in outcomes)}, "
         f"lead right {sum(leads)} of {len(leads)}, onset right {sum(onsets)} of {len(onsets)} "
         f"(total distance {sum(far)} steps)",

@@ -78,9 +78,9 @@ def tables_of(
     for name in ("value_mean", "surprisal_mean"):
         steps[name] = by_step[name].mean()
     gap = responses["reward_gap"]
-    known = gap.notna().groupby(responses["step"]).sum().replace(0, np.nan)
-    steps["win_rate"] = (gap > 0).groupby(responses["step"]).sum() / known
-    steps["lose_rate"] = (gap < 0).groupby(responses["step"]).sum() / known
+    known = gap.notna().astype(float).groupby(responses["step"]).sum().replace(0, np.nan)
+    steps["win_rate"] = (gap > 0).astype(float).groupby(responses["step"]).sum() / known
+    steps["lose_rate"] = (gap < 0).astype(float).groupby(responses["step"]).sum() / known
     frame = steps.reset_index().reindex(columns=[c.name for c in STEP_COLUMNS])
     more = pd.DataFrame(extras or {}, index=responses.index)
     return Tables(

@@ -107,7 +107,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
             for k in range(columns - 2)
         ),
     ]
-    context = SimpleNamespace(
+    context: Any = SimpleNamespace(
         run="made up",
         columns=shown,
         string_columns=[],

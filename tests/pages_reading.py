@@ -37,7 +37,10 @@ def unpack(packed: str) -> tuple[dict, np.ndarray, dict[str, np.ndarray]]:
         nonlocal at
         parts = [np.frombuffer(raw, np.uint8, count, at + k * count) for k in range(4)]
         at += 4 * count
-        return sum(part.astype(np.uint64) << np.uint64(8 * k) for k, part in enumerate(parts))
+        whole = np.zeros(count, np.uint64)
+        for k, part in enumerate(parts):
+            whole |= part.astype(np.uint64) << np.uint64(8 * k)
+        return whole
 
     ids = planes()
     columns = {}

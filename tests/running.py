@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
 from rlreport.cli import main
 
 
-def rlreport(*arguments: object, **extra: object) -> subprocess.CompletedProcess[str]:
+def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[str]:
     """``rlreport ARGUMENTS``; output as text, no exception on failure.
 
     In this process, but in one of its own where a folder or an environment is given.

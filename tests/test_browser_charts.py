@@ -34,6 +34,7 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         figure = live(page, "kl")
         address, back = page.url, page.locator(".chart-tools button")
         box = page.locator(f"{figure} .plot").bounding_box()
+        assert box is not None
         x, y = box["x"], box["y"] + 100
         page.mouse.move(x + 200, y)
         page.wait_for_function("document.querySelector('.tip').innerText.includes('band from')")
@@ -43,6 +44,7 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
         back.filter(has_text="show all").wait_for()
         rest(page, 600)  # longer than a click waits before it opens a step
         box = page.locator(f"{figure} .plot").bounding_box()
+        assert box is not None
         page.mouse.dblclick(box["x"] + 300, box["y"] + 100)
         back.wait_for(state="hidden")
         rest(page, 600)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page
 def random_rollout(n: int, *, missing: bool) -> Rollout:
     random = np.random.default_rng(n)
     size = int(random.integers(1, 70))
-    arrays = {
+    arrays: dict[str, Any] = {
         "logp": -random.exponential(2, size),
         "ref_logp": -random.exponential(2, size),
         "token_reward": random.normal(size=size),

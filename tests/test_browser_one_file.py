@@ -58,18 +58,15 @@ def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".
     """The tests of a folder page as a class whose pages are views of one file."""
 
     @pytest.fixture(scope="class")
-    @staticmethod
-    def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def step(self: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return write_step(tmp_path_factory.mktemp("one_file"), made)
 
     @pytest.fixture(scope="class")
-    @staticmethod
-    def one_file(step: Path) -> Path:
+    def one_file(self: object, step: Path) -> Path:
         return write_one_file(step.parent, made)
 
     @pytest.fixture
-    @staticmethod
-    def page(browser: Browser, one_file: Path) -> Iterator[Page]:
+    def page(self: object, browser: Browser, one_file: Path) -> Iterator[Page]:
         with visiting(browser, one_file, f"#/steps/100{query}") as opened:
             opened.wait_for_selector(ready)
             yield opened

@@ -34,7 +34,8 @@ def columns(step: Path, n: int) -> dict[str, list[float]]:
     shipped = {key: values.tolist() for key, values in page_tokens(step)[n][1].items()}
     logp, ratio = shipped["logp"], shipped["log_ratio"]
     # A page of few digits leaves advantages to be derived: GAE(1, 0.95) with nothing after the end.
-    advantage, following = [], 0.0
+    advantage: list[float] = []
+    following = 0.0
     after = [*shipped["value"][1:], 0.0]
     for reward, value, later in reversed(
         list(zip(shipped["token_reward"], shipped["value"], after, strict=True))

@@ -10,6 +10,7 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ import rlreport
 from rlreport.card import MOST_ENTRIES, is_secret, run_card
 from rlreport.errors import UsageError
 
-SECRETS = {
+SECRETS: dict[str, str | int] = {
     "api_key": "abc",
     "wandb.api_key": "0123456789abcdef0123456789abcdef01234567",
     "HF_TOKEN": "x",
@@ -39,7 +40,7 @@ SECRETS = {
     "run_cmd": "train --api_key=abcdef",
     "github": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
 }
-SHOWN = {
+SHOWN: dict[str, str | float] = {
     "max_tokens": 512,
     "pad_token": "<pad>",
     "eos_token_id": 2,
@@ -177,10 +178,11 @@ def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(tmp_path):
     (tmp_path / "config.json").write_text(
         '{"system_prompt": "Think", "note": "two words", "lr": 1}'
     )
-    for redact, shown in (
+    cases: list[tuple[Any, dict[str, object]]] = [
         (True, {"system_prompt": "[text]", "note": "[text]", "lr": 1}),
         ("names", {}),
-    ):
+    ]
+    for redact, shown in cases:
         rlreport.build(logs, tmp_path / "out", redact=redact)
         told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]
         assert told["entries"] == shown
@@ -199,7 +201,8 @@ def everything(out: Path) -> str:
         elif file.suffix == ".eml":
             parts = email.message_from_bytes(file.read_bytes()).walk()
             texts += [
-                (part.get_payload(decode=True) or b"").decode("utf-8", "replace") for part in parts
+                bytes(part.get_payload(decode=True) or b"").decode("utf-8", "replace")
+                for part in parts
             ]
         elif file.is_file() and file.suffix not in (".gz", ".png"):
             texts.append(file.read_text("utf-8", "replace"))

@@ -231,8 +231,8 @@ def test_equal_answers_to_one_prompt_are_no_lost_diversity() -> None:
 @pytest.mark.parametrize("steps", [1, 4])
 def test_trends_of_a_short_run_are_too_short_to_judge(steps: int) -> None:
     kept = steps > STEP
-    names = ("surprisal_mean", "logp_tokens", "response_tokens", "finished", "value_tokens")
-    names += ("value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean")
+    names = ["surprisal_mean", "logp_tokens", "response_tokens", "finished", "value_tokens"]
+    names += ["value_error_mean", "value_error_m2", "return_mean", "return_m2", "value_mean"]
     columns = dict.fromkeys(names, np.ones(kept.sum()))
     made = make_tables({"step": STEP[kept], "reward": SIGN[kept], **columns})
     fed = [check for check in CHECKS if all(need.met(Run(made)) for need in check.needs)]

@@ -7,6 +7,7 @@ import email
 import email.header
 import email.policy
 import re
+from typing import Any
 
 import mailparser
 import pytest
@@ -72,10 +73,9 @@ def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
 @pytest.mark.parametrize("option", ["to", "sender"])
 def test_an_encoded_word_is_no_address(option, tmp_path):
     address = f"{FORGED} <a@example.org>"
+    given: dict[str, Any] = {option: [address] if option == "to" else address}
     with pytest.raises(UsageError, match="is not a mail address"):
-        rlreport.build(
-            tmp_path, tmp_path / "r.eml", **{option: [address] if option == "to" else address}
-        )
+        rlreport.build(tmp_path, tmp_path / "r.eml", **given)
 
 
 def test_the_body_is_short_and_needs_nothing_from_outside(parsed):

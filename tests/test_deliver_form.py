@@ -12,6 +12,7 @@ import rlreport
 from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
 from rlreport.deliver import FORMS, Form, form_of, forms
+from rlreport.deliver.form import Builder
 from rlreport.errors import OutputError, UsageError
 from tests.hostile import write_log
 
@@ -30,7 +31,8 @@ class Text(Form):
     mark = b"rlreport plain text"
     default_size = 10_000
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
+        assert isinstance(builder, ReportBuilder)
         place.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
 
 
@@ -46,7 +48,8 @@ class Pages(Form):
     def finish(self, page: Page) -> tuple[tuple[str, str], int]:
         return (page.path.replace("/", "-"), page.title), len(page.title) + len(page.path) + 10
 
-    def write(self, builder: ReportBuilder, place: Path) -> None:
+    def write(self, builder: Builder, place: Path) -> None:
+        assert isinstance(builder, ReportBuilder)
         for name, text in builder.pages():
             (place / name).write_text(text)
 
@@ -56,7 +59,7 @@ def registered(monkeypatch):
     """The two forms in the registry, as their line would put them there."""
     for form in (Text(), Pages()):
         module = types.ModuleType(f"scratch_{form.id}")
-        module.FORM = form
+        vars(module)["FORM"] = form
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setitem(FORMS, form.id, module.__name__)
     forms.cache_clear()

@@ -92,7 +92,9 @@ def test_when_even_the_least_does_not_fit_it_says_what_would(form, log, tmp_path
     with pytest.raises(OutputError, match="--max-size 100 kB: the least report") as refused:
         rlreport.build(log, out, max_size=100_000, workers=1)
     assert list(tmp_path.iterdir()) == []
-    needed = int(re.search(r"takes ([\d,]+) bytes", str(refused.value))[1].replace(",", ""))
+    said = re.search(r"takes ([\d,]+) bytes", str(refused.value))
+    assert said
+    needed = int(said[1].replace(",", ""))
     assert rlreport.build(log, out, max_size=needed, workers=1).size == needed
 
 

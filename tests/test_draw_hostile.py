@@ -33,7 +33,7 @@ FULL: dict[str, Callable[[np.random.Generator], float]] = {
     "ref_reward": lambda random: random.normal(),
     "kl_k1": lambda random: random.normal(),
     "kl_k3": lambda random: random.random(),
-    "response_tokens": lambda random: random.integers(1, 40),
+    "response_tokens": lambda random: int(random.integers(1, 40)),
 }
 
 

@@ -81,7 +81,7 @@ def filled(chart: Chart, colour: str) -> Iterator[tuple[float, float, list[float
 def texts(chart: Chart) -> dict[str, tuple[float, float]]:
     """Each text of a drawing and its place in the plot."""
     root = ET.fromstring(chart.svg)
-    return {mark.text: (x, y) for mark, x, y, _ in placed(root) if mark.tag == f"{SVG}text"}
+    return {mark.text or "": (x, y) for mark, x, y, _ in placed(root) if mark.tag == f"{SVG}text"}
 
 
 def test_bars_of_the_histogram_are_shares_of_responses(step_of) -> None:

@@ -85,5 +85,7 @@ def test_of_many_parts_those_that_range_widest_are_drawn_in_their_order() -> Non
     parts = {f"p{i}": (i + 1) * rise + noise(i, 0.01) for i in range(MOST_PARTS + 2)}
     found = charts(made(**parts))
     for name in ("reward_parts", "reward_part_shares"):
-        assert sorted(drawn(found[name])) == [f"part_p{i}" for i in range(2, MOST_PARTS + 2)]
+        assert sorted(map(str, drawn(found[name]))) == [
+            f"part_p{i}" for i in range(2, MOST_PARTS + 2)
+        ]
     assert "2 parts that vary less are not drawn." in found["reward_parts"].description

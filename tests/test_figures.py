@@ -91,4 +91,5 @@ def test_logged_advantages_are_shown_and_returns_still_come_from_gae() -> None:
         value=np.array([0.5, 0.5]), token_reward=np.array([0.0, 1.0]), advantage=logged
     )
     np.testing.assert_array_equal(figures.advantage, logged)
+    assert figures.return_ is not None
     np.testing.assert_allclose(figures.return_, [0.5 + 0.95 * 0.5, 1.0])

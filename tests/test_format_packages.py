@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -54,7 +55,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"day": day, "asked": "How was it?", "said": f"{day} {i}", "points": day + i, "mood": i / 2}
         for day in (1, 2)
         for i in range(3)

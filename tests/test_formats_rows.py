@@ -32,7 +32,7 @@ def objects_of(path: Path) -> list[tuple[int, Row]]:
 
 
 def rows_of(root: Path, split: str | None = None) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if not path.is_file() or container_of(name) is None:
@@ -393,7 +393,8 @@ def test_native_rows_of_messages_are_read() -> None:
                                       "roll", "swift", "rllm", "art", "verifiers",
                                       "prime_rl_tokens"])  # fmt: skip
 def test_an_object_of_another_kind_costs_one_row(identity: str) -> None:
-    for odd in ({}, {"step": 1, "traces": 3}, {"step": None, "completion": "a", "score": {}}):
+    odds: list[Row] = [{}, {"step": 1, "traces": 3}]
+    for odd in (*odds, {"step": None, "completion": "a", "score": {}}):
         with pytest.raises(RowError, match=r".+"):
             rows(identity, odd)
 

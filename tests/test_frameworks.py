@@ -59,7 +59,8 @@ def sampled(row: Row, name: str) -> list[float]:
 
 def by_step(scan: Scan, column: str = "reward") -> dict[int, float]:
     judged = scan.responses[scan.responses["validation"] == 0]
-    return judged.groupby("step")[column].mean().to_dict()
+    means = judged.groupby("step")[column].mean()
+    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 # TRL

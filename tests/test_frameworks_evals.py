@@ -145,7 +145,7 @@ def test_pickles_run_nothing_and_cost_their_file_only(tmp_path: Path) -> None:
     scan = read(tmp_path / "run", split="train")
     assert not touched.exists()
     assert len(scan.responses) == 6
-    said = {n.file: n.text for n in scan.notes if n.kind == "not_a_log"}
+    said = {str(n.file): n.text for n in scan.notes if n.kind == "not_a_log"}
     assert sorted(said) == [f"rollout_data/{i}.pt" for i in range(3, 10)]
     assert all(text.startswith("not read: no ") for text in said.values()), said
 

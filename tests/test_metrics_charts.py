@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -49,7 +50,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def charts(logs: Path, **options: object) -> tuple[dict[str, dict], rlreport.Report]:
+def charts(logs: Path, **options: Any) -> tuple[dict[str, dict], rlreport.Report]:
     """Build a report; return the exported charts of trainer metrics by name, and the report."""
     report = rlreport.build(logs, logs.parent / "report", workers=1, **options)
     exported = sorted((report.out / "data" / "charts").glob("metric_*.vl.json"))
@@ -210,9 +211,9 @@ def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
         for path in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}path")
         if path.get("fill") == "var(--healthy)"
     )
-    left, top, width, height = map(
-        float, re.fullmatch(r"M([\d.]+),([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+Z", outline).groups()
-    )
+    rectangle = re.fullmatch(r"M([\d.]+),([\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+Z", outline)
+    assert rectangle
+    left, top, width, height = map(float, rectangle.groups())
     assert (left, width) == (0, chart.spec["width"])
     low, high = extent(chart.spec, "y")
     unit = chart.spec["height"] / (high - low)

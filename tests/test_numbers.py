@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -94,7 +95,7 @@ def in_browser(browser):
 )
 @given(st.lists(st.one_of(st.floats(), _HALVES, _DECIMALS), min_size=200, max_size=400))
 def test_the_browser_writes_numbers_as_python_does(in_browser, values):
-    kinds = ("number", "count", "share")
+    kinds: tuple[Any, ...] = ("number", "count", "share")
     expected = [[*(written(value, kind) for kind in kinds), exact(value)] for value in values]
     assert in_browser(values) == expected
 

@@ -9,6 +9,7 @@ import sys
 import time
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -65,8 +66,14 @@ def test_this_process_and_those_beside_work_side_by_side():
 
 def test_jobs_are_taken_only_when_there_is_room_for_their_results():
     taken = []
+
+    def taking():
+        for job in range(MANY):
+            taken.append(job)
+            yield job
+
     with Pool(2) as pool:
-        results = pool.map(jobs.named, (taken.append(i) or i for i in range(MANY)), "page")
+        results = pool.map(jobs.named, taking(), "page")
         for count in range(1, 20):
             next(results)
             assert len(taken) <= count + QUEUED + AHEAD
@@ -83,7 +90,7 @@ def test_what_jobs_share_is_sent_to_a_process_once(tmp_path):
 
 def test_a_pool_can_be_used_again_after_results_were_given_up():
     with Pool(2) as pool:
-        given_up = pool.map(jobs.named, range(MANY), "first")
+        given_up: Any = pool.map(jobs.named, range(MANY), "first")
         assert next(given_up) == "first 0"
         given_up.close()
         assert list(pool.map(jobs.named, range(20), "second"))[-1] == "second 19"

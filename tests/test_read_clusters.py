@@ -252,7 +252,7 @@ def test_a_restart_is_reported_and_its_older_rows_can_be_left_out(tmp_path: Path
     last = read(path, restarts="last")
     assert last.responses["step"].tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert last.responses["reward"].tolist() == [0, 1, 2, 6, 7, 8, 9]
-    assert len(last.ngrams.rows) == 7  # type: ignore[union-attr, arg-type]
+    assert len(last.ngrams.rows) == 7  # type: ignore[union-attr]
 
 
 def test_rows_in_no_order_are_no_restart(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_other_files_in_the_folder_are_left_alone_and_named(tmp_path: Path) -> N
 
 
 def test_symlinks_neither_loop_nor_count_twice(tmp_path: Path) -> None:
-    write(tmp_path / "run" / ".." / "a.jsonl", [GOOD]) if (tmp_path / "run").mkdir() else None
+    (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "b.jsonl", [GOOD])
     (tmp_path / "run" / "back").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "run" / "latest.jsonl").symlink_to(tmp_path / "run" / "b.jsonl")
@@ -471,7 +471,7 @@ def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) ->
     scan = read(write(tmp_path / "a.jsonl", rows), system_end_token="<|end|>")
     assert scan.responses["prompt_id"].tolist() == [0, 0]
     options = ReadOptions(system_end_token="<|end|>")
-    assert fetch_texts(scan, scan.prompt_rows, options) == ["Say hi."]
+    assert fetch_texts(scan, scan.prompt_rows.tolist(), options) == ["Say hi."]
 
 
 def test_a_log_that_changed_between_the_passes_is_said_so(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_lines_of_another_framework(tmp_path: Path) -> None:
     assert {file.format for file in scan.files} == {"verl"}
     assert scan.responses["step"].tolist() == [1, 1, 1, 2, 2, 2]
     assert responses(scan) == ["10", "11", "12", "20", "21", "22"]
-    assert fetch_texts(scan, scan.prompt_rows) == ["2+2?"]
+    assert fetch_texts(scan, scan.prompt_rows.tolist()) == ["2+2?"]
     assert scan.extras["acc"].tolist() == [1.0] * 6
 
 
@@ -42,7 +42,7 @@ def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: 
     rows = [verl(1, text, 0.5) for text in ("a", "b")]
     scan = read(write(tmp_path / "1.jsonl", [b"\xef\xbb\xbf", *rows]))
     assert responses(scan) == ["a", "b"]
-    assert fetch_texts(scan, scan.prompt_rows) == ["2+2?"]
+    assert fetch_texts(scan, scan.prompt_rows.tolist()) == ["2+2?"]
 
 
 def test_a_line_that_holds_columns_gives_several_rows(tmp_path: Path) -> None:

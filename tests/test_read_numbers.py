@@ -112,7 +112,7 @@ def test_text_figures_equal_pythons(run: Read) -> None:
     assert table["prompt_chars"].tolist() == [len(row["prompt"]) for row in rows]
     prompts = list(dict.fromkeys(row["prompt"] for row in rows))
     assert table["prompt_id"].tolist() == [prompts.index(row["prompt"]) for row in rows]
-    assert fetch_texts(scan, scan.prompt_rows) == prompts
+    assert fetch_texts(scan, scan.prompt_rows.tolist()) == prompts
     same = {text: i for i, text in enumerate(row["response"] for row in rows)}
     hashes = dict(zip((row["response"] for row in rows), table["response_hash"], strict=True))
     assert len(set(hashes.values())) == len(same)
@@ -176,7 +176,7 @@ def test_the_sample_of_a_small_run_holds_every_response(run: Read) -> None:
 
 def test_second_pass_gives_the_same_texts_and_figures(run: Read) -> None:
     scan, rows = run
-    chosen = np.random.default_rng(0).permutation(len(rows))[:20]
+    chosen = np.random.default_rng(0).permutation(len(rows))[:20].tolist()
     options = ReadOptions(), FigureOptions()
     for at, rollout in zip(chosen, fetch(scan, chosen, *options), strict=True):
         row, table = rows[at], scan.responses.iloc[at]

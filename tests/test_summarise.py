@@ -48,11 +48,11 @@ def test_tables_have_the_documented_columns_and_dtypes():
 
 def test_the_kl_coefficient_is_minus_the_slope_of_token_reward_on_log_ratio():
     random = np.random.default_rng(0)
-    sums = {name: [] for name in ("n", "x", "y", "xx", "xy", "yy")}
+    sums: dict[str, list[float]] = {name: [] for name in ("n", "x", "y", "xx", "xy", "yy")}
     for _ in range(8):
         x = random.normal(size=20)
         y = -0.07 * x
-        for name, value in zip(sums, (20, x, y, x * x, x * y, y * y), strict=True):
+        for name, value in zip(sums, (x**0, x, y, x * x, x * y, y * y), strict=True):
             sums[name].append(float(np.sum(value)))
     table = responses(reward=np.zeros(8), **{f"kl_penalty_{k}": v for k, v in sums.items()})
     row = steps_of(table).iloc[0]

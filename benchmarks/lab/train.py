@@ -180,7 +180,7 @@ def train(run: Run, base: Model, speech: Speech, prompts: Sequence[Prompt]) -> l
     for step in range(run.steps):
         current = run.rewards.get(step, current)
         chosen = rng.choice(len(prompts), run.responses // run.group, replace=False)
-        batch = [prompts[i] for i in np.repeat(chosen, run.group)]
+        batch = [prompts[i] for i in np.repeat(chosen, run.group).tolist()]
         asked = _left([speech.encode(p.text) for p in batch])
         said = sample(policy, asked, 1, run.room)
         known = (said != 0).float()

@@ -72,7 +72,7 @@ def truth_of(rows: Sequence[Row], planted: Planted) -> dict[str, Any]:
     """Return the run's truth: expected, not_expected, lead, onset."""
     if not planted.findings:
         quiet = [c for c in CHECKS if c not in planted.may]
-        lead = None if planted.may else []  # null: whatever leads is right
+        lead: list[str] | None = None if planted.may else []  # null: whatever leads is right
         return {"expected": [], "not_expected": quiet, "lead": lead, "onset": None}
     judged = rows
     if "nan_metrics" in planted.findings:

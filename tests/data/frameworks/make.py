@@ -36,7 +36,11 @@ def code(repo: str, path: str, *names: str, **around: Any) -> dict[str, Any]:
         ["git", "-C", str(checkout), "show", f"HEAD:{path}"], capture_output=True, check=True
     )
     tree = ast.parse(shown.stdout)
-    found = [node for node in ast.walk(tree) if getattr(node, "name", None) in names]
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and getattr(node, "name", None) in names
+    ]
     future = ast.parse("from __future__ import annotations").body
     module = ast.Module([*future, *found], type_ignores=[])
     space: dict[str, Any] = {"os": os, "json": json, "Path": Path, "logger": logging, **around}
@@ -301,7 +305,7 @@ def rllm(out: Path) -> None:
 def nemo_rl(out: Path) -> None:
     from typing import Self
 
-    import torch  # type: ignore[import-not-found]
+    import torch
 
     repo, typing = "NVIDIA-NeMo/RL", __import__("typing")
     names = ("Any", "Generic", "Iterator", "Mapping", "Optional", "Sequence", "TypeVar", "Union",
@@ -356,7 +360,7 @@ _ABSTRACT["Any"] = Any
 
 def _pydantic() -> dict[str, Any]:
     try:
-        import pydantic  # type: ignore[import-not-found]
+        import pydantic
     except ImportError:
         return {}
     space = {name: getattr(pydantic, name) for name in ("BaseModel", "ConfigDict", "Field")}
