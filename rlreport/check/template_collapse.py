@@ -76,16 +76,24 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
         wide = units.astype(np.int64)
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
         vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
+    vectors = vectors[:, vectors.any(axis=0)]
     # What most texts share tells nothing.
-    vectors *= np.log(len(texts) / np.maximum(vectors.sum(axis=0), 1))
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-    sums = np.zeros((int(prompt.max()) + 1, _BUCKETS), np.float32)
-    np.add.at(sums, prompt, vectors)
-    near = vectors @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9)).T
+    vectors *= np.log(len(texts) / vectors.sum(axis=0))
+    vectors /= _lengths(vectors)[:, None]
+    order = np.argsort(prompt, kind="stable")
+    starts = np.searchsorted(prompt[order], np.arange(int(prompt.max()) + 1))
+    sums = np.add.reduceat(vectors[order], starts, axis=0)
+    near = vectors @ (sums / _lengths(sums)[:, None]).T
     others = sums[prompt] - vectors
-    own = (vectors * others).sum(axis=1) / np.maximum(np.linalg.norm(others, axis=1), 1e-9)
+    own = np.einsum("ij,ij->i", vectors, others) / _lengths(others)
     near[np.arange(len(texts)), prompt] = -1
     return float((own > near.max(axis=1)).mean())
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the lengths of rows; of empty ones, what divides them without a warning."""
+    squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
+    return np.maximum(np.sqrt(squares), np.float32(1e-9))
 
 
 CHECK = Check(
