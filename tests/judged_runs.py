@@ -176,7 +176,7 @@ def some(chance: Callable[[Any], Any]) -> By:
     return lambda step, rng: (rng.random(len(step)) < chance(step)).astype(float)
 
 
-def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: By) -> Tables:
+def by_step(seed: int, name: str, values: Callable[[Any], Any], **columns: Any) -> Tables:
     """Return an agent run with another column in its table of steps."""
     tables = agents(seed, **columns)
     tables.steps[name] = values(tables.steps["step"].to_numpy())

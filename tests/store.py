@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BUCKET = "runs"
 ENVIRONMENT = {
@@ -126,9 +126,11 @@ def _serve_ranges_in_their_own_time() -> None:
     """Let moto keep the large object it read last: it reads the whole for every range of it."""
     from moto.s3.models import FakeKey
 
-    getter, setter = FakeKey.value.fget, FakeKey.value.fset
+    whole: Any = vars(FakeKey)["value"]
+    getter, setter = whole.fget, whole.fset
     kept = lru_cache(maxsize=2)(lambda key, etag: getter(key))
-    FakeKey.value = property(
+    patched: Any = FakeKey
+    patched.value = property(
         lambda key: kept(key, key.etag) if key.size > 8 << 20 else getter(key), setter
     )
 

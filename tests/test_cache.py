@@ -43,7 +43,7 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Starts of the splits that were scanned, as they come."""
-    from rlreport.read.logs import Scanner
+    from rlreport.read.scan import Scanner
 
     starts: list[int] = []
     real = Scanner.scan

@@ -171,8 +171,9 @@ def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_positi
     )
     units = [["Ġa"], ["Ġc", "Ġb"]]
     tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
-    assert tokens.loc["Ġa", ["example_step", "example_n"]].tolist() == [0, 0]
-    assert pd.isna(tokens.loc["Ġa", "example_position"])
+    found = tokens.loc[["Ġa"]]
+    assert found[["example_step", "example_n"]].to_numpy().tolist() == [[0, 0]]
+    assert found["example_position"].isna().all()
     assert example(tokens, "Ġb") == (0, 1, 1)
 
 
