@@ -22,7 +22,7 @@ def test_it_says_what_it_built(tmp_path):
     assert isinstance(done, rlreport.Report)
     assert done.out == tmp_path / "run.zip"
     assert done.form == "zip"
-    assert done.size == done.out.stat().st_size
+    assert done.size == (tmp_path / "run.zip").stat().st_size
     assert done.shown == len(done.tables.responses) == 48
     assert done.verdict.sentence
 

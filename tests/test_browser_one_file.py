@@ -91,7 +91,7 @@ TestTokens = in_one_file(
 @pytest.fixture(scope="module")
 def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "run.html"
-    return rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_500_000).out
+    return Path(rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_500_000).out)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

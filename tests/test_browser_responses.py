@@ -217,7 +217,7 @@ def test_one_file_lists_within_its_size_and_says_what_it_left_out(
     log = write_log(tmp_path / "log.jsonl", rows)
     done = rlreport.build(log, tmp_path / "run.html", max_size=900_000, workers=1)
     assert done.size <= 900_000
-    with visiting(browser, done.out, "#/responses") as page:
+    with visiting(browser, Path(done.out), "#/responses") as page:
         ready(page)
         summary = page.text_content(".summary") or ""
         count, of = re.findall(r"\d[\d,]*", summary)[:2]

@@ -63,8 +63,8 @@ def file(folder: Path, text: str) -> Path:
 
 def test_functions_of_a_named_file_become_charts(logs: Path, tmp_path: Path) -> None:
     report = rlreport.build(logs, tmp_path / "r", charts=[file(tmp_path, GOOD)], workers=1)
-    page = (report.out / "index.html").read_text("utf-8")
-    exported = {p.name for p in (report.out / "data" / "charts").glob("own_*")}
+    page = (Path(report.out) / "index.html").read_text("utf-8")
+    exported = {p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")}
     assert exported == {
         "own_reward_range.vl.json", "own_two.vl.json", "own_two_2.vl.json",
     }  # fmt: skip
@@ -72,11 +72,15 @@ def test_functions_of_a_named_file_become_charts(logs: Path, tmp_path: Path) -> 
     assert "Lowest and highest reward of each step." in page
     assert page.count(">Mine<") >= 2
     assert "</script><b>" not in page
-    spec = json.loads((report.out / "data" / "charts" / "own_reward_range.vl.json").read_bytes())
+    spec = json.loads(
+        (Path(report.out) / "data" / "charts" / "own_reward_range.vl.json").read_bytes()
+    )
     assert spec["config"]["axis"]["labelFontSize"] == 11  # our look
     assert report.tables.steps["reward_mean"].tolist() == [0.5] * 3
     again = rlreport.build(logs, tmp_path / "s", charts=[tmp_path / "mine.py"], workers=1)
-    assert (again.out / "index.html").read_bytes() == (report.out / "index.html").read_bytes()
+    assert (Path(again.out) / "index.html").read_bytes() == (
+        Path(report.out) / "index.html"
+    ).read_bytes()
 
 
 def test_a_function_that_fails_costs_its_chart_and_is_named(logs: Path, tmp_path: Path) -> None:
@@ -92,8 +96,10 @@ def test_a_function_that_fails_costs_its_chart_and_is_named(logs: Path, tmp_path
     for note, (name, reason) in zip(notes, expected, strict=True):
         assert note.startswith(f"own chart not drawn: {name} of mine.py: ")
         assert reason in note
-    assert [p.name for p in (report.out / "data" / "charts").glob("own_*")] == ["own_fine.vl.json"]
-    assert "own chart not drawn: raises" in (report.out / "data.html").read_text("utf-8")
+    assert [p.name for p in (Path(report.out) / "data" / "charts").glob("own_*")] == [
+        "own_fine.vl.json"
+    ]
+    assert "own chart not drawn: raises" in (Path(report.out) / "data.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("text", ["def broken(:", "1 / 0", "exit(3)", "x = 1"])

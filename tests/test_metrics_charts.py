@@ -53,7 +53,7 @@ def logs(tmp_path: Path) -> Path:
 def charts(logs: Path, **options: Any) -> tuple[dict[str, dict], rlreport.Report]:
     """Build a report; return the exported charts of trainer metrics by name, and the report."""
     report = rlreport.build(logs, logs.parent / "report", workers=1, **options)
-    exported = sorted((report.out / "data" / "charts").glob("metric_*.vl.json"))
+    exported = sorted((Path(report.out) / "data" / "charts").glob("metric_*.vl.json"))
     specs = {
         path.name.removeprefix("metric_").removesuffix(".vl.json"): json.loads(path.read_bytes())
         for path in exported
@@ -85,7 +85,7 @@ def test_each_kind_of_file_beside_the_logs_becomes_charts_on_our_steps(logs: Pat
     assert {extent(spec, "x") for spec in found.values()} == {(10.0, 30.0)}
     assert report.tables.steps["step"].tolist() == list(STEPS)
     assert len(report.tables.responses) == 6
-    page = (report.out / "index.html").read_text("utf-8")
+    page = (Path(report.out) / "index.html").read_text("utf-8")
     assert page.count(">actor/entropy<") == 1  # the title says it once
 
 
@@ -106,7 +106,7 @@ def test_metrics_that_cannot_be_read_are_a_note_beside_and_an_error_by_name(logs
     assert found.keys() == {"lr"}
     (note,) = (note for note in report.tables.notes if note.kind == "metrics")
     assert note.text.startswith("trainer metrics not read: trainer_state.json")
-    assert "trainer metrics not read" in (report.out / "data.html").read_text("utf-8")
+    assert "trainer metrics not read" in (Path(report.out) / "data.html").read_text("utf-8")
     with pytest.raises(UnusableInputError, match=r"trainer_state\.json"):
         charts(logs, metrics=[broken])
 
@@ -119,12 +119,12 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: P
     state(logs / "trainer_state.json", loss=[0.5, 0.25, 0.125])
     jsonl(logs / "project" / "experiment.jsonl", {"step": 10, "data": {"kl": 1.0, "lr": 2.0}})
     _, report = charts(logs)
-    overview, data = (main_of(report.out / name) for name in ("index.html", "data.html"))
+    overview, data = (main_of(Path(report.out) / name) for name in ("index.html", "data.html"))
     assert "Trainer metrics from project/experiment.jsonl, trainer_state.json." in overview
     cells = re.findall(r"<td[^>]*>(?:<div[^>]*>)?([^<]*)", data.partition("Trainer metrics")[2])
     assert cells[:4] == ["project/experiment.jsonl", "1", "2", "kl, lr"]
     assert cells[4:8] == ["trainer_state.json", "3", "1", "loss"]
-    exported = json.loads((report.out / "data" / "report.json").read_bytes())
+    exported = json.loads((Path(report.out) / "data" / "report.json").read_bytes())
     assert exported["metrics_files"][0] == {
         "name": "project/experiment.jsonl",
         "steps": 1,
@@ -136,18 +136,18 @@ def test_pages_name_the_files_that_the_metrics_come_from(logs: Path, tmp_path: P
     elsewhere.write_text("step,lr\n10,0.5\n")
     _, report = charts(logs, metrics=[elsewhere, logs / "trainer_state.json"])
     assert "Trainer metrics from progress.csv, trainer_state.json." in main_of(
-        report.out / "index.html"
+        Path(report.out) / "index.html"
     )
     for page in ("index.html", "data.html"):
-        assert str(tmp_path) not in (report.out / page).read_text("utf-8")
+        assert str(tmp_path) not in (Path(report.out) / page).read_text("utf-8")
 
 
 def test_many_files_of_metrics_are_counted_on_the_overview(logs: Path) -> None:
     for i in range(5):
         (logs / f"progress_{i}.csv").write_text(f"step,m{i}\n10,0.5\n")
     _, report = charts(logs)
-    assert "Trainer metrics from 5 files." in main_of(report.out / "index.html")
-    assert "progress_4.csv" in main_of(report.out / "data.html")
+    assert "Trainer metrics from 5 files." in main_of(Path(report.out) / "index.html")
+    assert "progress_4.csv" in main_of(Path(report.out) / "data.html")
 
 
 def test_metrics_that_are_read_are_nothing_odd_to_strict(logs: Path) -> None:

@@ -53,7 +53,7 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports: dict[str, Repor
     reward = report.tables.steps["reward_mean"].iloc[-3:].mean()
     assert any(figure.now.text in shown.text for figure in report.figures)
     assert report.figures[0].now.value == pytest.approx(reward)
-    assert shown.only("iframe")["srcdoc"] == report.out.read_text("utf-8").replace(
+    assert shown.only("iframe")["srcdoc"] == Path(report.out).read_text("utf-8").replace(
         "<head>", '<head><base href="about:srcdoc">', 1
     )
 
@@ -88,8 +88,8 @@ def test_a_large_file_is_linked_alone(
 
 
 def test_a_file_that_is_gone_is_no_error(reports: dict[str, Report], tmp_path: Path) -> None:
-    report = rlreport.build(reports[".html"].out.parent / "log.jsonl", tmp_path / "a.html")
-    report.out.unlink()
+    report = rlreport.build(Path(reports[".html"].out).parent / "log.jsonl", tmp_path / "a.html")
+    Path(report.out).unlink()
     assert report.verdict.sentence[:100] in Parsed(report._repr_html_()).text
 
 
