@@ -50,7 +50,7 @@ def write_one_file(folder: Path, made: Made) -> Path:
         bake.Page("steps/100.html", "steps/100", title, step),
     )
     out = folder / "run.html"
-    out.write_bytes(b"".join(assemble(frame, map(view_node, pages), {})))
+    out.write_bytes(b"".join(assemble(frame, map(view_node, pages), language=ENGLISH)))
     return out
 
 
