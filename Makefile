@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
 
-.PHONY: report test test-all browser format clean
+.PHONY: report pictures test test-all browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,9 +15,17 @@ $(VENV)/installed-test: pyproject.toml $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	touch $@
 
+$(VENV)/installed-integrations: $(VENV)/installed-test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-integrations]'
+	touch $@
+
 report: $(VENV)/installed
 	$(BIN)/rlreport build sample_logs/healthy -o $(OUT)/healthy --title "Sample run: healthy"
 	$(BIN)/rlreport build sample_logs/reward_hacking -o $(OUT)/reward_hacking --title "Sample run: reward hacking"
+
+# The picture of the README, light and dark, of the second of them.
+pictures: $(VENV)/installed-test browser report
+	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking
 
 browser:
 	tests/install-browser
@@ -35,9 +43,9 @@ test: $(VENV)/installed-test browser
 	$(PYTEST) -m 'not slow and not ci and not timed'
 	$(TIMED)
 
-# What CI runs besides: packaging and long searches, and all lines measured. Python 3.12 and
+# What CI runs besides: packaging, integrations and long searches, and all lines measured. Python 3.12 and
 # later measure with sys.monitoring, which costs little.
-test-all: $(VENV)/installed-test browser
+test-all: $(VENV)/installed-integrations browser
 	COVERAGE_CORE=$$($(BIN)/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
 	RLREPORT_FUZZ=3000 $(PYTEST) -m 'not slow and not timed' --cov --cov-report=term:skip-covered
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rlreport.pipeline import Report
     from rlreport.writer import RolloutWriter
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = [
     "ComparisonReport",
@@ -41,6 +41,18 @@ _OFFERED = {
 
 def __getattr__(name: str) -> Any:
     """Import what the package offers when it is first asked for: the command line starts fast."""
+    if name == "__version__":
+        return _version()
     if name not in _OFFERED:
         raise AttributeError(f"module 'rlreport' has no attribute {name!r}")
     return getattr(import_module(_OFFERED[name]), name)
+
+
+def _version() -> str:
+    """Return the version that was installed, which is that of the tag."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("rlreport")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -111,7 +111,8 @@ class RolloutWriter:
 
     def _open(self) -> None:
         self._lock = threading.Lock()
-        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR
+        # Windows would write \r\n for \n, into compressed bytes too.
+        flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             if self._compression is None:

@@ -15,13 +15,18 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
+def program() -> str:
+    """Where Chromium is."""
+    found = next((found for name in NAMES if (found := shutil.which(name))), None)
+    assert found, "the tests need Chromium: run tests/install-browser"
+    return found
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One browser for all tests of a process."""
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    assert program, "the tests need Chromium: run tests/install-browser"
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        running = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
         yield running
         running.close()
 

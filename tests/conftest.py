@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import os
 import shutil
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser
@@ -59,8 +59,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
     place, making = base / name, base / f"{name}.making"
-    with (base / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(base / f"{name}.lock"):
         if not place.exists():
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()

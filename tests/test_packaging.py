@@ -1,15 +1,19 @@
-"""The built wheel carries everything, and builds the same bytes as the checkout."""
+"""The wheel, built of the sdist, carries everything, and builds what the checkout builds."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import rlreport
 
 pytestmark = pytest.mark.ci
 
@@ -19,13 +23,33 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
+    # An installed checkout keeps the version of when it was installed.
+    version = {"SETUPTOOLS_SCM_PRETEND_VERSION": rlreport.__version__}
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder), str(ROOT)],
+        [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)],
         check=True,
         capture_output=True,
+        env={**os.environ, **version},
     )
     (made,) = folder.glob("*.whl")
     return made
+
+
+def test_the_sdist_carries_tests_and_sample_logs_too(wheel):
+    (sdist,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"tests/smoke.py", "sample_logs/healthy/rank_0.jsonl", "CHANGELOG.md"} <= names
+    assert "rlreport/draw/vega.js" not in names  # made when it is installed
+    assert not [name for name in names if name.startswith((".ci/", ".venv/"))]
+
+
+def test_links_of_the_readme_are_whole_on_a_package_index(wheel):
+    (about,) = [n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("/METADATA")]
+    text = zipfile.ZipFile(wheel).read(about).decode().partition("\n\n")[2]
+    links = re.findall(r'\]\(([^)]+)\)|src(?:set)?="([^"]+)"', text)
+    assert len(links) > 20
+    assert not [link for link in map("".join, links) if not link.startswith("https://")]
 
 
 def test_the_wheel_carries_templates_and_assets(wheel):
@@ -65,6 +89,8 @@ def test_an_installed_wheel_builds_the_same_bytes_as_the_checkout(wheel, tmp_pat
             cwd=tmp_path,
             env=env,
         )
+    smoke = [str(place / "bin" / "python"), str(ROOT / "tests" / "smoke.py")]
+    subprocess.run([*smoke, str(ROOT / "sample_logs")], check=True, cwd=tmp_path, env=env)
     files = sorted(
         p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()
     )

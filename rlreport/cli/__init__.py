@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from rlreport import __version__
 from rlreport.cli.group import LazyGroup
 
 COMMANDS = {
@@ -24,7 +23,7 @@ COMMANDS = {
     commands_at=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="rlreport")
+@click.version_option(package_name="rlreport", prog_name="rlreport")
 def main() -> None:
     """Static HTML reports of RL runs on language models, from their rollout logs.
 

@@ -95,7 +95,7 @@ def carry_over(old: Path, new: Path, ours: Ours) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, target, follow_symlinks=False)
-        except OSError:  # a file system without links
+        except (OSError, NotImplementedError):  # a file system without links; Windows
             shutil.copy2(source, target, follow_symlinks=False)
 
 

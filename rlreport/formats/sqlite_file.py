@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import orjson
 
@@ -60,7 +59,7 @@ def sqlite_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
 def _open(path: Path) -> sqlite3.Connection:
     import sqlite3
 
-    address = f"file:{quote(str(path.resolve()))}?mode=ro"
+    address = f"{path.resolve().as_uri()}?mode=ro"
     try:
         database = sqlite3.connect(address, uri=True)
         database.execute("SELECT 1 FROM sqlite_master").fetchone()

@@ -1,0 +1,83 @@
+"""Makes the README's picture, light and dark, of a report: ``python -m tests.pictures REPORT``."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+from tests.browser import program
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+WIDTH, SCALE = 1400, 1.5
+PANEL = 2350  # of a window in which the panel of a response is as wide as WIDTH
+RESPONSE = "steps/59.html#r=12"  # named by the verdict
+BELOW = "Step 59, response 12: how much likelier each token is than under the reference"
+
+
+def picture(browser: Browser, report: Path, theme: Literal["light", "dark"]) -> bytes:
+    """Return, as WebP, the overview down to its first chart, and a response's tokens below."""
+    context = browser.new_context(
+        viewport={"width": WIDTH, "height": 1400}, color_scheme=theme, device_scale_factor=SCALE
+    )
+    page = context.new_page()
+    _open(page, f"{report.resolve().as_uri()}/index.html")
+    above = _shot(page, page.locator("header.site"), page.locator(".charts .plot").first)
+    colour, ground, font = page.evaluate(
+        "() => (s => [s.color, s.backgroundColor, s.fontFamily])(getComputedStyle(document.body))"
+    )
+    page.set_viewport_size({"width": PANEL, "height": 1400})
+    _open(page, f"{report.resolve().as_uri()}/{RESPONSE}")
+    below = _shot(page, page.locator(".token-pair .legend"), page.locator(".token-text"))
+    page.set_viewport_size({"width": WIDTH, "height": 1400})
+    page.goto("about:blank")
+    page.set_content(
+        f"""<body style='margin: 0; color: {colour}; background: {ground}; font: 15px {font}'>
+        <main style="padding-bottom: 24px"><img style="width: 100%" src="{above}">
+        <p style="margin: 12px 24px; font-weight: 600">{BELOW}</p>
+        <img style="margin: 0 24px; width: calc(100% - 48px)" src="{below}"></main>"""
+    )
+    return _taken(page, page.locator("main"), page.locator("main"), "webp")
+
+
+def _open(page: Page, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    page.wait_for_timeout(1000)  # charts are drawn anew
+
+
+def _shot(page: Page, first: Locator, last: Locator) -> str:
+    return "data:image/png;base64," + base64.b64encode(_taken(page, first, last, "png")).decode()
+
+
+def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
+    """Return what lies between two elements, as wide as the wider."""
+    top, bottom = first.bounding_box(), last.bounding_box()
+    assert top
+    assert bottom
+    clip = {
+        "x": min(top["x"], bottom["x"]),
+        "y": top["y"] + page.evaluate("scrollY"),
+        "width": max(top["width"], bottom["width"]),
+        "height": bottom["y"] + bottom["height"] - top["y"],
+        "scale": SCALE,
+    }
+    asked = {"format": form, "quality": 90, "clip": clip}
+    taken = page.context.new_cdp_session(page).send("Page.captureScreenshot", asked)
+    return base64.b64decode(taken["data"])
+
+
+def main(report: Path) -> None:
+    """Write the picture once for each theme."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            (FOLDER / f"overview-{theme}.webp").write_bytes(picture(browser, report, theme))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

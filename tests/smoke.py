@@ -1,0 +1,47 @@
+"""Whether an installed rlreport works at all: ``python tests/smoke.py SAMPLE_LOGS``.
+
+Needs nothing but rlreport, and runs wherever it is installed: CI calls it for the wheel and the
+sdist on every system and Python.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def rlreport(*arguments: object, status: int = 0) -> str:
+    """Run a command as a user does and return what it said; the exit status must be ``status``."""
+    command = [sys.executable, "-m", "rlreport", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    if done.returncode != status:
+        raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def main(logs: Path, out: Path) -> None:
+    """Run every command, and build every form, of both sample runs."""
+    healthy, broken = logs / "healthy", logs / "reward_hacking"
+    print(rlreport("--version").strip())
+    rlreport("inspect", healthy)
+    assert "reward_hacking_token" in rlreport("check", broken, "--fail-on", "critical", status=1)
+    for name, run in (("healthy", healthy), ("broken", broken)):
+        rlreport("build", run, "-o", out / name, "--quiet")
+    for suffix in (".html", ".eml", ".md", ".zip"):
+        rlreport("build", healthy, "-o", out / f"run{suffix}", "--quiet")
+        assert (out / f"run{suffix}").stat().st_size > 1000
+    about = json.loads((out / "broken" / "data" / "report.json").read_text("utf-8"))
+    assert about["verdict"]["lead"] == "reward_hacking_token"
+    assert about["responses"] == 1440
+    rlreport("compare", out / "healthy", broken, "-o", out / "compare.html", "--quiet")
+    rlreport("index", out, "-o", out / "index.html")
+    rlreport("build", healthy, "-o", logs, status=2)
+    print("1 passed, 0 failed")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(sys.argv[1]).resolve(), Path(folder))

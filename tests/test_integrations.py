@@ -1,0 +1,115 @@
+"""The recipes of docs/integrations.md, run as they stand there, without a network.
+
+``pip install -e '.[test-integrations]'`` brings the trackers; without one its recipe is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.ci
+
+PAGE = (ROOT / "docs" / "integrations.md").read_text("utf-8")
+
+
+def recipe(heading: str, language: str) -> str:
+    """Return the one block of a section."""
+    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    (found,) = re.findall(rf"```{language}\n(.*?)```", section, re.S)
+    return found
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with logs, and programs that a recipe calls on its PATH."""
+    shutil.copytree(ROOT / "sample_logs" / "reward_hacking", tmp_path / "logs")
+    return tmp_path
+
+
+def run(code: str, work: Path, **environment: str) -> str:
+    env = {**os.environ, "WANDB_SILENT": "true", "GIT_PYTHON_REFRESH": "quiet", **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=work, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_wandb_keeps_the_report_byte_for_byte(work: Path) -> None:
+    pytest.importorskip("wandb")
+    run(recipe("Weights & Biases", "python"), work, WANDB_MODE="offline", WANDB_DIR=str(work))
+    (kept,) = work.glob("wandb/offline-run-*/files/media/html/report_*.html")
+    assert kept.read_bytes() == (work / "run.html").read_bytes()
+
+
+def test_mlflow_has_it_as_an_artifact_with_verdict_and_figures(work: Path) -> None:
+    pytest.importorskip("mlflow")
+    store = f"sqlite:///{work / 'mlflow.db'}"
+    run(recipe("MLflow", "python"), work, MLFLOW_TRACKING_URI=store)
+    (kept,) = work.glob("mlruns/*/*/artifacts/run.html")
+    assert kept.read_bytes() == (work / "run.html").read_bytes()
+    with sqlite3.connect(work / "mlflow.db") as database:
+        tags = dict(database.execute("SELECT key, value FROM tags"))
+        metrics = dict(database.execute("SELECT key, value FROM metrics"))
+    assert tags["verdict"] == "critical"
+    assert metrics["reward_mean"] == pytest.approx(4.22, abs=0.01)
+
+
+def test_trackio_has_it_with_an_alert(work: Path) -> None:
+    pytest.importorskip("trackio")
+    run(recipe("Trackio", "python"), work, TRACKIO_DIR=str(work / "trackio"), HF_HUB_OFFLINE="1")
+    (kept,) = (work / "trackio" / "media").rglob("*.html")
+    assert kept.read_bytes() == (work / "run.html").read_bytes()
+    with sqlite3.connect(work / "trackio" / "rl.db") as database:
+        assert "reward_hacking_token" in str(database.execute("SELECT * FROM alerts").fetchall())
+
+
+def test_a_notebook_shows_the_last_line_of_the_cell(work: Path) -> None:
+    shown = run(recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work)
+    assert "Broken: reward hacking since step 38." in shown
+    assert 'sandbox="allow-scripts"' in shown
+
+
+def programs(work: Path, **scripts: str) -> dict[str, str]:
+    """Put programs on the PATH; ``rlreport`` is ours."""
+    folder = work / "bin"
+    folder.mkdir()
+    ours = f'exec "{sys.executable}" -m rlreport "$@"'
+    for name, script in {"rlreport": ours, **scripts}.items():
+        (folder / name).write_text(f"#!/bin/bash\n{script}\n", "utf-8")
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "time limit"])
+def test_slurm_builds_it_however_the_training_ends(work: Path, end: str) -> None:
+    train = {"done": "exit 0", "failed": "exit 3", "time limit": "touch started; exec sleep 60"}
+    env = {**programs(work, srun=train[end]), "SLURM_JOB_ID": "17"}
+    job = subprocess.Popen(["bash", "-c", recipe("Slurm", "sh")], cwd=work, env=env)
+    if end == "time limit":
+        while not (work / "started").exists():
+            time.sleep(0.05)
+        job.send_signal(signal.SIGTERM)
+    status = job.wait(timeout=300)
+    assert (work / "report-17.html").stat().st_size > 1000
+    assert status == {"done": 0, "failed": 3, "time limit": -signal.SIGTERM}[end]
+
+
+def test_ray_builds_it_and_keeps_the_status_of_the_training(work: Path) -> None:
+    ray = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'
+    env = {**programs(work, ray=ray, python="exit 3"), "LOGS": "logs", "OUT": "run.html"}
+    job = subprocess.run(["bash", "-c", recipe("Ray", "sh")], cwd=work, env=env, check=False)
+    assert job.returncode == 3
+    assert (work / "run.html").stat().st_size > 1000

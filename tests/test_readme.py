@@ -1,0 +1,49 @@
+"""What the README and the docs show is so: the picture, the quoted verdict, every link."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.running import rlreport
+
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_picture_is_there_and_light(theme: str) -> None:
+    name = f"docs/pictures/overview-{theme}.webp"
+    assert f'"{name}"' in README
+    picture = (ROOT / name).read_bytes()
+    assert picture[8:12] == b"WEBP"
+    assert len(picture) < 300_000, "make pictures"
+
+
+def test_the_verdict_quoted_is_that_of_the_sample_logs() -> None:
+    (quoted,) = re.findall("^> (.*)$", README, re.M)
+    said = rlreport("check", ROOT / "sample_logs" / "reward_hacking").stdout
+    assert said.splitlines()[0] == quoted
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.S)
+    for found in LINK.findall(text):
+        place, _, heading = "".join(found).partition("#")
+        if place.startswith(("https://", "mailto:")):
+            continue
+        target = page.parent / place if place else page
+        assert target.exists(), place
+        if heading:
+            assert heading in _anchors(target), f"{place}#{heading}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Anchors as GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
