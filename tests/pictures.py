@@ -14,7 +14,7 @@ from tests.browser import program
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH, SCALE = 1400, 1.5
 PANEL = 2350  # of a window in which the panel of a response is as wide as WIDTH
-RESPONSE = "steps/59.html#r=12"  # named by the verdict
+RESPONSE = "steps/59.html#r=12"  # one of those that the verdict is about
 BELOW = "Step 59, response 12: how much likelier each token is than under the reference"
 
 
