@@ -124,6 +124,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
             list(range(each)),
             {
                 "prompt_id": np.arange(each, dtype=float) // 4,
+                "worth": np.arange(1.0, each + 1),
                 **{column.key: random.normal(size=each).round(5) for column in shown},
             },
             {"finding": ["Reward hacking" if n == 3 else None for n in range(each)]},

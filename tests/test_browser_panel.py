@@ -109,6 +109,18 @@ def test_a_prompt_is_followed_over_the_steps_with_sort_and_search(
         assert page.input_value("input[type=search]") == "review"
 
 
+def test_a_prompt_that_no_other_step_shows_is_said_so(
+    browser: Browser, real_report: Report
+) -> None:
+    steps = real_report("ppo_healthy") / "steps"
+    last = max(int(page.stem) for page in steps.glob("*.html"))
+    with visiting(browser, steps / f"{last}.html", "#r=0") as page:
+        page.wait_for_selector(TITLE)
+        page.keyboard.press("}")
+        assert page.inner_text(".response .said") == "No later step shows this prompt."
+        assert f"steps/{last}.html" in page.url
+
+
 def test_escape_leaves_the_search_before_it_closes_the_response(math: Page) -> None:
     math.keyboard.press("/")
     math.keyboard.press("Escape")

@@ -112,6 +112,26 @@ def test_those_most_worth_a_look_come_first_as_without_scripts(
         assert "steps/1.html#r=0" in str(bare.get_attribute('[data-n="1-0"] a', "href"))
 
 
+def test_what_the_leading_finding_points_at_comes_first_and_length_is_in_sight(
+    browser: Browser, report: Path
+) -> None:
+    found = json.loads((report / "data" / "findings.json").read_text())
+    lead = next(f for f in found["findings"] if f["id"] == found["verdict"]["lead"])
+    first = sorted(f"{e['step']}-{e['n']}" for e in lead["evidence"])
+    for scripts in (True, False):
+        with visiting(
+            browser,
+            report / "responses.html",
+            java_script_enabled=scripts,
+            viewport={"width": 1400, "height": 900},
+        ) as opened:
+            if scripts:
+                ready(opened)
+                box = opened.locator('th[data-key="response_tokens"]').bounding_box()
+                assert box and box["x"] + box["width"] <= 1400
+            assert sorted(listed(opened)[:3]) == first
+
+
 def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
     browser: Browser, long_list: Path, page: Page
 ) -> None:

@@ -98,3 +98,8 @@ def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
     charts |= {"reward_distribution", "reward_kl_frontier"}  # of functions
     assert len({check.id for check in CHECKS}) == len(CHECKS)
     assert all(set(check.charts) <= charts for check in CHECKS)
+
+
+def test_the_name_of_a_method_stands_on_its_page_and_in_no_finding() -> None:
+    assert not [row.key for row in describe(Thresholds()) if "Dirichlet" in row.meaning]
+    assert "Dirichlet" in markdown()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.choose.detail import LEAST, Candidate, Plan, thinned
 from rlreport.choose.extremes import extremes
+from rlreport.choose.ranking import by_worth
 from rlreport.choose.twins import recurring, twins
-from rlreport.choose.worth import by_worth
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log

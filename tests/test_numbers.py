@@ -131,6 +131,15 @@ def test_a_change_has_sign_direction_and_words():
     assert change(math.nan, 1.0, "step 0") is None
 
 
+def test_a_change_of_a_share_is_said_in_points():
+    fell = change(0.25, 0.375, "step 0", "share")
+    assert fell is not None
+    assert (fell.delta.text, fell.words) == ("−12.5 points", "down by 12.5 points since step 0")
+    rose = change(0.101, 0.1, "step 0", "share")
+    assert rose is not None
+    assert rose.delta.text == "+0.100 points"
+
+
 def test_bytes_are_decimal():
     assert [byte_size(n) for n in (12, 2_500, 1_400_000, 10_000_000)] == [
         "12 bytes",

@@ -323,7 +323,7 @@ def _ngrams(outcome: Outcome) -> TableView:
         ColumnView("ngram", message("Text"), kind="token"),
         ColumnView("new", message("Responses of NEW"), written="share"),
         ColumnView("base", message("Responses of BASE"), written="share"),
-        ColumnView("z", "z", help=message("of the log-odds with a Dirichlet prior")),
+        ColumnView("z", "z", help=message("how clearly the shares differ, in standard errors")),
     ]
     rows = [
         RowView(
@@ -355,17 +355,15 @@ def _tokens(outcome: Outcome) -> TableView:
         ColumnView("token", message("Token"), kind="token"),
         ColumnView("new", message("Share of KL in NEW"), written="share"),
         ColumnView("base", message("Share of KL in BASE"), written="share"),
-        ColumnView("change", message("Change"), signed=True, written="share"),
+        ColumnView("change", message("Change"), message("points"), signed=True),
     ]
     rows = [
         RowView(
             str(place),
             [
                 Cell(record["token"]),
-                *(
-                    number_cell(record[key], "share")
-                    for key in ("new_share", "base_share", "change")
-                ),
+                *(number_cell(record[key], "share") for key in ("new_share", "base_share")),
+                number_cell(100 * record["change"]),
             ],
         )
         for place, record in enumerate(outcome.tokens.to_dict("records"))

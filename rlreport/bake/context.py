@@ -172,13 +172,15 @@ def in_words(name: str) -> str:
 
 
 def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
-    """Columns that a list shows: the reward, then prompt and response, then all other."""
+    """Columns that a list shows: reward, prompt and response, KL and length, then all other."""
     shown = [c for c in numbers if not c.hidden]
     early = {"prompt", "response", "finding"}
+    first = {"kl_k1": 1, "response_tokens": 1, "response_chars": 1, "reward": 0}
     return [
-        *(c for c in shown if c.key == "reward"),
+        *(c for c in shown if first.get(c.key) == 0),
         *(c for c in texts if c.key in early),
-        *(c for c in shown if c.key != "reward"),
+        *(c for c in shown if first.get(c.key) == 1),
+        *(c for c in shown if c.key not in first),
         *(c for c in texts if c.key not in early),
     ]
 

@@ -135,15 +135,14 @@ def _fields(tables: Tables) -> TableView:
     known = [(field.name, message(field.meaning)) for field in FIELDS]
     named = [str(name) for name in tables.extras.columns]
     others = [(name, message("as logged")) for name in named if name not in CANONICAL]
-    rows = []
-    for name, meaning in (*known, *others):
-        count = tables.fields.get(name, 0)
-        cells = [Cell(name, name), Cell(meaning, meaning)]
-        cells.append(
-            _count(count) if count else Cell(message("missing"), 0.0, message("no row has it"))
-        )
-        rows.append(RowView(name, cells))
-    return TableView("fields", message("Fields found and missing"), columns, rows)
+    found = [(name, meaning) for name, meaning in (*known, *others) if tables.fields.get(name)]
+    rows = [
+        RowView(name, [Cell(name, name), Cell(meaning, meaning), _count(tables.fields[name])])
+        for name, meaning in found
+    ]
+    missing = tuple(name for name, _ in known if not tables.fields.get(name))
+    note = message("In no row: {fields}.", fields=missing) if missing else ""
+    return TableView("fields", message("Fields found and missing"), columns, rows, note)
 
 
 def _bad_lines(tables: Tables) -> TableView:

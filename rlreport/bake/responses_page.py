@@ -41,7 +41,7 @@ _WORTH = ColumnView(
     "worth",
     message("Worth a look"),
     help=message(
-        "place in its step by how much it is worth a look: what findings point at, then extremes"
+        "below 0: findings point at it; 0: an extreme of the run; else its place in its step"
     ),
     hidden=True,
     written="count",
@@ -92,20 +92,22 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> tuple[int, lis
     room = min(MOST_LISTED, int(LISTED_SHARE * limit / LISTED_BYTES))
     counts = np.array([len(candidate.rows) for candidate in candidates])
     most = _even(counts, room)
-    few = np.minimum(counts, _even(counts, STATIC_ROWS))
-    for place in np.flatnonzero(np.minimum(counts, most) > few)[: STATIC_ROWS - few.sum()]:
-        few[place] += 1
-    return most, np.minimum(few, most).tolist()
+    counts = np.minimum(counts, most)
+    pointed = np.minimum(counts, [candidate.pointed for candidate in candidates])
+    each = _even(counts, STATIC_ROWS, pointed)
+    few = np.maximum(np.minimum(counts, each), pointed)
+    more = np.flatnonzero((counts > few) & (few == each))[: max(0, STATIC_ROWS - few.sum())]
+    few[more] += 1
+    return most, few.tolist()
 
 
-def _even(counts: NDArray[np.int64], room: int) -> int:
-    """The most of each step that ``room`` holds of all steps."""
+def _even(counts: NDArray[np.int64], room: int, least: NDArray[np.int64] | int = 0) -> int:
+    """The most of each step that ``room`` holds of all steps, which have so many at least."""
     low, high = 0, int(counts.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high) if np.minimum(counts, middle).sum() <= room else (low, middle - 1)
-        )
+        held = np.maximum(np.minimum(counts, middle), least).sum()
+        low, high = (middle, high) if held <= room else (low, middle - 1)
     return low
 
 
@@ -115,6 +117,7 @@ def listed_rows(
     extras: pd.DataFrame,
     rollouts: Sequence[Rollout],
     context: PageContext,
+    pointed: int,
     static: int,
 ) -> ListedRows:
     """The rows that a step gives to the list of the run.
@@ -125,6 +128,7 @@ def listed_rows(
         extras: their further columns.
         rollouts: those that are listed, most worth a look first.
         context: what every page shares.
+        pointed: how many of the first ones findings or extremes of the run point at.
         static: how many of them may be written as HTML.
     """
     places = pd.Index(responses["n"]).get_indexer([r.n for r in rollouts])
@@ -133,6 +137,12 @@ def listed_rows(
         for column in (*context.columns, _PROMPT)
     }
     blamed = context.blamed_at(step)
+    place = np.arange(1.0, len(rollouts) + 1)
+    values[_WORTH.key] = np.where(place <= pointed, 0.0, place)
+    findings = [finding.name for finding in context.verdict.findings]
+    for row, rollout in enumerate(rollouts):
+        if rollout.n in blamed:
+            values[_WORTH.key][row] = findings.index(blamed[rollout.n][0]) - len(findings)
     return ListedRows(
         step,
         [r.n for r in rollouts],
@@ -176,9 +186,8 @@ def responses_view(
         "step": np.repeat([float(s.step) for s in steps], [len(s.n) for s in steps]),
         **{
             column.key: _joined([s.values[column.key] for s in steps])
-            for column in (*context.columns, _PROMPT)
+            for column in (*context.columns, _PROMPT, _WORTH)
         },
-        "worth": _joined([np.arange(1.0, len(s.n) + 1) for s in steps]),
     }
     n = [n for s in steps for n in s.n]
     texts = {key: [text for s in steps for text in s.texts[key]] for key in _TEXTS}
@@ -233,13 +242,9 @@ def _table(
     addresses: Addresses,
 ) -> TableView:
     """The first rows: those most worth a look, as many as their steps have counted for them."""
-    starts = np.cumsum([0, *(len(s.n) for s in steps)])
-    first = sorted(
-        (k, start + k)
-        for s, start in zip(steps, starts.tolist(), strict=False)
-        for k in range(s.static)
-    )
-    places = np.array([place for _, place in first[:STATIC_ROWS]], np.int64)
+    static = np.array([k < s.static for s in steps for k in range(len(s.n))], np.bool_)
+    order = np.argsort(values[_WORTH.key], kind="stable")
+    places = order[static[order]][:STATIC_ROWS]
     step = values["step"].astype(np.int64)
     numbers = {
         column.key: number_cells(column.written, values[column.key], places)
@@ -263,14 +268,14 @@ def _summary(count: int, shown: int, in_all: int) -> str:
     if count < shown:
         return told(
             "{some:count} of {all:count} responses of the run ({shown:count} have their text on "
-            "the page of their step), those most worth a look first: what findings point at, the "
-            "extremes of each step, then a sample. Texts are cut to {chars} characters; a row "
-            "opens its response in full.",
+            "the page of their step), those most worth a look first: what findings point at and "
+            "the extremes of the run, then those of each step, then a sample. Texts are cut to "
+            "{chars} characters; a row opens its response in full.",
             places,
         )
     return told(
         "{some:count} of {all:count} responses of the run, those most worth a look first: what "
-        "findings point at, the extremes of each step, then a sample. Texts are cut to {chars} "
-        "characters; a row opens its response in full.",
+        "findings point at and the extremes of the run, then those of each step, then a sample. "
+        "Texts are cut to {chars} characters; a row opens its response in full.",
         places,
     )

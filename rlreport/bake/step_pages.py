@@ -222,7 +222,13 @@ def bake_within(job: StepJob, shared: Shared) -> BakedStep:
         page = rendered("step", view, context, addresses, root="../", step=plan.step)
         content, weight = finish(page)
         listed = listed_rows(
-            plan.step, job.responses, job.extras, shown[: context.listed], context, job.static
+            plan.step,
+            job.responses,
+            job.extras,
+            shown[: context.listed],
+            context,
+            candidate.pointed,
+            job.static,
         )
         weight += _weight_in_list(listed, context, finish) - bare
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens

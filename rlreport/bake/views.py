@@ -387,13 +387,16 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
     if math.isnan(now) or math.isnan(then):
         return None
     delta = now - then
-    text = written(delta, kind)
-    flat = not any(c in "123456789∞" for c in text.split("e")[0])
+    size = written(abs(delta), kind)
+    flat = not any(c in "123456789∞" for c in size.split("e")[0])
     direction = "flat" if flat else ("up" if delta > 0 else "down")
-    shown = "±0" if flat else (f"+{text}" if delta > 0 else text)
-    places = {"size": text.lstrip(MINUS), "since": since}
-    words = told(_CHANGED[direction], places)
-    return Change(since, Num(shown, exact(delta), delta), direction, words)
+    signed = f"{'+' if delta > 0 else MINUS}{size}"
+    if kind == "share":  # a change of shares is one of points
+        size, signed = (
+            message("{number} points", number=text.removesuffix(" %")) for text in (size, signed)
+        )
+    words = told(_CHANGED[direction], {"size": size, "since": since})
+    return Change(since, Num("±0" if flat else signed, exact(delta), delta), direction, words)
 
 
 def number_column(column: Column) -> ColumnView:

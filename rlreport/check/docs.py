@@ -66,6 +66,18 @@ METHOD: tuple[tuple[str, list[str]], ...] = (
         ],
     ),
     (
+        marked("Texts that spread"),
+        [
+            marked(
+                "How clearly the share of responses that hold a text rose is its log-odds ratio "
+                "with an informative Dirichlet prior, in standard errors (Monroe, Colaresi and "
+                "Quinn 2008, equations 15, 19 and 22), counted in responses, as one that repeats a "
+                "text says it once. Signs and scripts without blanks count in all the ways in "
+                "which tokens spell them."
+            ),
+        ],
+    ),
+    (
         marked("Evidence"),
         [
             marked(

@@ -116,9 +116,7 @@ class RewardHackingToken:
     ratio: float = _set(
         3.0, "times", "that share, against the first window or the reference", FIGHTIN_WORDS
     )
-    z: float = _set(
-        5.0, "std errors", "log-odds with an informative Dirichlet prior", FIGHTIN_WORDS
-    )
+    z: float = _set(5.0, "std errors", "how clearly that share rose, over its error", FIGHTIN_WORDS)
     lift_z: float = _set(3.0, "std errors", "what holding it earns inside a step, over its error")
     lift: float = _set(0.25, "std of reward", "what holding it earns inside a step")
     gain: float = _set(

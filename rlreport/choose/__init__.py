@@ -7,8 +7,8 @@ import numpy as np
 from rlreport.check.finding import Verdict
 from rlreport.choose.detail import Candidate, Plan, StepPlan, thinned
 from rlreport.choose.extremes import Extreme, extremes
+from rlreport.choose.ranking import by_worth
 from rlreport.choose.twins import Twins, recurring, twins
-from rlreport.choose.worth import by_worth
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables

@@ -119,7 +119,7 @@ def mail(builder: Builder) -> EmailMessage:
         made["To"] = addresses("--to", *headers.to)
     made["Subject"] = one_line(
         headers.subject
-        or context.report.language.of(message("{run}: {verdict}", run=context.run, verdict=told))
+        or context.report.language.of(message("{run} · {verdict}", run=context.run, verdict=told))
     )
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))

@@ -17,6 +17,7 @@ from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import Extreme
+from rlreport.columns import STEP
 from rlreport.deliver import markdown_text
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.place import pictures_of
@@ -33,6 +34,12 @@ PICTURE_WIDTH = 720
 
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
 """Key figures above what is folded, which has fifteen lines."""
+
+_DRAWN = ("reward_mean", "kl_k1_mean")
+"""Figures of the steps that are drawn by the platform, as a comment has no pictures."""
+
+LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
+"""Steps from which there is a line, steps at most, and the size of what is drawn."""
 
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
@@ -186,12 +193,26 @@ def _render(
             extremes=context.report.language.of(
                 _extremes(builder.texts.extremes[: detail.extremes])
             ),
+            lines=list(filter(None, (_line(builder, name) for name in _DRAWN))),
             pictures=drawn,
             folder=folder,
             detail=detail,
         )
     )
     return text
+
+
+def _line(builder: ReportBuilder, name: str) -> str:
+    """A figure of the steps as a chart that is drawn where the text is shown; "" without one."""
+    steps, column = builder.context.steps, STEP[name]
+    known = steps[steps[name].abs() < MOST_DRAWN]
+    if len(known) < LEAST_DRAWN:
+        return ""
+    kept = known.iloc[thinned(len(known), STEPS_DRAWN)]
+    say = builder.context.report.language.of
+    return markdown_text.line_chart(
+        say(column.title), say(message("step")), kept["step"].tolist(), kept[name].tolist()
+    )
 
 
 def _extremes(

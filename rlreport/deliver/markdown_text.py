@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
@@ -50,6 +51,22 @@ def fenced(value: str, longest: int) -> Markup:
         shown = f"{shown[:longest]}… ({left:,} characters more)"
     fence = "`" * max(_LEAST_FENCE, _longest_run(shown) + 1)
     return Markup(f"{fence}text\n{shown}\n{fence}")
+
+
+def line_chart(title: str, axis: str, steps: Sequence[int], values: Sequence[float]) -> Markup:
+    """A line over steps as a mermaid chart; GitHub and GitLab draw it.
+
+    Args:
+        title: what is drawn, in our own words.
+        axis: what steps are called.
+        steps: one for each value.
+        values: finite.
+    """
+    at = ", ".join(f'"{step}"' for step in steps)
+    # Mermaid knows no exponents.
+    line = ", ".join(f"{float(f'{value:.4g}'):f}".rstrip("0").rstrip(".") for value in values)
+    drawn = ("xychart-beta", f'  title "{title}"', f'  x-axis "{axis}" [{at}]', f"  line [{line}]")
+    return Markup("```mermaid\n{}\n```").format(Markup("\n".join(drawn)))
 
 
 def _printable(value: str) -> str:

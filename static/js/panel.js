@@ -130,6 +130,7 @@ export class Panel {
       return button;
     };
     this.place = el("span", { class: "count" });
+    this.said = el("output", { class: "said" });
     this.before = step(message("← Previous"), -1, "k");
     this.after = step(message("Next →"), 1, "j");
     const where = this.data.where[i];
@@ -151,6 +152,7 @@ export class Panel {
         "div",
         { class: "response-more" },
         ...twinLinks(this.data, i, this.address),
+        this.said,
         copy(message("Copy response"), () => text("response") ?? ""),
         copy(message("Copy link"), () => location.href),
         copy(message("Copy place in the logs"), () => where),
@@ -181,6 +183,10 @@ export class Panel {
   twin(way) {
     const there = this.open < 0 ? null : this.data.twins?.[this.data.n[this.open]]?.[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
+    else if (this.open >= 0 && this.said) {
+      const said = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
+      this.said.textContent = said;
+    }
   }
 
   /** @param {number} n */
