@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from rlreport.bake.context import PageContext
-from rlreport.bake.views import KeyFigure, change, number
+from rlreport.bake.views import Change, KeyFigure, Num, number
 from rlreport.draw.sparkline import sparkline
-from rlreport.text.messages import message, span
+from rlreport.text.messages import marked, message, span, told
+from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 
 def run_figures(context: PageContext) -> list[KeyFigure]:
@@ -71,3 +73,27 @@ def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
             )
         )
     return made
+
+
+_CHANGED = {
+    "flat": marked("unchanged since {since}"),
+    "up": marked("up by {size} since {since}"),
+    "down": marked("down by {size} since {since}"),
+}
+
+
+def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
+    """The change from ``then`` to ``now``, or None when either is missing."""
+    if math.isnan(now) or math.isnan(then):
+        return None
+    delta = now - then
+    size = written(abs(delta), kind)
+    flat = not any(c in "123456789∞" for c in size.split("e")[0])
+    direction = "flat" if flat else ("up" if delta > 0 else "down")
+    signed = f"{'+' if delta > 0 else MINUS}{size}"
+    if kind == "share":  # a change of shares is one of points
+        size, signed = (
+            message("{number} points", number=text.removesuffix(" %")) for text in (size, signed)
+        )
+    words = told(_CHANGED[direction], {"size": size, "since": since})
+    return Change(since, Num("±0" if flat else signed, exact(delta), delta), direction, words)

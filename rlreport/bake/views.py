@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from rlreport.columns import Column
 from rlreport.draw.chart import Chart
-from rlreport.text.messages import marked, message, told
-from rlreport.text.numbers import MINUS, MISSING, NumberKind, exact, written
+from rlreport.text.messages import message
+from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
 
 class Num(NamedTuple):
@@ -373,30 +373,6 @@ def number_cell(value: float | None, kind: NumberKind = "number") -> Cell:
     """Makes the cell of a number."""
     shown = number(value, kind)
     return Cell(shown.text, shown.value, shown.exact)
-
-
-_CHANGED = {
-    "flat": marked("unchanged since {since}"),
-    "up": marked("up by {size} since {since}"),
-    "down": marked("down by {size} since {since}"),
-}
-
-
-def change(now: float, then: float, since: str, kind: NumberKind = "number") -> Change | None:
-    """The change from ``then`` to ``now``, or None when either is missing."""
-    if math.isnan(now) or math.isnan(then):
-        return None
-    delta = now - then
-    size = written(abs(delta), kind)
-    flat = not any(c in "123456789∞" for c in size.split("e")[0])
-    direction = "flat" if flat else ("up" if delta > 0 else "down")
-    signed = f"{'+' if delta > 0 else MINUS}{size}"
-    if kind == "share":  # a change of shares is one of points
-        size, signed = (
-            message("{number} points", number=text.removesuffix(" %")) for text in (size, signed)
-        )
-    words = told(_CHANGED[direction], {"size": size, "since": since})
-    return Change(since, Num("±0" if flat else signed, exact(delta), delta), direction, words)
 
 
 def number_column(column: Column) -> ColumnView:
