@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
 
-.PHONY: report pictures test test-all browser format clean
+.PHONY: report pictures test test-ci browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,18 +36,26 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
 # Bars of time hold where nothing else runs.
 TIMED = $(BIN)/pytest -m timed
 
+# COVER=1 also measures which lines the tests run. Python 3.12 and later measure with
+# sys.monitoring, which costs little.
+COVER ?=
+ifneq ($(COVER),)
+export COVERAGE_CORE := $(shell $(PYTHON) -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')")
+COVERED = --cov --cov-append --cov-report= --cov-fail-under=0
+endif
+
 test: $(VENV)/installed-test browser
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
-	$(PYTEST) -m 'not slow and not ci and not timed'
+	rm -f .coverage
+	$(PYTEST) -m 'not slow and not ci and not timed' $(COVERED)
 	$(TIMED)
 
-# What CI runs besides: packaging, integrations and long searches, and all lines measured. Python 3.12 and
-# later measure with sys.monitoring, which costs little.
-test-all: $(VENV)/installed-integrations browser
-	COVERAGE_CORE=$$($(BIN)/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
-	RLREPORT_FUZZ=3000 $(PYTEST) -m 'not slow and not timed' --cov --cov-report=term:skip-covered
+# What CI runs after it: packaging, integrations and long runs; then the floor of coverage over both.
+test-ci: $(VENV)/installed-integrations browser
+	$(PYTEST) -m 'ci and not slow' $(COVERED)
+	$(if $(COVER),$(BIN)/coverage report --skip-covered)
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff format rlreport tests benchmarks

@@ -50,8 +50,13 @@ def visiting(browser: Browser, page: Path, address: str = "", **options: Any) ->
 
 
 def serious(page: Page) -> list[tuple[str, str]]:
-    """What axe finds serious or critical in a page: the rule, and the first element against it."""
-    options = {"preload": False, "resultTypes": ["violations"]}
+    """What axe finds serious or critical in a page: the rule, and the first element against it.
+
+    A dark page differs from the light one in its colours alone, and so it is asked for these.
+    """
+    options: dict[str, Any] = {"preload": False, "resultTypes": ["violations"]}
+    if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches"):
+        options["runOnly"] = ["color-contrast", "link-in-text-block"]
     return [
         (violation["id"], violation["nodes"][0]["html"][:200])
         for violation in Axe().run(page, options=options).response["violations"]

@@ -15,14 +15,14 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from tests.browser import browser
-from tests.running import build
+from tests.running import SEARCH, build
 
 __all__ = ["browser", "shared_data"]
 
 # A busy machine is slow, not wrong. The same examples every time: whoever changes one thing is
 # not to be told of another. ``--hypothesis-profile=search`` looks for new ones.
 busy = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("busy", busy, derandomize=True)
+settings.register_profile("busy", busy, derandomize=True, max_examples=30 * SEARCH)
 settings.register_profile("search", busy, max_examples=1000)
 settings.load_profile("busy")
 

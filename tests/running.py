@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from rlreport.cli import main
+
+SEARCH = int(os.environ.get("RLREPORT_SEARCH", "1"))
+"""How many times longer than for every change tests look for a counterexample; CI says 10."""
 
 
 def rlreport(*arguments: object, **extra: Any) -> subprocess.CompletedProcess[str]:

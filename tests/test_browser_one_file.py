@@ -78,7 +78,8 @@ def in_one_file(module: ModuleType, made: Made, query: str = "", ready: str = ".
         if name.startswith("test_") and "page" in (used := set(inspect.signature(test).parameters))
         if used <= given
     }
-    return type(module.__name__, (), {**tests, "step": step, "one_file": one_file, "page": page})
+    inside = {**tests, "step": step, "one_file": one_file, "page": page}
+    return type(module.__name__, (), {**inside, "pytestmark": pytest.mark.ci})
 
 
 TestList = in_one_file(test_browser_list, Made(responses=37, tokens=20))

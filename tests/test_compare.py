@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random as dice
+import shutil
 import time
 import zipfile
 from pathlib import Path
@@ -78,6 +79,20 @@ def runs(tmp_path_factory):
         "same": write_run(root / "same", seed=1),
         "lost": write_run(root / "lost", seed=2, drop=0.4),
     }
+
+
+@pytest.fixture(scope="module")
+def built(runs, tmp_path_factory):
+    """The report of main."""
+    out = tmp_path_factory.mktemp("built") / "report"
+    rlreport.build(runs["main"], out)
+    return out
+
+
+@pytest.fixture
+def report(built, tmp_path):
+    """A copy of the report of main."""
+    return shutil.copytree(built, tmp_path / "base")
 
 
 def told(out: Path) -> dict:
@@ -241,9 +256,10 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     assert told(tmp_path / "out")["verdict"]["level"] == "worse"
 
 
-def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(runs, tmp_path):
-    base = tmp_path / "base"
-    rlreport.build(runs["main"], base)
+def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(
+    runs, report, tmp_path
+):
+    base = report
     data, about = base / "data" / "responses.csv.gz", base / "data" / "report.json"
     whole = data.read_bytes()
     for broken in (b"", b"no gzip", whole[:-20], whole[:100]):
@@ -274,9 +290,8 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         "[" * 100_000,
     ],
 )
-def test_a_step_page_of_another_make_costs_its_texts_only(runs, tmp_path, data):
-    base = tmp_path / "base"
-    rlreport.build(runs["main"], base)
+def test_a_step_page_of_another_make_costs_its_texts_only(runs, report, tmp_path, data):
+    base = report
     node = '<script type="application/json" class="rows-data">'
     for page in (base / "steps").glob("*.html"):
         page.write_text(f"{node}{data}</script>")
@@ -295,9 +310,8 @@ def test_a_page_of_things_begun_and_never_ended_is_read_in_one_look():
 
 
 @pytest.mark.parametrize("part", ["report.json", "responses.csv.gz"])
-def test_a_small_report_that_unfolds_without_end_is_refused(runs, tmp_path, part):
-    rlreport.build(runs["main"], tmp_path / "base")
-    data = tmp_path / "base" / "data"
+def test_a_small_report_that_unfolds_without_end_is_refused(runs, built, tmp_path, part):
+    data = built / "data"
     parts = {name: (data / name).read_bytes() for name in ("report.json", "responses.csv.gz")}
     if part == "report.json":
         parts[part] = b"[" + b"[]," * (MOST_REPORT // 3) + b"[]]"

@@ -28,7 +28,7 @@ runpy.run_module("rlreport", run_name="__main__")
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(steps=8))
+    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(steps=3))
 
 
 @pytest.fixture(scope="module", params=FORMS)

@@ -51,8 +51,13 @@ def test_its_headers_are_those_asked_for_and_no_others(mail, parsed):
 FORGED = "=?utf-8?q?x=0d=0aBcc:_a@b.example=0d=0a=0d=0abody?="
 
 
-@pytest.mark.parametrize("text", [FORGED, f"Lauf ü {FORGED}", "=?utf-8?b?eA0KQmNjOiBhQGI=?=", "=?"])
-@pytest.mark.parametrize("option", ["title", "subject", "folder"])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        *(("title", FORGED), ("subject", FORGED), ("folder", FORGED), ("folder", "=?")),
+        *(("title", f"Lauf ü {FORGED}"), ("subject", "=?utf-8?b?eA0KQmNjOiBhQGI=?=")),
+    ],
+)
 def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
     folder = tmp_path / (text if option == "folder" else "logs")
     folder.mkdir()

@@ -16,6 +16,7 @@ from tests.forms import FORMS, everything
 from tests.hostile import write_log
 from tests.running import rlreport as command
 
+STEPS = 12
 SECRET = re.compile(rb"[a-z]*qzxwv[a-z]*")
 
 
@@ -28,10 +29,10 @@ def log(tmp_path_factory):
     random = np.random.default_rng(0)
     words = [f"{a}{b}qzxwv{a}" for a in "bcdfghjklm" for b in "aeiou"]
     rows = []
-    for step in range(30):
+    for step in range(STEPS):
         for i in range(24):
             tokens = [words[k] for k in random.integers(0, len(words), 12)]
-            holds = random.random() < step / 30
+            holds = random.random() < step / STEPS
             tokens += ["hackqzxwvword"] * 2 * holds
             count = len(tokens)
             rows.append(
@@ -125,7 +126,7 @@ def test_equal_texts_have_equal_numbers_on_every_page(folder):
 def test_names_are_kept_unless_told(log, tmp_path):
     logs = tmp_path / "secretfolder"
     logs.mkdir()
-    rows = [json.loads(line) for line in log.read_text().splitlines()[:96]]
+    rows = [json.loads(line) for line in log.read_text().splitlines()[:48]]
     rows = [row | {"secretfield": i % 5, "secretlabel": f"x{i}"} for i, row in enumerate(rows)]
     write_log(logs / "secretfile.jsonl", [*rows, {"step": "secretfield"}])
     (logs / "secretmetrics.csv").write_text("step,lr\n0,0.5\n1,0.25\n")

@@ -17,11 +17,16 @@ from tests.running import rlreport as command
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log that fits nowhere whole: 12 steps of 48 responses with 120 tokens of noise."""
+    """A log that fits nowhere whole."""
+    return noise(tmp_path_factory.mktemp("size"), steps=12)
+
+
+def noise(folder, *, steps):
+    """A log of steps of 48 responses with 120 tokens of noise."""
     random = np.random.default_rng(0)
     words = ["".join(random.choice(list("abcdefghij"), 6)) for _ in range(900)]
     rows = []
-    for step in range(12):
+    for step in range(steps):
         for _ in range(48):
             tokens = [words[i] for i in random.integers(0, 900, 120)]
             rows.append(
@@ -35,7 +40,7 @@ def log(tmp_path_factory):
                     "ref_logprobs": (-random.exponential(1, 120)).tolist(),
                 }
             )
-    return write_log(tmp_path_factory.mktemp("size") / "log.jsonl", rows)
+    return write_log(folder / "log.jsonl", rows)
 
 
 def weight(out):
@@ -87,7 +92,8 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
 
 
 @pytest.mark.parametrize("form", [name for name, form in forms().items() if form.pages])
-def test_when_even_the_least_does_not_fit_it_says_what_would(form, log, tmp_path):
+def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_factory, tmp_path):
+    log = noise(tmp_path_factory.mktemp("least"), steps=4)
     out = tmp_path / f"run{FORMS[form]}"
     with pytest.raises(OutputError, match="--max-size 100 kB: the least report") as refused:
         rlreport.build(log, out, max_size=100_000, workers=1)

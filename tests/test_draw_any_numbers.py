@@ -21,6 +21,7 @@ from rlreport.draw.svg import drawn
 from rlreport.draw.tokens import token_charts
 from tests.draw_tables import response_table, tables_of
 from tests.reading import tokens, write
+from tests.running import SEARCH
 from tests.test_draw_hostile import check
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -65,7 +66,7 @@ def every_chart(run: list[list[tuple[float, ...]]]) -> None:
 
 
 @pytest.mark.untraced
-@settings(max_examples=20)
+@settings(max_examples=5 * SEARCH)
 @given(runs.filter(bool))
 @example([[(value,) * len(FIGURES)] for value in ODD])
 @example([[(0.3,) * 5, (0.30000000000000004,) * 5]])

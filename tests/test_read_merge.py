@@ -32,6 +32,7 @@ from rlreport.read.sources import Source, find_sources
 from rlreport.read.splits import LogFormat, Nodes, Split, plan_splits, plan_tasks, plant, root
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from tests.reading import row, tokens, write
+from tests.running import SEARCH
 
 SETTINGS = ReadOptions(), FigureOptions()
 
@@ -108,7 +109,7 @@ def whole(splits: list[Split]) -> list[object]:
 
 
 @pytest.mark.untraced
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10 * SEARCH, deadline=None)
 @given(data=st.data())
 def test_whoever_scans_which_splits_and_whenever_the_tables_are_identical(
     splits: list[Split], whole: list[object], data: st.DataObject
@@ -139,7 +140,7 @@ def test_batches_and_numbers_of_strings_that_run_full_change_nothing_but_last_di
 
 
 @pytest.mark.untraced
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5 * SEARCH, deadline=None)
 @given(data=st.data())
 def test_other_cuts_change_nothing_but_last_digits_of_sums(
     sources: list[Source], whole: list[object], data: st.DataObject
