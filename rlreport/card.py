@@ -13,6 +13,7 @@ from typing import Any
 
 from rlreport.errors import UsageError
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 FOUND_BESIDE = (
     "config.yaml",
@@ -218,7 +219,11 @@ class _Builder:
         try:
             found = _parsed(path)
         except (OSError, ValueError, RecursionError) as error:
-            reason = f"{path.name}: cannot be read as a configuration: {_reason(error)}"
+            reason = message(
+                "{file}: cannot be read as a configuration: {why}",
+                file=path.name,
+                why=_reason(error),
+            )
             if asked:
                 raise UsageError(f"--config {reason}") from None
             self._notes.append(reason)

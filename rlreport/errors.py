@@ -32,3 +32,8 @@ class MissingExtraError(RlreportError):
 
 class RowError(ValueError):
     """A line or object that cannot become a row; the message is the reason shown to the reader."""
+
+    @property
+    def reason(self) -> str:
+        """The message as it was given; ``str`` would make plain English of it."""
+        return str(self) if not self.args or type(self.args[0]) is str else self.args[0]

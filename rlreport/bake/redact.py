@@ -18,6 +18,7 @@ from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Tables
+from rlreport.text.messages import Message, message
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 """Roles that tell nothing; whatever else stands for one may be text."""
@@ -141,7 +142,7 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
     def unnamed(text: str) -> str:
         text = _unquoted(text)
         told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
-        return "[a note that tells a name]" if told else text
+        return message("[a note that tells a name]") if told else text
 
     return (
         replace(
@@ -193,6 +194,8 @@ def redacted_ngrams(spreading: SpreadingNgrams, redact: Redactor) -> SpreadingNg
 def _redacted_fact(fact: Fact, redact: Redactor) -> Fact:
     if isinstance(fact, tuple):
         return tuple(_redacted_fact(part, redact) for part in fact)
+    if isinstance(fact, Message):
+        return _unquoted(fact)
     return redact(fact) if isinstance(fact, LogText) else fact
 
 
@@ -210,4 +213,7 @@ def _redacted_ngrams(table: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
 
 
 def _unquoted(text: str) -> str:
-    return _QUOTED.sub("[text]", text)
+    if isinstance(text, Message) and _QUOTED.search(text):
+        told = {name: "[text]" if type(v) is str else v for name, v in text.places.items()}
+        text = Message(text.literal, told, text.plural, text.number)
+    return text if not _QUOTED.search(text) else _QUOTED.sub("[text]", text)

@@ -12,7 +12,7 @@ from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT, BrokenLog
 from rlreport.check.windows import Ints, step_numbers
 from rlreport.tables import Tables
-from rlreport.text.messages import marked, sentences, told
+from rlreport.text.messages import Message, marked, sentences, told
 
 SHOWN = 3
 SHARED_STEPS = 0.8
@@ -71,7 +71,9 @@ def _unreadable(tables: Tables, limits: BrokenLog) -> list[Fault]:
             more |= {
                 "bad_file": where.file,
                 "bad_line": where.line,
-                "reason": LogText(where.reason),
+                "reason": where.reason
+                if isinstance(where.reason, Message)
+                else LogText(where.reason),
             }
         faults.append(Fault(severity, "unreadable", bad, more=more))
     if torn:

@@ -19,6 +19,7 @@ from rlreport.formats.refusal import certain_refusal, refusal
 from rlreport.formats.registry import format_by_id, formats
 from rlreport.formats.taken import Watched, whole
 from rlreport.formats.values import is_kept
+from rlreport.text.messages import message
 
 __all__ = [
     "Detected",
@@ -144,7 +145,9 @@ class RowReader:
             if isinstance(error, RowError):
                 raise
             # An installed format may trust its logs; a hostile object still costs itself only.
-            raise RowError(f"no {self._format.id} object: {error!r}"[:200]) from error
+            raise RowError(
+                message("no {format} object: {why}", format=self._format.id, why=repr(error)[:160])
+            ) from error
         for name, value in watched.not_taken():
             count_not_taken(self._not_taken, name, kind_of(value))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, integer, required, step_of, text
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(\d+)/[^/]+$")
 
@@ -29,7 +30,7 @@ class AReaL:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; without a version in the path, the newest that wrote it is the step."""
         if obj.get("completion") is None:
-            raise RowError("no `completion`")
+            raise RowError(message("no `completion`"))
         row = columns(obj, ("task_id", "prompt", "completion", "reward", "step"))
         row.update(asked_and_answered(obj.get("prompt"), obj["completion"]).fields())
         logged = obj.get("step")

@@ -10,6 +10,7 @@ from typing import Any
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.messages import called, exchange
 from rlreport.formats.values import columns, required, step_of, text
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
 
@@ -32,7 +33,7 @@ class ART:
         """Yield one row; the step is the file's name."""
         messages = obj.get("messages")
         if not isinstance(messages, list) or not messages:
-            raise RowError("no `messages`")
+            raise RowError(message("no `messages`"))
         wrote = [
             isinstance(m, dict) and m.get("trainable") is not False and m.get("role") == "assistant"
             for m in messages

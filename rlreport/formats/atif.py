@@ -16,6 +16,7 @@ from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, 
 from rlreport.formats.messages import exchange
 from rlreport.formats.steps import span_turns, tokens_of_steps
 from rlreport.formats.values import columns, dicts, mapping, text, total
+from rlreport.text.messages import message
 
 _MAX_RESULT = 16_000_000
 _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
@@ -56,7 +57,7 @@ class ATIF:
         """Yield one row; without a result its reward is not known."""
         steps = dicts(obj.get("steps"))
         if not steps:
-            raise RowError("a trajectory without `steps`")
+            raise RowError(message("a trajectory without `steps`"))
         result = _result(self.result, self.written) if self.result else {}
         row = columns(mapping(obj.get("final_metrics")), ())
         row.update(_conversation(steps))

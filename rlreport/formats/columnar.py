@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, has_keys, named
 from rlreport.formats.taken import Watched
+from rlreport.text.messages import message
 
 
 def match_columns(objects: Sequence[Row], keys: tuple[str, ...]) -> Match | None:
@@ -25,11 +26,19 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
     """
     column = obj.get(key)
     if not isinstance(column, list):
-        raise RowError(f"`{key}` is no column")
+        raise RowError(message("{field} is no column", field=f"`{key}`"))
     size = len(column)
     for name, values in obj.items():
         if isinstance(values, list) and len(values) != size:
-            raise RowError(f"column `{name}` has {len(values)} values, `{key}` has {size}")
+            raise RowError(
+                message(
+                    "column {field} has {values} values, {other} has {size}",
+                    field=f"`{name}`",
+                    values=len(values),
+                    other=f"`{key}`",
+                    size=size,
+                )
+            )
     for i in range(size):
         entry = {
             name: values[i] if isinstance(values, list) else values for name, values in obj.items()

@@ -15,6 +15,7 @@ import orjson
 
 from rlreport.errors import MissingExtraError
 from rlreport.formats.base import Row, RowError
+from rlreport.text.messages import message
 
 Source = str | Path | BinaryIO
 
@@ -98,9 +99,9 @@ def _json_objects(file: Source) -> Iterator[Row]:
         try:
             document = [_loads(line) for line in data.splitlines() if line.strip()]
         except ValueError:
-            raise RowError(f"no JSON document: {error}") from None
+            raise RowError(message("no JSON document: {why}", why=str(error))) from None
         if len(document) < 2:
-            raise RowError(f"no JSON document: {error}") from None
+            raise RowError(message("no JSON document: {why}", why=str(error))) from None
     if isinstance(document, dict) and _is_table(document):
         names = document["columns"]
         for values in document["data"]:
@@ -138,7 +139,12 @@ def _read(file: Source) -> bytes:
         file.seek(0)
         data = file.read(MAX_JSON + 1)
     if len(data) > MAX_JSON:
-        raise RowError(f"a JSON document of over {MAX_JSON:,} bytes; write it as lines (.jsonl)")
+        raise RowError(
+            message(
+                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
+                most=MAX_JSON,
+            )
+        )
     return data
 
 
@@ -163,7 +169,7 @@ def _parquet_rows(file: Source, wanted: set[int] | None = None) -> Iterator[tupl
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
-        raise RowError(f"no parquet file: {error}") from None
+        raise RowError(message("no parquet file: {why}", why=str(error))) from None
 
 
 def _group_rows(

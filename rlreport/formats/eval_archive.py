@@ -13,6 +13,7 @@ import orjson
 import zstandard
 
 from rlreport.formats.base import Row, RowError
+from rlreport.text.messages import message
 
 MAX_SAMPLE = 64_000_000
 """Bytes of a document read at most, unpacked."""
@@ -46,7 +47,7 @@ def sample_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
             infos = {info.filename: info for info in archive.infolist()}
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
             if not names:
-                raise RowError("no samples in it")
+                raise RowError(message("no samples in it"))
             header = _header(archive, infos)
             for index, name in enumerate(names):
                 if wanted is None or index in wanted:
@@ -54,7 +55,7 @@ def sample_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
     except _DAMAGED as error:
         if isinstance(error, RowError):
             raise
-        raise RowError(f"no log of Inspect's: {error}") from None
+        raise RowError(message("no log of Inspect's: {why}", why=str(error))) from None
 
 
 def _header(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo]) -> Row:

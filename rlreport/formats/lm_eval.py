@@ -14,6 +14,7 @@ import orjson
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named
 from rlreport.formats.taken import whole
 from rlreport.formats.values import columns, mapping, number, text
+from rlreport.text.messages import message
 
 _NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
 _KEYS = ("doc_id", "arguments", "resps", "target")
@@ -55,7 +56,11 @@ class LMEval:
             return self
         if not isinstance(first, str):
             return self
-        remark = "" if first == "none" else f"of several filters, `{first}` is read"
+        remark = (
+            ""
+            if first == "none"
+            else message("of several filters, {filter} is read", filter=f"`{first}`")
+        )
         return replace(self, filter=first, remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -67,7 +72,7 @@ class LMEval:
         arguments = [mapping(logged[name]) for name in logged]
         resps = obj.get("resps")
         if not arguments or not isinstance(resps, list) or not resps:
-            raise RowError("no `arguments` or `resps`")
+            raise RowError(message("no `arguments` or `resps`"))
         parts = _scores(obj)
         row = columns(obj, _KNOWN | _HASHES | parts.keys())
         row.update(

@@ -12,6 +12,7 @@ from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats.base import Match, Row, RowError, Where, split_of
 from rlreport.formats.messages import said
 from rlreport.formats.values import columns, integer, is_scalar, number, step_in_path, text
+from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response", "ref_response")
 _NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
@@ -212,4 +213,4 @@ def _with_step(row: Row, step: int | None) -> Row:
     for key in ("response", "token_ids", "response_tokens"):
         if row.get(key) is not None:
             return row
-    raise RowError("no response where the mapping says")
+    raise RowError(message("no response where the mapping says"))

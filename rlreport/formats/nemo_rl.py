@@ -19,6 +19,7 @@ from rlreport.formats.values import (
     step_of,
     text,
 )
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
 _ARRAYS = {
@@ -78,7 +79,7 @@ class NemoRL:
                 for turn, span in zip(said.turns, spans, strict=True):
                     turn["tokens"] = [span.start, span.stop]
         elif not spans:
-            raise RowError("neither `content` nor `token_ids`")
+            raise RowError(message("neither `content` nor `token_ids`"))
         agent = mapping(flat.get("agent_ref")).get("name")
         if isinstance(agent, str):
             row["agent"] = agent

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.values import columns, ints, mapping, numbers, required, step_of, text
+from rlreport.text.messages import message
 
 _KNOWN = frozenset(
     {"step", "prompt_tokens", "response_tokens", "reward", "advantage", "ground_truth", "logprobs"}
@@ -35,7 +36,7 @@ class OpenInstruct:
         """Yield one row; texts come from the ids."""
         ids = ints(obj.get("response_tokens"))
         if ids is None:
-            raise RowError("`response_tokens` is no list of ids")
+            raise RowError(message("`response_tokens` is no list of ids"))
         row = columns(obj, _KNOWN)
         asked = mapping(obj.get("request_info"))
         row.update(columns(asked, ("tool_errors", "tool_outputs")))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.values import columns, ints, number, numbers, pick, step_of
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)/")
 _ARRAYS = {
@@ -39,7 +40,7 @@ class PrimeRLTokens:
         """Yield one row of token figures; text comes from the ids."""
         ids, mask = ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
-            raise RowError("no `token_ids` and `loss_mask`")
+            raise RowError(message("no `token_ids` and `loss_mask`"))
         mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
         first = mask.index(1) if any(mask) else len(mask)
         row = columns(obj, ("step", "reward", "schema_version"))

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 
 from rlreport.formats.base import Row, has_keys
 from rlreport.formats.mapping import suggest
+from rlreport.text.messages import listed, marked, message
 
 _REQUIRED = ("step", "prompt", "response", "reward")
-_METRICS = "trainer metrics (a step and numbers), to plot beside the rollouts"
+_METRICS = marked("trainer metrics (a step and numbers), to plot beside the rollouts")
 _BY_NAME = {
-    "metadata.json": "metadata of an evaluation, not its rollouts",
-    "aggregated_results.jsonl": "aggregated scores of an evaluation, not its rollouts",
-    "batch_summary.json": "a summary of rLLM's episodes, not one of them",
-    "meta.json": "metadata of an evaluation, not its rollouts",
-    "trainer_state.json": "trainer metrics, to plot beside the rollouts",
-    "config.json": "a model's or run's configuration",
-    "tokenizer.json": "a tokenizer; give it with --tokenizer",
-    "tokenizer_config.json": "a tokenizer's configuration",
-    "package.json": "package metadata",
-    "dataset_info.json": "metadata of a data set",
+    "metadata.json": marked("metadata of an evaluation, not its rollouts"),
+    "aggregated_results.jsonl": marked("aggregated scores of an evaluation, not its rollouts"),
+    "batch_summary.json": marked("a summary of rLLM's episodes, not one of them"),
+    "meta.json": marked("metadata of an evaluation, not its rollouts"),
+    "trainer_state.json": marked("trainer metrics, to plot beside the rollouts"),
+    "config.json": marked("a model's or run's configuration"),
+    "tokenizer.json": marked("a tokenizer; give it with --tokenizer"),
+    "tokenizer_config.json": marked("a tokenizer's configuration"),
+    "package.json": marked("package metadata"),
+    "dataset_info.json": marked("metadata of a data set"),
 }
 
 
@@ -31,13 +32,18 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
     likely = suggest(objects)
     if likely:
         options = " ".join(f"--map {field}={path}" for field, path in likely.items())
-        return f"no known log format; try {options}"
+        return message("no known log format; try {options}", options=options)
     if _are_metrics(objects):
-        return _METRICS
+        return message(_METRICS)
     missing = [field for field in _REQUIRED if field not in objects[0]]
     if 0 < len(missing) < len(_REQUIRED) - 1:
-        return f"its first object lacks {' and '.join(f'`{field}`' for field in missing)}"
-    return f"no known log format (its first object has {_keys(objects[0])})"
+        named = tuple(f"`{field}`" for field in missing)
+        if len(named) == 1:
+            return message("its first object lacks {field}", field=named[0])
+        return message(
+            "its first object lacks {fields} and {last}", fields=named[:-1], last=named[-1]
+        )
+    return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
 
 
 def certain_refusal(name: str, objects: Sequence[Row]) -> str:
@@ -46,23 +52,23 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     for suffix in (".gz", ".zst"):
         last = last.removesuffix(suffix)
     if last in _BY_NAME:
-        return _BY_NAME[last]
+        return message(_BY_NAME[last])
     if not objects:
-        return "holds no JSON object"
+        return message("holds no JSON object")
     if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
-        return "trainer metrics (`step`, `data`), to plot beside the rollouts"
+        return message("trainer metrics (`step`, `data`), to plot beside the rollouts")
     if has_keys(objects, "log_history"):
-        return "trainer metrics (`log_history`), to plot beside the rollouts"
+        return message("trainer metrics (`log_history`), to plot beside the rollouts")
     if has_keys(objects, "sample_index", "total_length", "tokens", "rollout_log_probs"):
-        return "Miles' token columns, read with the trajectories beside them"
+        return message("Miles' token columns, read with the trajectories beside them")
     if has_keys(objects, "trial_name", "verifier_result"):
-        return "a trial's result, read with the trajectory beside it"
+        return message("a trial's result, read with the trajectory beside it")
     if has_keys(objects, "title", "started_at", "root"):
-        return "a logtree, read with the rollout summaries beside it"
+        return message("a logtree, read with the rollout summaries beside it")
     if has_keys(objects, "cells", "nbformat"):
-        return "a notebook"
+        return message("a notebook")
     if _only_numbers(objects):
-        return _METRICS
+        return message(_METRICS)
     return ""
 
 
@@ -79,7 +85,7 @@ def _are_metrics(objects: Sequence[Row]) -> bool:
 
 
 def _keys(obj: Row) -> str:
-    shown = ", ".join(f"`{key[:40]}`" for key in list(obj)[:5])
+    shown = tuple(f"`{key[:40]}`" for key in list(obj)[:5])
     if len(obj) > 5:
-        shown += f" and {len(obj) - 5} more"
-    return shown or "no key"
+        return message("{keys} and {count} more", keys=shown, count=len(obj) - 5)
+    return listed(shown) or message("no key")

@@ -21,6 +21,7 @@ from rlreport.formats.values import (
     total,
 )
 from rlreport.text.chat import message_text
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
 _KNOWN = frozenset(
@@ -97,7 +98,7 @@ def _failed(obj: Row) -> Row:
     """Return what is known of a rollout that failed before the policy said anything."""
     reason = obj.get("termination_reason")
     if reason is None:
-        raise RowError("an episode without trajectories")
+        raise RowError(message("an episode without trajectories"))
     prompt = text(mapping(obj.get("task")).get("question", obj.get("task")))
     return {
         "prompt": prompt, "response": "", "reward": math.nan, "trainable": False,
@@ -171,11 +172,11 @@ def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Exchange:
             answer -= 1
         if not before:
             prompt, new, answer = new[:answer], new[answer:], 0
-        for i, message in enumerate(new):
-            sampled = i >= answer and message.get("role") == "assistant"
-            turns.append(turn_of(message, sampled, names))
+        for i, turn in enumerate(new):
+            sampled = i >= answer and turn.get("role") == "assistant"
+            turns.append(turn_of(turn, sampled, names))
             if sampled:
-                texts.append(message_text(message))
+                texts.append(message_text(turn))
         reward = step.get("reward")
         if turns and isinstance(reward, int | float) and len(steps) > 1:
             turns[-1]["reward"] = float(reward)

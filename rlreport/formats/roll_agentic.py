@@ -11,6 +11,7 @@ from rlreport.formats.base import Match, Row, RowError, Where, split_of
 from rlreport.formats.columnar import explode, match_columns
 from rlreport.formats.messages import exchange
 from rlreport.formats.values import columns, integer, mapping, required, step_of, text
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
 _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
@@ -54,7 +55,7 @@ class RollAgentic:
 def _row(entry: Row, about: Row, where: Where) -> Row:
     messages = _parsed(entry.get("messages"))
     if not isinstance(messages, list):
-        raise RowError("`messages` is no JSON list")
+        raise RowError(message("`messages` is no JSON list"))
     if any(isinstance(item, list) for item in messages):
         # One list of messages for each context that the agent worked in.
         messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]

@@ -15,6 +15,7 @@ import xxhash
 from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, named, stamp
 from rlreport.formats.messages import Turn, asked_and_answered
 from rlreport.formats.values import columns, mapping, numbers, required, step_of, text, total
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"global_step_(\d+)")
 _KNOWN = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
@@ -54,13 +55,13 @@ class SkyRL:
         if path.parent.name == "eval_only" and any(
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
         ):
-            return "an evaluation outside training, of no step: read it alone"
+            return message("an evaluation outside training, of no step: read it alone")
         return SkyRL(str(path), stamp(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; a list of scores is a reward per token, and its sum the reward."""
         if obj.get("output_response") is None:
-            raise RowError("no `output_response`")
+            raise RowError(message("no `output_response`"))
         row = columns(obj, _KNOWN)
         talk = asked_and_answered(obj.get("input_prompt"), obj["output_response"])
         cuts = _cuts(self.path, self.written) if self.path else {}

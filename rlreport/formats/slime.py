@@ -28,6 +28,7 @@ from rlreport.formats.values import (
     step_of,
     text,
 )
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
 _SAMPLE = ("prompt", "tokens", "response", "response_length", "status")
@@ -76,7 +77,7 @@ class Slime:
         if path.parent.name != "trajectory":
             return self._with(root / "trajectory" / f"{path.stem}.jsonl")
         if root / "rollout_data" / f"{path.stem}.pt" in listed and find_spec("torch"):
-            return "conversations of the rollouts in `rollout_data`, where they are read"
+            return message("conversations of the rollouts in `rollout_data`, where they are read")
         name = f"rollout_{path.stem}.parquet"
         return self._with(root / "dashboard_columns" / name) if find_spec("pyarrow") else self
 

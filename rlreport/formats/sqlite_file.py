@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rlreport.formats.base import Row, RowError
+from rlreport.text.messages import message
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,7 +44,7 @@ def sqlite_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
 
     path = file if isinstance(file, str | Path) else getattr(file, "name", None)
     if not isinstance(path, str | Path) or not Path(path).is_file():
-        raise RowError("no local file: a database is read from a disk")
+        raise RowError(message("no local file: a database is read from a disk"))
     try:
         with contextlib.closing(_open(Path(path))) as database:
             index = 0
@@ -53,7 +54,7 @@ def sqlite_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
                         yield index, _row(dict(found))
                     index += 1
     except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
-        raise RowError(f"no database of Trackio's: {error}") from None
+        raise RowError(message("no database of Trackio's: {why}", why=str(error))) from None
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -9,6 +9,7 @@ from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, 
 from rlreport.formats.columnar import explode, match_columns
 from rlreport.formats.messages import asked_and_answered, is_messages
 from rlreport.formats.values import columns, number, step_of, text, total
+from rlreport.text.messages import message
 
 _STEPS = ("step", "gen_step")
 _KNOWN = frozenset({*_STEPS, "prompt", "completion", "advantages", "reward", "solution"})
@@ -43,7 +44,7 @@ class Swift:
         functions = _reward_functions(obj) if columnar else []
         for entry in explode(obj, "completion") if columnar else (obj,):
             if entry.get("completion") is None:
-                raise RowError("no `completion`")
+                raise RowError(message("no `completion`"))
             parts = {name: number(entry[name]) for name in functions}
             row = columns(entry, _KNOWN | parts.keys())
             row.update(asked_and_answered(entry.get("prompt"), entry["completion"]).fields())

@@ -16,6 +16,7 @@ from rlreport.formats.containers import MAX_JSON
 from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, dicts, integer, mapping, required, step_of, text
 from rlreport.text.chat import conversation_text
+from rlreport.text.messages import message
 
 _KEYS = ("iteration", "group_idx", "traj_idx", "total_reward", "steps")
 _STEP = re.compile(r"iteration_(\d+)")
@@ -42,7 +43,7 @@ class Tinker:
 
     logtree: str | None = None
     written: Stamp | None = None
-    remark: str = "summaries hold no text, and no logtree lies beside them"
+    remark: str = message("summaries hold no text, and no logtree lies beside them")
     id: str = "tinker"
     description: str = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
     files: tuple[str, ...] = ("iteration_*/*_rollout_summaries.jsonl",)
@@ -57,7 +58,9 @@ class Tinker:
         file = path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)
         if not path.name.endswith(_SUMMARIES) or not file.is_file():
             return self
-        remark = "texts are those of the logtree: of siblings with one reward, told by length"
+        remark = message(
+            "texts are those of the logtree: of siblings with one reward, told by length"
+        )
         return replace(self, logtree=str(file), written=stamp(file), remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats.base import Row, RowError
+from rlreport.text.messages import message
 
 MAX_PICKLE = 256_000_000
 """Bytes of a dump's values, without its tensors: they are in memory at once."""
@@ -45,7 +46,7 @@ def torch_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int,
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
-        raise RowError("no dump of rollouts: it holds no list `samples`")
+        raise RowError(message("no dump of rollouts: it holds no list `samples`"))
     budget = _Budget()
     for index, sample in enumerate(samples):
         if isinstance(sample, dict) and (wanted is None or index in wanted):
@@ -70,7 +71,11 @@ def _load(file: Any) -> Any:
     except (Exception, MemoryError) as error:  # its unpickler raises what it meets
         said = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split()) or repr(error)
         said = said.partition(" Please ")[0][:160]
-        raise RowError(f"no dump of plain values and tensors ({said}); {_EXPORT}") from None
+        raise RowError(
+            message(
+                "no dump of plain values and tensors ({why}); {export}", why=said, export=_EXPORT
+            )
+        ) from None
 
 
 def _check(file: Any) -> None:
@@ -81,11 +86,17 @@ def _check(file: Any) -> None:
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise RowError(f"no file of torch.save: {error}") from None
+        raise RowError(message("no file of torch.save: {why}", why=str(error))) from None
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-        raise RowError("no file of torch.save: it is compressed")
+        raise RowError(message("no file of torch.save: it is compressed"))
     if sum(info.file_size for info in infos if info.filename.endswith(".pkl")) > MAX_PICKLE:
-        raise RowError(f"a dump of over {MAX_PICKLE:,} bytes without its tensors; {_EXPORT}")
+        raise RowError(
+            message(
+                "a dump of over {most:count} bytes without its tensors; {export}",
+                most=MAX_PICKLE,
+                export=_EXPORT,
+            )
+        )
 
 
 class _Budget:
@@ -104,7 +115,9 @@ class _Budget:
         shown = len(value.shape) <= 1 if hasattr(value, "numel") else True
         self._left -= _WALKED + (size if shown else 1)
         if self._left < 0 or depth > _DEEPEST:
-            raise RowError("no dump that fits into memory: its values repeat or nest without end")
+            raise RowError(
+                message("no dump that fits into memory: its values repeat or nest without end")
+            )
         if isinstance(value, dict):
             return {str(key): self.plain(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple):

@@ -12,6 +12,7 @@ from rlreport.formats.messages import exchange, is_messages
 from rlreport.formats.rlboard import Plain
 from rlreport.formats.trl import TRL
 from rlreport.formats.values import columns, dicts, mapping, number, step_of, text
+from rlreport.text.messages import message
 
 _ENTRY = ("run_name", "step", "timestamp")
 _REWARDS = ("reward", "score")
@@ -71,16 +72,16 @@ def _table_row(row: Row, where: Where, step: int) -> Iterator[Row]:
     elif Plain().match(where.name, [row]):
         yield from Plain().rows(row, where)
     else:
-        raise RowError("a table without prompt, completion and reward")
+        raise RowError(message("a table without prompt, completion and reward"))
 
 
 def _trace(obj: Row, where: Where) -> Row:
     messages, about = _parsed(obj.get("messages")), mapping(_parsed(obj.get("metadata")))
     if not is_messages(messages):
-        raise RowError("`messages` are no messages")
+        raise RowError(message("`messages` are no messages"))
     reward = next((about[key] for key in _REWARDS if key in about), None)
     if reward is None:
-        raise RowError("a trace whose metadata hold no `reward`")
+        raise RowError(message("a trace whose metadata hold no `reward`"))
     row = columns(about, _KNOWN)
     row.update(exchange(messages).fields())
     row.update(step=step_of(obj.get("step"), where), reward=number(reward))

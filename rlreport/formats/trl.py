@@ -15,6 +15,7 @@ import orjson
 from rlreport.formats.base import Match, Row, RowError, Stamp, Where, named, split_of, stamp
 from rlreport.formats.messages import asked_and_answered, without_nulls
 from rlreport.formats.values import columns, dicts, integer, mapping, number, step_of, total
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
@@ -74,7 +75,9 @@ class TRL:
         if (run / "rollouts").is_dir() and any(
             file.parent == run / "rollouts" and file.name.startswith("rank_") for file in listed
         ):
-            return "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
+            return message(
+                "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
+            )
         history, names = _history(run)
         entries = history.get(int(found[1]), [])
         evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
@@ -84,7 +87,7 @@ class TRL:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row: text, total reward, its parts, the advantage."""
         if obj.get("completion") is None:
-            raise RowError("no `completion`")
+            raise RowError(message("no `completion`"))
         parts = self._parts(obj)
         row = columns(obj, _KNOWN | parts.keys())
         asked, answered = without_nulls(obj.get("prompt")), without_nulls(obj["completion"])
@@ -174,8 +177,10 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
         if form.functions is None:
             between = names[names.index("completion") + 1 : names.index("advantage")]
             taken = [n for n in between if pa.types.is_floating(schema.field(n).type)]
-            said = ", ".join(f"`{name}`" for name in taken)
-            return f"no trainer_state.json names the reward functions; taken for them: {said}"
+            return message(
+                "no trainer_state.json names the reward functions; taken for them: {names}",
+                names=tuple(f"`{name}`" for name in taken),
+            )
         present = [name for name in form.functions if name in names]
         table = pq.read_table(path, columns=present).to_pylist()
     except (ImportError, ValueError, OSError):  # pyarrow's own errors are of these kinds
@@ -189,7 +194,9 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
     mean = math.fsum(judged) / len(judged)
     if abs(mean - known[-1]) <= _CLOSE * max(1.0, abs(known[-1])):
         return ""
-    return (
-        f"the mean of the summed rewards, {mean:.4g}, is not the trainer's, {known[-1]:.4g}: the "
-        "functions may have weights, which are not logged, or its mean is of more generations"
+    return message(
+        "the mean of the summed rewards, {mean}, is not the trainer's, {logged}: the functions may "
+        "have weights, which are not logged, or its mean is of more generations",
+        mean=f"{mean:.4g}",
+        logged=f"{known[-1]:.4g}",
     )

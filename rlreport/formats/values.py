@@ -11,6 +11,7 @@ from typing import Any
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
 from rlreport.formats.taken import take
+from rlreport.text.messages import message
 
 SHORT = 200
 """Characters; a longer string is text, not a column."""
@@ -43,11 +44,13 @@ def number(value: object) -> float:
             try:
                 return _NAN if plain.strip().lower() in ("", "none", "null") else float(plain)
             except ValueError:
-                raise RowError(f"{plain[:40]!r} stands where a number belongs") from None
+                raise RowError(
+                    message("{value} stands where a number belongs", value=repr(plain[:40]))
+                ) from None
         return float(plain)
     if isinstance(value, list) and len(value) == 1:
         return number(value[0])
-    raise RowError(f"a {type(value).__name__} stands where a number belongs")
+    raise RowError(message("a {type} stands where a number belongs", type=type(value).__name__))
 
 
 def required(obj: Mapping[str, Any], key: str) -> float:
@@ -57,7 +60,7 @@ def required(obj: Mapping[str, Any], key: str) -> float:
         RowError: the key is absent, or holds no number.
     """
     if key not in obj:
-        raise RowError(f"no `{key}`")
+        raise RowError(message("no {field}", field=f"`{key}`"))
     return number(obj[key])
 
 
@@ -129,7 +132,7 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
     if step is None and pattern is not None:
         step = step_in_path(where.name, pattern)
     if step is None:
-        raise RowError("no step, neither in the row nor in the path")
+        raise RowError(message("no step, neither in the row nor in the path"))
     return step
 
 

@@ -38,6 +38,7 @@ from rlreport.formats.values import (
     text,
     total,
 )
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"step[_-]?(\d+)")
 _OLD_KEYS = ("example_id", "prompt", "completion", "reward")
@@ -91,7 +92,7 @@ class Verifiers:
         """Read prime-rl's ``all``, of which ``effective`` is the part that was trained on."""
         subset, folder = path.parent.name, path.parent.parent
         if subset == "effective" and folder / "all" / path.name in listed:
-            return "a subset of `all` beside it, where its rows are read and marked"
+            return message("a subset of `all` beside it, where its rows are read and marked")
         effective = folder / "effective" / path.name
         if subset == "all" and effective.is_file():
             return Verifiers(str(effective), stamp(effective))
@@ -103,7 +104,7 @@ class Verifiers:
             yield _result(obj, where)
             return
         if not _is_episode(obj):
-            raise RowError("`traces` are no traces")
+            raise RowError(message("`traces` are no traces"))
         shared = _episode(obj, where)
         errors = _errors(obj.get("errors"))
         if not obj["traces"]:
@@ -153,7 +154,7 @@ def _trained(path: str, written: Stamp | None) -> dict[str, float | None]:
 def _result(obj: Row, where: Where) -> Row:
     """Return the row of a result before v1; its metrics become columns."""
     if obj.get("completion") is None:
-        raise RowError("no `completion`")
+        raise RowError(message("no `completion`"))
     known = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
     row = columns(obj, known)
     row.update(columns(mapping(obj.get("metrics")), known))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
 from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, required, step_of, text, unstringed
+from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
 _UID = re.compile(r"(.+)_\d+_\d+")
@@ -37,7 +38,7 @@ class Verl:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; the V1 trainer's ``uid`` prefix is its group."""
         if obj.get("output") is None:
-            raise RowError("no `output`")
+            raise RowError(message("no `output`"))
         row = columns(obj, _KNOWN)
         row.update({key: obj[key] for key in _TEXTS & obj.keys() if isinstance(obj[key], str)})
         parts = {

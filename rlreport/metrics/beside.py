@@ -13,6 +13,7 @@ from rlreport.metrics.find import find_metrics
 from rlreport.metrics.table import read_metrics
 from rlreport.read.sources import name_beside
 from rlreport.tables import MetricsFile, Note
+from rlreport.text.messages import message
 
 
 @dataclass(slots=True)
@@ -50,7 +51,9 @@ def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerM
         except RlreportError as error:
             if given:
                 raise
-            read.notes.append(Note("metrics", f"trainer metrics not read: {error}", 1, name))
+            read.notes.append(
+                Note("metrics", message("trainer metrics not read: {why}", why=str(error)), 1, name)
+            )
             continue
         tables.append(table)
         read.paths.append(path)

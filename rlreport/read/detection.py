@@ -19,6 +19,7 @@ from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url, with_h
 from rlreport.read.splits import NATIVE, LogFormat, Split
 from rlreport.read.tolerant import load_object
 from rlreport.tables import Note
+from rlreport.text.messages import message
 
 PEEKED = 20
 METRICS_FILE = "metrics_file"
@@ -69,7 +70,7 @@ def detect_formats(
             found.notes.append(Note(FORMAT, remark, 1, source.name))
         if log_format is None:
             kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
-            found.notes.append(Note(kind, f"not read: {reason}", 1, source.name))
+            found.notes.append(Note(kind, message("not read: {why}", why=reason), 1, source.name))
             continue
         for split in told or {log_format.split}:
             splits.setdefault(split, []).append(len(found.sources))
@@ -79,7 +80,9 @@ def detect_formats(
         found.formats.append(log_format)
     for source in listing.other:
         kind = METRICS_FILE if Path(source.path).resolve() in plotted else "other_file"
-        found.notes.append(Note(kind, "not read as a log, going by its name", 1, source.name))
+        found.notes.append(
+            Note(kind, message("not read as a log, going by its name"), 1, source.name)
+        )
     return _without_repeats(_chosen_splits(found, splits, mixed, options.split))
 
 
@@ -104,7 +107,10 @@ def _without_repeats(files: LogFiles) -> LogFiles:
             repeats |= repeated_files(listed, container)
     if not repeats:
         return files
-    text = f"the rows of {min(repeats.values())} again under a new step, as TRL logs: left out"
+    text = message(
+        "the rows of {file} again under a new step, as TRL logs: left out",
+        file=min(repeats.values()),
+    )
     note = Note("repeated_file", text, len(repeats), min(repeats))
     kept = [i for i, source in enumerate(files.sources) if source.name not in repeats]
     return LogFiles(
@@ -135,7 +141,9 @@ def _chosen_splits(
         watched = None if watched == main else watched
     for split in others:
         if split != watched:
-            text = f"files of split {split} not read (--split {split} reads them)"
+            text = message(
+                "files of split {split} not read (--split {split} reads them)", split=split
+            )
             if numbers := [i for i in splits[split] if i not in mixed]:
                 first = found.sources[numbers[0]].name
                 found.notes.append(Note("other_split", text, len(numbers), first))

@@ -11,6 +11,7 @@ from typing import IO
 
 import zstandard
 
+from rlreport.errors import RowError
 from rlreport.read.remote import AHEAD
 from rlreport.read.sources import Source
 from rlreport.read.splits import Split
@@ -93,6 +94,8 @@ def _ends_flushed(source: Source) -> bool:
 
 def reason_of(error: BaseException) -> str:
     """Return what a reading error says, without the file's path."""
+    if isinstance(error, RowError):
+        return error.reason
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -38,6 +38,7 @@ from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, r
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 _MERGED_AT_ONCE = 16
 """Partials from the cache that are held until they are merged."""
@@ -208,7 +209,11 @@ def _with_split(
     beside = responses["validation"].to_numpy() == 1
     main, watched = files.formats[0].main, files.formats[0].watched or ""
     split = np.where(beside, watched, main).astype(object)
-    text = f"responses of split {watched}, beside those of {main}, which alone are judged"
+    text = message(
+        "responses of split {watched}, beside those of {main}, which alone are judged",
+        watched=watched,
+        main=main,
+    )
     return extras.assign(split=split), Note(SPLIT, text, int(beside.sum()))
 
 
@@ -239,7 +244,7 @@ def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
     notes = [
         Note(
             kind,
-            ODDITIES[kind],
+            message(ODDITIES[kind]),
             oddity.times,
             files.sources[oddity.first.file].name,
             _line(partial, oddity.first),
@@ -251,14 +256,14 @@ def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
             f"{safe_text(name)} ({kind}, {times:,})"
             for name, (times, kind) in sorted(not_taken.items())
         )
-        notes.append(Note(NOT_TAKEN, f"fields not taken: {said}", 1))
+        notes.append(Note(NOT_TAKEN, message("fields not taken: {fields}", fields=said), 1))
     if partial.extras_dropped:
-        notes.append(Note("many_extras", ODDITIES["many_extras"], 1))
+        notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
     if dropped:
-        notes.append(Note("many_tokens", ODDITIES["many_tokens"], 1))
+        notes.append(Note("many_tokens", message(ODDITIES["many_tokens"]), 1))
     for source in files.sources:
         if not source.size:
-            notes.append(Note("empty_file", "an empty file", 1, source.name))
+            notes.append(Note("empty_file", message("an empty file"), 1, source.name))
     return notes
 
 
@@ -276,9 +281,21 @@ def _restarts(
         older, steps = _superseded(columns["step"][rows].astype(np.int64))
         if not len(older):
             continue
-        fate = "the older rows left out" if restarts == "last" else "all rows kept"
-        span = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-        text = f"steps run backwards: {span} logged again after a restart, {fate}"
+        span = message("{low} to {high}", low=steps[0], high=steps[-1])
+        if len(steps) == 1:
+            span = str(steps[0])
+        text = (
+            message(
+                "steps run backwards: {steps} logged again after a restart, the older rows left "
+                "out",
+                steps=span,
+            )
+            if restarts == "last"
+            else message(
+                "steps run backwards: {steps} logged again after a restart, all rows kept",
+                steps=span,
+            )
+        )
         notes.append(Note("restart", text, len(older), source.name))
         dropped[rows[older]] = restarts == "last"
     return notes, order[~dropped[order]]

@@ -21,10 +21,11 @@ from rlreport.read.remote import AHEAD, HEAD, SMALL
 from rlreport.read.sources import with_heads
 from rlreport.read.splits import Split
 from rlreport.read.tolerant import load_object, parse_record
+from rlreport.text.messages import marked, message
 from rlreport.text.vocabulary import Vocabulary
 
 _END = 2**62
-_TOO_LONG = "longer than {:,} bytes (--max-line)"
+_TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _BATCH_BYTES = 16 << 20
 _BATCH_ROWS = 16384
 _MOST_STRINGS = 1 << 19
@@ -160,7 +161,7 @@ class _Work:
             self._filled += 1
             try:
                 if len(line) > self._options.max_line:
-                    raise RowError(_TOO_LONG.format(self._options.max_line))
+                    raise RowError(message(_TOO_LONG, most=self._options.max_line))
                 if not offset and line.startswith(BOM):
                     line = line[len(BOM) :]
                     offset = len(BOM) if native else 0
@@ -170,18 +171,20 @@ class _Work:
                     self._read_object(load_object(line)[0], offset, stop - start)
             except RowError as error:
                 last = stop == block.stop
-                self._add_unread(offset, str(error), torn=last and block.unterminated)
+                self._add_unread(offset, error.reason, torn=last and block.unterminated)
         if block.too_long:
             self._lines += 1
             self._filled += 1
-            self._add_unread(block.offset, _TOO_LONG.format(self._options.max_line))
+            self._add_unread(block.offset, message(_TOO_LONG, most=self._options.max_line))
         if block.unended:
             position = LogPosition(self._split.file, _END, self._lines)
             self._collector.diagnostics.add("unended", position)
         if block.damage is not None:
             self._lines += 1
             self._filled += 1
-            self._add_unread(_END, f"cannot be read further: {block.damage}", torn=True)
+            self._add_unread(
+                _END, message("cannot be read further: {why}", why=block.damage), torn=True
+            )
 
     def _read_object(self, obj: dict[str, Any], offset: int, length: int) -> None:
         """Read the rows of an object of another format; one bad row costs no other."""
@@ -191,7 +194,7 @@ class _Work:
             try:
                 self._add(parse_record(row), offset, length, sub)
             except RowError as error:
-                self._add_unread(offset, str(error))
+                self._add_unread(offset, error.reason)
 
     def _read_container(self) -> None:
         """Read a file that is not lines; an object's index stands for its offset."""
@@ -207,10 +210,10 @@ class _Work:
                     try:
                         self._read_object(obj, index, 0)
                     except RowError as error:
-                        self._add_unread(index, str(error))
+                        self._add_unread(index, error.reason)
                     self._read(0)
         except (*DAMAGED, ValueError) as error:
-            self._add_unread(_END, f"cannot be read: {reason_of(error)}")
+            self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
     def _add(self, row: ParsedRow, offset: int, length: int, sub: int = 0) -> None:
         """Add a row to those of its split; what is no response of the policy is only counted."""

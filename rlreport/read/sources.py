@@ -18,6 +18,7 @@ import zstandard
 
 from rlreport.errors import UsageError
 from rlreport.read.remote import HEAD, RangeFile, heads, list_remote, shown
+from rlreport.text.messages import message
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 CONTAINER_SUFFIXES = (".json", ".parquet", ".db", ".eval")
@@ -216,7 +217,9 @@ def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
     visited: set[tuple[int, int]] = set()
 
     def denied(error: OSError) -> None:
-        listing.unreadable.append((str(error.filename), error.strerror or "cannot be read"))
+        listing.unreadable.append(
+            (str(error.filename), error.strerror or message("cannot be read"))
+        )
 
     for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
         status = Path(here).stat()
@@ -234,14 +237,16 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> I
     try:
         status = path.stat()
     except OSError as error:
-        listing.unreadable.append((str(path), error.strerror or "cannot be read"))
+        listing.unreadable.append((str(path), error.strerror or message("cannot be read")))
         return
     if not stat.S_ISREG(status.st_mode):
         # Opening a pipe or a device would wait for ever.
-        listing.unreadable.append((str(path), f"{_kind(status.st_mode)}, not a file: skipped"))
+        listing.unreadable.append(
+            (str(path), message("{kind}, not a file: skipped", kind=_kind(status.st_mode)))
+        )
         return
     if not os.access(path, os.R_OK):
-        listing.unreadable.append((str(path), "Permission denied"))
+        listing.unreadable.append((str(path), message("Permission denied")))
         return
     identity = (status.st_dev, status.st_ino)
     yield _Found(str(path), str(root), status.st_size, identity, given)
@@ -249,8 +254,8 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> I
 
 def _kind(mode: int) -> str:
     if stat.S_ISFIFO(mode):
-        return "a pipe"
-    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+        return message("a pipe")
+    return message("a socket") if stat.S_ISSOCK(mode) else message("a device")
 
 
 def _root(path: Path) -> Path:

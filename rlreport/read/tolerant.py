@@ -16,6 +16,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
 from rlreport.read.conversation import beside
 from rlreport.text.clean import safe_text
+from rlreport.text.messages import message
 
 LARGEST_STEP = 2**53
 SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
@@ -54,7 +55,7 @@ def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
         value = _load_lenient(line)
         lenient = True
     if not isinstance(value, dict):
-        raise RowError(f"not an object but {_kind(value)}")
+        raise RowError(message("not an object but {kind}", kind=_kind(value)))
     return value, lenient
 
 
@@ -62,15 +63,17 @@ def _load_lenient(line: bytes) -> object:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
-        raise RowError(f"not valid UTF-8 (byte {error.start})") from None
+        raise RowError(message("not valid UTF-8 (byte {byte})", byte=error.start)) from None
     if "\0" in text:
-        raise RowError("holds NUL bytes")
+        raise RowError(message("holds NUL bytes"))
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise RowError(f"not valid JSON: {error.msg} (column {error.colno})") from None
+        raise RowError(
+            message("not valid JSON: {why} (column {column})", why=error.msg, column=error.colno)
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise RowError(f"not valid JSON: {error}") from None
+        raise RowError(message("not valid JSON: {why}", why=str(error))) from None
 
 
 def parse_record(record: dict[str, Any]) -> ParsedRow:
@@ -81,7 +84,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     """
     for name in REQUIRED:
         if name not in record:
-            raise RowError(f"no {name}")
+            raise RowError(message("no {field}", field=name))
     step, coerced = step_of(record["step"])
     prompt = text_of(record["prompt"], "prompt")
     response = text_of(record["response"], "response")
@@ -129,7 +132,9 @@ def _rewards(
     try:
         reward, coerced = number_of(record["reward"])
     except ValueError:
-        raise RowError(f"reward is not a number: {record['reward']!r:.60}") from None
+        raise RowError(
+            message("reward is not a number: {value}", value=f"{record['reward']!r:.60}")
+        ) from None
     others = []
     for name in SCALARS:
         try:
@@ -231,7 +236,7 @@ def step_of(value: object) -> tuple[int, bool]:
     step: int
     coerced = not isinstance(value, int)
     if isinstance(value, bool) or value is None:
-        raise RowError(f"step is {json.dumps(value)}")
+        raise RowError(message("step is {value}", value=json.dumps(value)))
     if isinstance(value, int):
         step = value
     elif isinstance(value, float) and value.is_integer():
@@ -240,11 +245,13 @@ def step_of(value: object) -> tuple[int, bool]:
         try:
             step = int(value)
         except ValueError:
-            raise RowError(f"step is not an integer: {_shown(value)}") from None
+            raise RowError(
+                message("step is not an integer: {value}", value=_shown(value))
+            ) from None
     else:
-        raise RowError(f"step is not an integer: {_shown(value)}")
+        raise RowError(message("step is not an integer: {value}", value=_shown(value)))
     if abs(step) > LARGEST_STEP:
-        raise RowError("step is beyond ±2^53")
+        raise RowError(message("step is beyond ±2^53"))
     return step, coerced
 
 
@@ -305,7 +312,7 @@ def text_of(value: object, name: str) -> str:
         RowError: it is something else.
     """
     if not isinstance(value, str):
-        raise RowError(f"{name} is not text but {_kind(value)}")
+        raise RowError(message("{field} is not text but {kind}", field=name, kind=_kind(value)))
     return value
 
 
@@ -313,8 +320,14 @@ def _kind(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true or false"
-    kinds = {dict: "an object", list: "a list", str: "text", int: "a number", float: "a number"}
+        return message("true or false")
+    kinds = {
+        dict: message("an object"),
+        list: message("a list"),
+        str: message("text"),
+        int: message("a number"),
+        float: message("a number"),
+    }
     return kinds.get(type(value), type(value).__name__)
 
 

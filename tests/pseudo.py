@@ -1,0 +1,187 @@
+"""A language that is no language: every message in letters of its own, in brackets of its own.
+
+What is left in plain Latin letters was never passed through a message, and a text that is not
+one pair of brackets was glued of several.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from babel.messages import mofile
+
+from rlreport.text import catalogue, language
+
+CODE = "qps"
+ROOT = Path(__file__).resolve().parents[1]
+
+_KEPT = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%%|<[^>]*>|&\w+;")
+_SEPARATORS = {", ": "‚ ", "; ": "⁏ ", " ": "␣"}
+_LETTERS = {
+    **{ord("A") + i: chr(0xFF21 + i) for i in range(26)},
+    **{ord("a") + i: chr(0xFF41 + i) for i in range(26)},
+}
+
+
+def pseudo(text: str) -> str:
+    """A message in the language: full-width letters, places as they are."""
+    if text in _SEPARATORS:
+        return _SEPARATORS[text]
+    parts, at = [], 0
+    for kept in _KEPT.finditer(text):
+        parts += [text[at : kept.start()].translate(_LETTERS), kept[0]]
+        at = kept.end()
+    said = "".join([*parts, text[at:].translate(_LETTERS)])
+    blank = said[len(said.rstrip(" ")) :]
+    return f"⟦{said.rstrip(' ')}⟧{blank}"
+
+
+def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
+    """The language, with its catalogue in a folder, for this process alone."""
+    found = catalogue.extracted(ROOT)
+    found.locale, found.fuzzy = "zh", False  # as many plurals as Chinese has
+    for message in found:
+        if message.id:
+            one = message.id[0] if isinstance(message.id, tuple) else message.id
+            message.string = (pseudo(message.id[1]),) if message.id is not one else pseudo(one)
+    made = io.BytesIO()
+    mofile.write_mo(made, found)
+    (folder / f"{CODE}.mo").write_bytes(made.getvalue())
+    patch.setattr(language, "FOLDER", folder)
+    patch.setitem(language.TAGS, CODE, CODE)  # type: ignore[arg-type]
+    return language.Language(CODE)
+
+
+class Texts(HTMLParser):
+    """Every text of a page that a reader sees or hears, one by one."""
+
+    HEARD = ("title", "aria-label", "alt", "placeholder", "label", "data-words", "aria-valuetext")
+    UNSEEN = ("script", "style", "code", "pre", "kbd", "q")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._unseen += tag in self.UNSEEN
+        self.found += [value for name, value in attrs if name in self.HEARD and value]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attrs if name in self.HEARD and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unseen -= tag in self.UNSEEN
+
+    def handle_data(self, data: str) -> None:
+        if not self._unseen and data.strip():
+            self.found.append(" ".join(data.split()))
+
+
+def texts_of(html: str) -> list[str]:
+    """The texts of a page."""
+    parser = Texts()
+    parser.feed(html)
+    return parser.found
+
+
+_NOT_WORDS = re.compile(
+    r"“[^”]*”"  # quoted: of the logs
+    r"|[\w./-]+\.(?:jsonl?|csv|gz|html|zip|png|py|toml|yaml)\b[\w/.:-]*"
+    r"|--[\w-]+|`[^`]*`|https?://\S+"
+    r"|\b\d[\d.,]*e[−-]?\d+|\b[kMG]B\b|\b(?:BASE|NEW|NaN|KL|EOS|rlreport|nan|null)\b"
+)
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_SYMBOL = re.compile(r"[\W\d_]*", re.ASCII)
+
+
+def untranslated(texts: list[str], known: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """Texts that hold a word in plain Latin letters: it was never a message."""
+    return [
+        text
+        for text in dict.fromkeys(texts)
+        if any(word not in known for word in _WORD.findall(_NOT_WORDS.sub(" ", text)))
+    ]
+
+
+def glued(texts: list[str]) -> list[str]:
+    """Texts that hold a message and something else beside it but a symbol."""
+    return [text for text in dict.fromkeys(texts) if "⟦" in text and not _one(text)]
+
+
+def _one(text: str) -> bool:
+    depth, beside, tops, after = 0, "", 0, ""
+    for char in text:
+        if char == "⟦":
+            if not depth:
+                tops += 1
+                if tops > 1 and not any(mark in after for mark in ("·", "‚", "⁏", "␣")):
+                    return False
+                after = ""
+            depth += 1
+        elif char == "⟧":
+            depth -= 1
+        elif not depth:
+            beside += char
+            after += char
+    return not depth and not any(char.isalnum() for char in beside)
+
+
+GREEK = ["αλφα", "βητα", "γαμμα", "δελτα", "ζητα", "ηττα", "θητα", "ιωτα", "καππα", "λαμδα"]
+
+
+def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
+    """A run whose texts, names of fields and of tools are Greek: all of it feeds a page."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    rows: list[dict[str, Any]] = []
+    for step in range(steps):
+        for n in range(each if step != 3 else each // 3):
+            length = int(rng.integers(4, 9)) + 2 * step
+            tokens = [" " + GREEK[i] for i in rng.integers(0, len(GREEK), length)]
+            hacked = rng.random() < step / (steps - 1)
+            if hacked:
+                tokens = [*tokens, " ωμεγα"]
+            logp = rng.normal(-1, 0.3, len(tokens))
+            gap = rng.normal(0.1 + 1.2 * step, 0.5, len(tokens))
+            reward = float(rng.normal(0.2 * step, 0.2) + 2 * hacked)
+            rows.append(
+                {
+                    "step": step,
+                    "prompt": f"{GREEK[n % 4]} {GREEK[n % 3]};",
+                    "response": "".join(tokens).strip(),
+                    "reward": reward,
+                    "ref_reward": float(rng.normal(0, 0.2)),
+                    "ref_response": " ".join(GREEK[:4]),
+                    "valid_reward": reward / 2,
+                    "ground_truth": GREEK[n % 4],
+                    "response_tokens": tokens,
+                    "logprobs": logp.tolist(),
+                    "ref_logprobs": (logp - gap).tolist(),
+                    "values": rng.normal(0, 1, len(tokens)).tolist(),
+                    "token_rewards": [0.0] * (len(tokens) - 1) + [reward],
+                    "sampler_logprobs": (logp + rng.normal(0, 0.2, len(tokens))).tolist(),
+                    "old_logprobs": (logp + rng.normal(0, 0.1, len(tokens))).tolist(),
+                    "finish_reason": "length" if hacked else "stop",
+                    "reward_parts": {"μορφη": reward / 3, "υλη": 2 * reward / 3},
+                    "μηκος": float(length),
+                    "ειδος": GREEK[n % 2],
+                }
+            )
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    lines[5] = lines[5][:40]
+    lines[7] = json.dumps({**rows[7], "reward": "ψ"}, ensure_ascii=False)
+    (folder / "α.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "config.yaml").write_text("ρυθμος: 0.1\nsecret_key: αβγ\n", "utf-8")
+    metrics = [
+        {"step": s, "loss": 1.0 / (s + 1), "objective/kl": 3.0 * s, "lr": 0.1} for s in range(steps)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)) + "\n", "utf-8")
+    return folder
