@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Collection
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,13 @@ def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
     found.locale, found.fuzzy = "zh", False  # as many plurals as Chinese has
     for message in found:
         if message.id:
-            one = message.id[0] if isinstance(message.id, tuple) else message.id
-            message.string = (pseudo(message.id[1]),) if message.id is not one else pseudo(one)
+            texts = [message.id] if isinstance(message.id, str) else message.id
+            message.string = pseudo(texts[0]) if len(texts) == 1 else (pseudo(texts[1]),)
     made = io.BytesIO()
     mofile.write_mo(made, found)
     (folder / f"{CODE}.mo").write_bytes(made.getvalue())
     patch.setattr(language, "FOLDER", folder)
-    patch.setitem(language.TAGS, CODE, CODE)  # type: ignore[arg-type]
+    patch.setattr(language, "TAGS", {**language.TAGS, CODE: CODE})
     return language.Language(CODE)
 
 
@@ -102,7 +103,7 @@ _WORD = re.compile(r"[A-Za-z]{2,}")
 _SYMBOL = re.compile(r"[\W\d_]*", re.ASCII)
 
 
-def untranslated(texts: list[str], known: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:
     """Texts that hold a word in plain Latin letters: it was never a message."""
     return [
         text
