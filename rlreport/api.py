@@ -61,6 +61,7 @@ def build(
     gamma: float = 1.0,
     lam: float = 0.95,
     workers: int = 0,
+    ray: str | None = None,
     cache: str | Path = "",
     cache_size: int = 20_000_000_000,
     quiet: bool = True,
@@ -115,6 +116,7 @@ def build(
         gamma: discount of GAE.
         lam: λ of GAE.
         workers: processes that read and draw, 0 is one a core.
+        ray: address of a Ray cluster that reads and draws instead, or ``auto``.
         cache: folder to keep what was found in, so that the next build reads what is new;
             ``auto`` is the user's cache.
         cache_size: bytes that it may take.
@@ -127,7 +129,7 @@ def build(
         RlreportError: an option, the logs or the place cannot be used; the message says what
             to do.
     """
-    with Pool(workers) as pool:
+    with Pool(workers, ray) as pool:
         return build_report(
             _several(logs),
             place_of(out),
@@ -144,6 +146,7 @@ def build(
                 strict=strict,
                 max_line=max_line,
                 workers=workers,
+                ray=ray,
                 cache=str(cache),
                 cache_size=cache_size,
             ),

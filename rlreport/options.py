@@ -38,6 +38,7 @@ class ReadOptions:
         strict: raise StrictError where a row, a line or a file would be skipped or repaired.
         max_line: bytes; a longer line is skipped and reported.
         workers: processes; 0 means one per core.
+        ray: address of a Ray cluster whose processes read instead, or ``auto``.
         metrics: files of trainer metrics; none means those beside the logs.
         cache: folder of what is kept for the next build, ``auto`` for the user's; "" keeps nothing.
         cache_size: bytes that it may take.
@@ -54,6 +55,7 @@ class ReadOptions:
     strict: bool = False
     max_line: int = 256_000_000
     workers: int = 0
+    ray: str | None = None
     metrics: tuple[str, ...] = ()
     cache: str = ""
     cache_size: int = 20_000_000_000

@@ -2,7 +2,8 @@
 
 A pool is this process, which takes jobs itself while it waits, and a
 ``concurrent.futures.Executor`` of others beside it: loky's, whose users need no ``__main__``
-guard. Where there are none (one worker, no semaphores), this process does all jobs.
+guard. Where there are none (one worker, no semaphores), this process does all jobs. With Ray the
+others are a cluster's, and this process does none that they can do.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rlreport.errors import RlreportError
+
+if TYPE_CHECKING:
+    from rlreport.cluster import RayExecutor
 
 Job = TypeVar("Job")
 Shared = TypeVar("Shared")
@@ -57,11 +61,24 @@ _numbers = itertools.count()
 class Pool:
     """This process and those beside it; a context manager, as they end with it."""
 
-    def __init__(self, workers: int = 0) -> None:
-        """Make a pool of ``workers`` processes, this one included; 0 for one a core."""
+    def __init__(self, workers: int = 0, ray: str | None = None) -> None:
+        """Make a pool.
+
+        Args:
+            workers: processes, this one included; 0 for one a core.
+            ray: address of a Ray cluster whose processes work instead.
+
+        Raises:
+            RlreportError: there is no such cluster, or no Ray.
+        """
         self._beside = (workers or os.cpu_count() or 1) - 1
         self._executor: Executor | None = None
         self._count = 0
+        self.cluster: RayExecutor | None = None
+        if ray is not None:
+            from rlreport.cluster import RayExecutor
+
+            self.cluster = RayExecutor(ray)
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +90,8 @@ class Pool:
     def end(self) -> None:
         """End the processes and give their memory back; the next jobs start others."""
         executor, self._executor = self._executor, None
+        if self.cluster is not None:
+            self.cluster.shutdown()
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
@@ -84,6 +103,8 @@ class Pool:
             function: of it, called without arguments.
             most: processes that will do if none is started yet; all of them otherwise.
         """
+        if self.cluster is not None:
+            return
         executor, beside = self._started(most)
         if executor is not None:
             with contextlib.suppress(BrokenExecutor):  # which the next jobs tell
@@ -99,6 +120,7 @@ class Pool:
         beside: bool = True,
         here: bool = True,
         ordered: bool = True,
+        apart: bool = False,
     ) -> Iterator[Result]:
         """Begin jobs beside this process, and return an iterator over ``function(job, shared)``.
 
@@ -109,15 +131,33 @@ class Pool:
             beside: whether the jobs are worth processes; else all are done here when asked for.
             here: whether this process takes jobs too where there are others.
             ordered: in the order of the jobs, else as they are done.
+            apart: results are pairs whose second stays where it was made, on a cluster: in its
+                place comes what ``value`` and functions of ``merging`` take.
 
         Raises:
             RlreportError: a process was killed; or what a job raised. Both when iterated.
         """
         executor, count = self._started() if beside else (None, 0)
-        return _Batch(executor, count, function, jobs, shared, here, ordered).results()
+        cluster = self.cluster if executor is not None else None
+        return _Batch(
+            executor, count, function, jobs, shared, here, ordered, cluster, apart
+        ).results()
+
+    def merging(self, function: Callable[[Result, Result], Result]) -> Callable[[Any, Any], Any]:
+        """Return what does the same with what was left apart, where that lies."""
+        cluster = self.cluster
+        if cluster is None:
+            return function
+        return lambda left, right: cluster.merge(function, left, right)
+
+    def value(self, apart: Any) -> Any:
+        """Return what was left apart."""
+        return apart if self.cluster is None else self.cluster.value(apart)
 
     def _started(self, most: int | None = None) -> tuple[Executor | None, int]:
         """The executor beside this process, and the number of its processes."""
+        if self.cluster is not None:
+            return self.cluster, self.cluster.count
         if self._executor is None and self._beside:
             self._count = min(self._beside, most or self._beside)
             self._executor = _start(self._count)
@@ -148,11 +188,16 @@ class _Batch(Generic[Job, Shared, Result]):
         shared: Shared,
         here: bool,
         ordered: bool,
+        cluster: RayExecutor | None,
+        apart: bool,
     ) -> None:
         self._executor, self._most, self._ordered = executor, QUEUED * beside, ordered
-        self._here = here or executor is None
+        self._cluster, self._apart = cluster, apart
+        self._here = executor is None or (here and cluster is None)
         self._function, self._jobs, self._shared = function, iter(jobs), shared
-        self._number, self._busy, self._whole = next(_numbers), 0, beside
+        self._number, self._busy = next(_numbers), 0
+        # A cluster keeps what is shared, and may hand a job to a process that was never there.
+        self._whole = beside if cluster is None else sys.maxsize
         self._window: deque[_Slot[Job]] = deque()
         self._lock = threading.RLock()
         self._fill()
@@ -216,16 +261,20 @@ class _Batch(Generic[Job, Shared, Result]):
         assert self._executor is not None
         self._busy += 1
         packed = self._packed if whole else None
+        submit: Callable[..., Future[Any]] = self._executor.submit
+        if self._cluster is not None and self._apart:
+            submit = self._cluster.submit_apart
         try:
-            slot.future = self._executor.submit(_run, slot.job, self._number, packed)
+            slot.future = submit(_run, slot.job, self._number, packed)
         except RuntimeError as error:  # no process is left
             slot.future.set_exception(error)
         else:
             slot.future.add_done_callback(self._fill)
 
     @cached_property
-    def _packed(self) -> bytes:
-        return pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
+    def _packed(self) -> Any:
+        packed = pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
+        return packed if self._cluster is None else self._cluster.share(packed)
 
     def _taken(self, slot: _Slot[Job]) -> Result:
         """Take a result out of the window; a job that came without what it needs is sent again."""

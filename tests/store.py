@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.reading import tokens
 
 BUCKET = "runs"
 ENVIRONMENT = {
@@ -101,6 +104,27 @@ def serving(folder: Path) -> Iterator[Store]:
         _forget_connections()
         server.kill()
         server.wait()
+
+
+def local_files(folder: Path) -> dict[str, bytes]:
+    """Content of all files below a folder, by path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def long_log(path: Path) -> Path:
+    """Write a log of 40 MB: 2,500 rows of some 16 kB in 20 steps."""
+    path.parent.mkdir()
+    arrays = tokens(*[f"word{i % 97}" for i in range(300)])
+    lines = []
+    for i in range(2_500):
+        arrays["logprobs"][i % 300] = -1 / (i + 1)
+        lines.append(json.dumps({**arrays, "step": i // 125, "response": f"{i} " * 900}).encode())
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
 
 
 def _forget_connections() -> None:

@@ -9,7 +9,7 @@ import pytest
 from rlreport.api import build
 from tests.reading import tokens, write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, serving
+from tests.store import BUCKET, Store, local_files, serving
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +24,6 @@ def logs(tmp_path_factory) -> Path:
     return write(tmp_path_factory.mktemp("logs") / "a.jsonl", rows)
 
 
-def local(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
     store: Store, logs: Path, tmp_path: Path
 ) -> None:
@@ -42,7 +34,7 @@ def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(
     sent = [request.path for request in store.requests("PUT")]
     assert sent[-1].endswith("/reports/run/index.html")
     assert rlreport("build", logs, "-o", tmp_path / "run").returncode == 0
-    assert store.files("reports/run") == local(tmp_path / "run")
+    assert store.files("reports/run") == local_files(tmp_path / "run")
 
 
 def test_what_has_not_changed_is_not_sent_again_and_what_is_gone_goes(
@@ -65,7 +57,7 @@ def test_what_has_not_changed_is_not_sent_again_and_what_is_gone_goes(
     assert "steps/5.html" not in found
     assert found.pop("notes.txt") == b"mine"
     build(fewer, tmp_path / "again")
-    assert found == local(tmp_path / "again")
+    assert found == local_files(tmp_path / "again")
 
 
 @pytest.mark.parametrize("name", ["run.html", "run.md", "run.zip", "run.eml"])
@@ -76,7 +68,7 @@ def test_forms_of_one_file_are_the_local_file(
         report = build(logs, f"s3://{BUCKET}/files/{name}/of/{name}")
     assert report.out == f"s3://{BUCKET}/files/{name}/of/{name}"
     build(logs, tmp_path / name)
-    assert store.files(f"files/{name}/of") == local(tmp_path)
+    assert store.files(f"files/{name}/of") == local_files(tmp_path)
 
 
 def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:

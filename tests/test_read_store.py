@@ -17,9 +17,9 @@ from rlreport.read.logs import scan_tasks
 from rlreport.read.remote import read_ranges, shown
 from rlreport.read.sources import find_sources
 from rlreport.read.splits import plan_splits, plan_tasks
-from tests.reading import read, row, tokens, write
+from tests.reading import read, row, write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, serving
+from tests.store import BUCKET, Store, local_files, long_log, serving
 
 SPLIT = 1 << 20
 
@@ -32,24 +32,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory) -> Path:
-    """A log of 40 MB in rows of some 20 kB."""
-    path = tmp_path_factory.mktemp("log") / "run" / "a.jsonl"
-    path.parent.mkdir()
-    arrays = tokens(*[f"word{i % 97}" for i in range(300)])
-    lines = []
-    for i in range(2_500):
-        arrays["logprobs"][i % 300] = -1 / (i + 1)
-        lines.append(json.dumps({**arrays, "step": i // 125, "response": f"{i} " * 900}).encode())
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    return path
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    return long_log(tmp_path_factory.mktemp("log") / "run" / "a.jsonl")
 
 
 def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
@@ -65,7 +48,7 @@ def test_a_report_of_logs_in_a_store_is_that_of_the_same_logs_on_disk(
     url = f"s3://{BUCKET}/same/logs"
     assert rlreport("build", logs, "-o", tmp_path / "local").returncode == 0
     assert rlreport("build", url, "-o", tmp_path / "remote").returncode == 0
-    assert files(tmp_path / "remote") == files(tmp_path / "local")
+    assert local_files(tmp_path / "remote") == local_files(tmp_path / "local")
 
 
 def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(

@@ -150,7 +150,7 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     with ExitStack() as stack:
         if piped:
             out = stack.enter_context(_to_standard_output(form))
-        pool = stack.enter_context(Pool(read.workers))
+        pool = stack.enter_context(Pool(read.workers, read.ray))
         if _bytes(logs) in WORTH_HASTE and not read.cache:
             # Another process imports what it needs for pages while this one does.
             pool.warm("rlreport.bake.step_pages", "get_ready")

@@ -118,6 +118,12 @@ def options_of_reading(command: Command) -> Command:
             help="Processes that read and draw.",
         ),
         click.option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Read and draw on the Ray cluster at ADDRESS (HOST:PORT), or 'auto' for the one "
+            "that this machine is a node of; see docs/scale.md.",
+        ),
+        click.option(
             "--cache",
             default="",
             metavar="DIR|auto",
@@ -232,7 +238,7 @@ def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:
     pad_tokens = (*DEFAULT_PAD_TOKENS, *given.pop("pad_token"))
     keys = (
         *("system_end_token", "log_format", "split", "tokenizer", "restarts", "strict"),
-        *("max_line", "workers", "cache", "cache_size"),
+        *("max_line", "workers", "ray", "cache", "cache_size"),
     )
     return (
         ReadOptions(

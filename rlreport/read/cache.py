@@ -88,7 +88,9 @@ class PartialCache:
     def _address(self, splits: Sequence[Split]) -> bytes:
         # What the readers met so far is no part of it: a scan takes it out of them.
         formats = [pickle.dumps(split.format, 5) for split in splits]
-        settings = replace(self.options, workers=0, strict=False, restarts="", metrics=(), cache="")
+        settings = replace(
+            self.options, workers=0, strict=False, restarts="", metrics=(), cache="", ray=None
+        )
         tokenizer = _content(settings.tokenizer) if settings.tokenizer else ""
         places = [
             (split.source.path, split.source.name, split.start, split.stop is None)

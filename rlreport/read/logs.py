@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,15 @@ from rlreport.read.result import (
 )
 from rlreport.read.scan import Scanner
 from rlreport.read.sources import Listing, find_sources, is_url
-from rlreport.read.splits import Nodes, Split, plan_splits, plan_tasks, plant, root
+from rlreport.read.splits import (
+    CLUSTER_TASK_BYTES,
+    Nodes,
+    Split,
+    plan_splits,
+    plan_tasks,
+    plant,
+    root,
+)
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
@@ -81,17 +90,23 @@ def read_logs(
     progress = progress or Silent()
     listing = find_sources(paths)
     files = detect_formats(listing, options, metrics)
-    tasks = plan_tasks(plan_splits(files.sources, files.formats))
-    partial = scan_tasks(tasks, options, figures, progress)
+    partial = _scanned(files, options, figures, progress)
     if partial.rows and partial.columns["validation"].all():
         # No row is of training, as a file's rows alone can tell: then these are what is judged.
         judged = [
             replace(form, main=form.watched or form.main, watched=None) for form in files.formats
         ]
         files = replace(files, formats=judged)
-        tasks = plan_tasks(plan_splits(files.sources, files.formats))
-        partial = scan_tasks(tasks, options, figures, progress)
+        partial = _scanned(files, options, figures, progress)
     return _scan_of(_name(paths), partial, listing, files, options)
+
+
+def _scanned(
+    files: LogFiles, options: ReadOptions, figures: FigureOptions, progress: Progress
+) -> Partial:
+    task_bytes = None if options.ray is None else CLUSTER_TASK_BYTES
+    splits = plan_splits(files.sources, files.formats)
+    return scan_tasks(plan_tasks(splits, task_bytes=task_bytes), options, figures, progress)
 
 
 def scan_tasks(
@@ -112,12 +127,18 @@ def scan_tasks(
         RlreportError: a process was killed, or what it raised.
     """
     weights = [sum(split.weight for split in task) for task in tasks]
-    found: Nodes[Partial] = {}
+    found: Nodes[Any] = {}
     kept, known = partial_cache(options, figures), list[Partial]()
-    with progress.phase("reading", sum(weights), "B") as phase, Pool(options.workers) as pool:
+    with (
+        progress.phase("reading", sum(weights), "B") as phase,
+        Pool(options.workers, options.ray) as pool,
+    ):
+        if pool.cluster is not None:
+            pool.cluster.check(_seen_everywhere(tasks, options))
         jobs = []
         for job in enumerate(tasks):
-            loaded = kept.load(job[1]) if kept else None
+            # On a cluster this process is to hold no more than what comes of all.
+            loaded = kept.load(job[1]) if kept and pool.cluster is None else None
             if loaded is None:
                 jobs.append(job)
                 continue
@@ -128,15 +149,17 @@ def scan_tasks(
         # The longest come first, so that no process is left alone with one at the end.
         jobs.sort(key=lambda job: -weights[job[0]])
         beside = len(jobs) > 1 and sum(weights[number] for number, _ in jobs) >= LEAST_BYTES
+        beside = beside or pool.cluster is not None
         shared = Scanner(options, figures), kept
-        scanned = pool.map(_scan, jobs, shared, beside=beside, ordered=False)
+        scanned = pool.map(_scan, jobs, shared, beside=beside, ordered=False, apart=True)
+        merged = pool.merging(merge_pair)
         for number, partial in scanned:
-            plant(found, (0, number), partial, merge_pair)
+            plant(found, (0, number), partial, merged)
             phase.advance(weights[number])
+        if (rest := root(found, merged)) is not None:
+            known.append(pool.value(rest))
     if kept:
         kept.store.trim()
-    if (rest := root(found, merge_pair)) is not None:
-        known.append(rest)
     return known[0] if len(known) == 1 else merge(known)
 
 
@@ -144,7 +167,18 @@ def _scan(
     job: tuple[int, Sequence[Split]], shared: tuple[Scanner, PartialCache | None]
 ) -> tuple[int, Partial]:
     (number, splits), (scanner, kept) = job, shared
-    return number, kept.scan(splits, scanner) if kept else scanner.scan(splits)
+    if kept is None:
+        return number, scanner.scan(splits)
+    loaded = kept.load(splits) if scanner.options.ray is not None else None
+    return number, kept.scan(splits, scanner) if loaded is None else loaded
+
+
+def _seen_everywhere(tasks: Sequence[Sequence[Split]], options: ReadOptions) -> list[str]:
+    """Return local files that every node of a cluster has to see: some logs stand for all."""
+    local = list(dict.fromkeys(s.source.path for task in tasks for s in task if not s.source.store))
+    some = {0, len(local) // 2, len(local) - 1} if local else set()
+    files = [local[i] for i in sorted(some)] + ([options.tokenizer] if options.tokenizer else [])
+    return [str(Path(file).resolve()) for file in files]
 
 
 def _scan_of(

@@ -35,13 +35,13 @@ class Scanner:
     """Scans splits, and keeps the numbers of strings from one call to the next."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._options = options
+        self.options = options
         self._figures = figures
         self._vocabulary = Vocabulary(options.pad_tokens)
 
     def __reduce__(self) -> tuple[type[Scanner], tuple[ReadOptions, FigureOptions]]:
         """Travel to another process without what was met so far."""
-        return Scanner, (self._options, self._figures)
+        return Scanner, (self.options, self._figures)
 
     def scan(self, splits: Sequence[Split]) -> Partial:
         """Scan splits; the result is the same whichever of them are scanned together.
@@ -49,7 +49,7 @@ class Scanner:
         Small splits share batches, since a thousand files of one row would else cost a
         thousand batches; the others have batches of their own.
         """
-        work = _Work(self._options, self._figures, self._vocabulary)
+        work = _Work(self.options, self._figures, self._vocabulary)
         # One after the other, many small files of a store would be waited for and no more.
         sources = with_heads([split.source for split in splits], SMALL, whole=True)
         for split, source in zip(splits, sources, strict=True):

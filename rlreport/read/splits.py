@@ -17,6 +17,9 @@ SPLIT_BYTES = 32 << 20
 """Files are cut at multiples of this: a file that grows keeps the splits it had."""
 
 _TASK_BYTES = 32 << 20
+CLUSTER_TASK_BYTES = 128 << 20
+"""Bytes of a task: on a cluster, starting one and moving its result cost more."""
+
 _TASK_SPLITS = 256
 _SMALL_BYTES = 4 << 20
 _SMALL_PACKED_BYTES = 64 << 10
@@ -136,23 +139,28 @@ def plan_splits(
     return splits
 
 
-def plan_tasks(splits: Sequence[Split]) -> list[list[Split]]:
-    """Return aligned subtrees of splits, each for one process to scan at a time."""
+def plan_tasks(splits: Sequence[Split], *, task_bytes: int | None = None) -> list[list[Split]]:
+    """Return aligned subtrees of splits, each for one process to scan at a time.
+
+    Args:
+        splits: all of them.
+        task_bytes: the most that several splits of a task cover, if not the usual.
+    """
     if not splits:
         return []
     width = 1 << (len(splits) - 1).bit_length()
-    return list(_subtrees(splits, width))
+    return list(_subtrees(splits, width, task_bytes or _TASK_BYTES))
 
 
-def _subtrees(splits: Sequence[Split], width: int) -> Iterator[list[Split]]:
+def _subtrees(splits: Sequence[Split], width: int, task_bytes: int) -> Iterator[list[Split]]:
     weight = sum(split.weight for split in splits)
-    if len(splits) <= 1 or (weight <= _TASK_BYTES and len(splits) <= _TASK_SPLITS):
+    if len(splits) <= 1 or (weight <= task_bytes and len(splits) <= _TASK_SPLITS):
         if splits:
             yield list(splits)
         return
     half = width // 2
-    yield from _subtrees(splits[:half], half)
-    yield from _subtrees(splits[half:], half)
+    yield from _subtrees(splits[:half], half, task_bytes)
+    yield from _subtrees(splits[half:], half, task_bytes)
 
 
 def plant(
