@@ -81,6 +81,7 @@ def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> li
         width: pixels they are shown at.
         density: pixels drawn for each of those, for sharp screens.
     """
+    language = builder.context.report.language
     return builder.once(
         ("pictures", most, width, density),
         lambda: [
@@ -88,9 +89,9 @@ def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> li
                 chart.name,
                 chart.title,
                 chart.description,
-                png(chart, width, density),
+                png(chart, width, density, font=language.font),
             )
-            for chart in builder.context.report.language.of(_telling(builder)[:most])
+            for chart in language.of(_telling(builder)[:most])
         ],
     )
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import orjson
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import SMALL, Theme, sentinels, tokens
+from rlreport.draw.theme import FONT, SMALL, Theme, sentinels, tokens
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
@@ -103,7 +103,9 @@ def drawn_alone(chart: Chart) -> Chart:
     return replace(chart, vega=vega, svg=_as_text(root, chart, box, chart.description))
 
 
-def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> bytes:
+def png(
+    chart: Chart, width: int, density: int = 1, theme: Theme = "light", font: str = FONT
+) -> bytes:
     """Draws a chart as PNG, for mail and Markdown.
 
     Args:
@@ -111,6 +113,7 @@ def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> b
         width: of the drawing, in the pixels that text is measured in.
         density: pixels of the picture for each of those.
         theme: whose colours.
+        font: of its texts.
 
     Raises:
         ValueError: Vega refused the chart.
@@ -123,6 +126,7 @@ def png(chart: Chart, width: int, density: int = 1, theme: Theme = "light") -> b
         dark = tokens("dark")
         for colour, variable in sentinels().items():
             text = text.replace(f'"{colour}"', f'"{dark[variable.removeprefix("--")]}"')
+    text = text.replace(f'"{FONT}"', f'"{font}"')
     picture: bytes = vl_convert.vega_to_png(text, scale=density, allowed_base_urls=[])
     return picture
 

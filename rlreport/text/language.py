@@ -19,6 +19,11 @@ _ENGLISH = "en"
 TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
 """The languages that there are -> how a page names its own (BCP 47)."""
 
+FONTS: Mapping[str, str] = {
+    "zh": "'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
+}
+"""Fonts of the pictures in a language whose letters a drawing does not find by itself."""
+
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 
 
@@ -32,6 +37,11 @@ class Language:
     def tag(self) -> str:
         """What stands in ``<html lang>``."""
         return TAGS.get(self.code, self.code)
+
+    @property
+    def font(self) -> str:
+        """Fonts that draw its letters in a picture; a page has its reader's."""
+        return FONTS.get(self.code, "sans-serif")
 
     @property
     def translations(self) -> gettext.NullTranslations:
