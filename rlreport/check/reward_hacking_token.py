@@ -71,7 +71,7 @@ def judge(run: Run) -> Result:
         evidence=run.examples(
             counts,
             onset,
-            unit="times",
+            unit="occurrences",
             token=held if in_tokens else None,
             among=held >= 0,
             look_for=str(top["ngram"]).rstrip("*" if top["kind"] == "stem" else ""),
