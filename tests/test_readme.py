@@ -24,9 +24,10 @@ def test_the_picture_is_there_and_light(theme: str) -> None:
     assert len(picture) < 300_000, "make pictures"
 
 
-def test_the_verdict_quoted_is_that_of_the_sample_logs() -> None:
-    (quoted,) = re.findall("^> (.*)$", README, re.M)
-    said = rlreport("check", ROOT / "sample_logs" / "reward_hacking").stdout
+@pytest.mark.parametrize(("page", "lang"), [("README.md", "en"), ("README.zh.md", "zh")])
+def test_the_verdict_quoted_is_that_of_the_sample_logs(page: str, lang: str) -> None:
+    (quoted,) = re.findall("^> (.*)$", (ROOT / page).read_text("utf-8"), re.M)
+    said = rlreport("check", ROOT / "sample_logs" / "reward_hacking", "--lang", lang).stdout
     assert said.splitlines()[0] == quoted
 
 
