@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
 
-.PHONY: report pictures test test-ci browser format clean
+.PHONY: report pictures docs lint test test-ci browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,7 +16,7 @@ $(VENV)/installed-test: pyproject.toml $(VENV)/installed
 	touch $@
 
 $(VENV)/installed-integrations: $(VENV)/installed-test
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-integrations]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test-integrations,docs]'
 	touch $@
 
 report: $(VENV)/installed
@@ -27,14 +27,34 @@ report: $(VENV)/installed
 pictures: $(VENV)/installed-test browser report
 	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking
 
+# The documentation as a site, the sample reports inside.
+docs: $(VENV)/installed report
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/rlreport compare $(OUT)/healthy $(OUT)/reward_hacking -o $(OUT)/compare.html --quiet
+	$(BIN)/rlreport index $(OUT) -o $(OUT)/index.html
+	$(BIN)/python -m tests.site $(OUT) site
+
 browser:
 	tests/install-browser
+
+SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
 
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
 # Bars of time hold where nothing else runs.
 TIMED = $(BIN)/pytest -m timed
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff format --check rlreport tests benchmarks
+	$(BIN)/ruff check rlreport tests benchmarks
+	$(BIN)/mypy
+	$(SCHEMA).github-workflows .github/workflows/*.yml
+	$(SCHEMA).github-actions action.yml
+	$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(SCHEMA).dependabot .github/dependabot.yml
+	$(SCHEMA).citation-file-format CITATION.cff
+	$(BIN)/zizmor --offline --quiet .github/workflows .github/dependabot.yml action.yml
 
 # COVER=1 also measures which lines the tests run. Python 3.12 and later measure with
 # sys.monitoring, which costs little.
@@ -44,10 +64,7 @@ export COVERAGE_CORE := $(shell $(PYTHON) -c "import sys; print('sysmon' if sys.
 COVERED = --cov --cov-append --cov-report= --cov-fail-under=0
 endif
 
-test: $(VENV)/installed-test browser
-	$(BIN)/ruff format --check rlreport tests benchmarks
-	$(BIN)/ruff check rlreport tests benchmarks
-	$(BIN)/mypy
+test: lint browser
 	rm -f .coverage
 	$(PYTEST) -m 'not slow and not ci and not timed' $(COVERED)
 	$(TIMED)
@@ -62,4 +79,4 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix rlreport tests benchmarks
 
 clean:
-	rm -rf $(VENV) $(OUT) dist
+	rm -rf $(VENV) $(OUT) dist site

@@ -1,0 +1,62 @@
+"""The documentation's site: every page in its menu, every link followed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import site
+
+
+def test_every_page_is_in_the_menu(tmp_path: Path) -> None:
+    site.gather(tmp_path)
+    menu = re.findall(r'= "([^"]+\.md)"', site.SITE.read_text("utf-8"))
+    assert sorted(menu) == sorted(page.name for page in tmp_path.glob("*.md"))
+
+
+def test_links_between_pages_fit_and_others_lead_to_the_repository(tmp_path: Path) -> None:
+    site.gather(tmp_path)
+    text = (tmp_path / "index.md").read_text("utf-8")
+    assert "](log-format.md)" in text
+    assert "](decisions.md#figures)" in text
+    assert 'src="pictures/overview-light.webp"' in text
+    assert re.search(r"\]\(https://github\.com/[\w/]+/blob/main/sample_logs\)", text)
+    assert "](security.md)" in text
+    assert "](index.md)" not in text
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "index.html").write_text(
+        '<a href="a/#there">1</a><a href="a/#gone">2</a><img src="no.png"><a href="https://x">3</a>'
+    )
+    (tmp_path / "a" / "index.html").write_text('<h1 id="there">a</h1><a href="..">up</a>')
+    assert site.broken_links(tmp_path) == ["index.html: a/#gone", "index.html: no.png"]
+
+
+@pytest.mark.ci
+def test_the_site_builds_strictly_without_a_broken_link_or_a_foreign_request(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("zensical")
+    reports = tmp_path / "reports"
+    (reports / "healthy").mkdir(parents=True)
+    (reports / "reward_hacking" / "steps").mkdir(parents=True)
+    for page in (
+        "index",
+        "compare",
+        "healthy/index",
+        "reward_hacking/index",
+        "reward_hacking/steps/59",
+    ):
+        (reports / f"{page}.html").write_text("a report stands here", "utf-8")
+    site.build(reports, tmp_path / "site")
+    assert site.broken_links(tmp_path / "site") == []
+    for made in (tmp_path / "site").rglob("index.html"):
+        used = re.findall(
+            r'<(?:script|link|img|iframe)[^>]* (?:src|href)="?(https?:[^"> ]+)',
+            made.read_text("utf-8"),
+        )
+        assert not [address for address in used if "rlreport.github.io" not in address], made
