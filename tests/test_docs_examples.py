@@ -39,3 +39,40 @@ def test_the_writer_writes_it_as_it_is(tmp_path):
     with RolloutWriter(tmp_path) as writer:
         writer.write(**example())
     check_figures(tmp_path)
+
+
+def data_page():
+    return (ROOT / "docs" / "data.md").read_text("utf-8")
+
+
+def test_the_script_of_the_data_page_prints_verdict_and_extremes(
+    real_report, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "report").symlink_to(real_report("ppo_reward_hacking"))
+    monkeypatch.chdir(tmp_path)
+    (script,) = re.findall(r"```python\n(.*?)```", data_page(), re.S)
+    exec(script, {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("Broken: reward hacking")
+    largest = [float(line.split()[-1]) for line in said[2:]]
+    assert len(largest) == 5
+    assert largest == sorted(largest, reverse=True)
+
+
+def test_the_files_that_the_data_page_names_are_in_a_report(real_report):
+    report = real_report("ppo_reward_hacking")
+    rows = re.findall(r"^\|[^|]*\| `([^`<]+)`[^|]*\|([^|]*)\|$", data_page(), re.M)
+    assert len(rows) > 8
+    for name, where in rows:
+        if name == "compare.json":
+            continue
+        assert (report / "data" / name).is_file(), name
+        if name.endswith(".csv"):
+            head = (report / "data" / name).read_text("utf-8").partition("\n")[0]
+            assert all(f'"{column}"' in head for column in re.findall(r"`(\w+)`", where)), where
+        elif name.endswith(".json"):
+            text = (report / "data" / name).read_text("utf-8")
+            for key in re.findall(r"`([\w.\[\]]+)`", where):
+                last = re.split(r"[.\]]+", key.rstrip("[]"))[-1]
+                level = last in ("healthy", "warning", "critical", "unjudged")
+                assert level or f'"{last}"' in text, key
