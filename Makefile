@@ -1,4 +1,5 @@
-# Everything runs in .venv; nothing else on the machine is touched, but for the browser of the tests.
+# Everything runs in .venv and node_modules; nothing else on the machine is touched, but for the browser
+# of the tests, and npm.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,7 +38,9 @@ docs: $(VENV)/installed report
 browser:
 	tests/install-browser
 
-SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
+# TypeScript, for the types of the scripts alone.
+node_modules/.package-lock.json: package-lock.json
+	tests/install-typescript
 
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
@@ -45,10 +48,13 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
 # Bars of time hold where nothing else runs.
 TIMED = $(BIN)/pytest -m timed
 
-lint: $(VENV)/installed-test
+SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
+
+lint: $(VENV)/installed-test node_modules/.package-lock.json
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
 	$(BIN)/mypy
+	node_modules/.bin/tsc
 	$(SCHEMA).github-workflows .github/workflows/*.yml
 	$(SCHEMA).github-actions action.yml
 	$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
@@ -79,4 +85,4 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix rlreport tests benchmarks
 
 clean:
-	rm -rf $(VENV) $(OUT) dist site
+	rm -rf $(VENV) $(OUT) dist site node_modules

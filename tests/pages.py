@@ -108,6 +108,7 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         ),
     ]
     context: Any = SimpleNamespace(
+        report=SimpleNamespace(language=ENGLISH),
         run="made up",
         columns=shown,
         string_columns=[],

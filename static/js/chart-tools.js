@@ -77,7 +77,7 @@ export function followFindings(root, charts) {
     const { charts: names = "", from, to, words } = /** @type {HTMLElement} */ (finding)?.dataset ?? {};
     for (const chart of all) {
       const named = !leave && names.split(" ").includes(chart.figure.dataset.chart ?? "");
-      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words ?? "");
+      chart.point(named && finding ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words ?? "");
     }
   };
   const events = ["pointerover", "pointerout", "focusin", "focusout"];

@@ -17,7 +17,7 @@ import { message } from "./words.js";
  * @property {any} table the list or table whose columns can be drawn against each other, or null
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
- * @property {((without: Set<string>) => object[]) | null} rows the responses, `kept` those that
+ * @property {((without: Set<string>) => Record<string, any>[]) | null} rows the responses, `kept` those that
  *   pass all filters but those on `without`
  * @property {(ranges: Map<string, [number, number] | null>) => void} brushed
  */

@@ -80,7 +80,9 @@ export function positive(spec, rows) {
 }
 
 function logarithmic(spec) {
-  const [low, high] = positive(spec, spec.data.values);
+  const extent = positive(spec, spec.data.values);
+  if (!extent) return;
+  const [low, high] = extent;
   const air = (high / low) ** 0.06;
   for (const axis of yAxes(spec)) {
     axis.scale = { type: "log", domain: [low / air, high * air], nice: false };

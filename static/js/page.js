@@ -17,6 +17,9 @@ import { message } from "./words.js";
 /** A table shorter than this needs no tools, only sorting. */
 const TOOLS_FROM = 8;
 
+/** @typedef {ReturnType<typeof responseList>} ResponseList */
+/** @typedef {ReturnType<typeof plainTable>} PlainTable */
+
 /**
  * @param {HTMLElement} root the page's element, `.page`
  * @param {import("./address.js").Address} address
@@ -30,7 +33,7 @@ export function mount(root, address) {
     const response = section.classList.contains("responses");
     return response ? responseList(root, section, data, address) : plainTable(section);
   });
-  const list = tables.find((table) => "panel" in table);
+  const list = /** @type {ResponseList | undefined} */ (tables.find((table) => "panel" in table));
   const picker = readJson(root, "script.picker-data");
   const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
   if (picker && scrubber) mountScrubber(scrubber, picker, data?.step ?? "");
@@ -41,7 +44,7 @@ export function mount(root, address) {
     openStep: (step) => /** @type {any} */ (root.querySelector(`.steps tr[data-n="${step}"] a`))?.click(),
     openResponse: (n) => list?.open(data.n.indexOf(n)),
     page: root.dataset.title ?? "",
-    table: list ?? tables.find((table) => table.section?.classList.contains("steps")) ?? null,
+    table: list ?? tables.find((table) => /** @type {Partial<PlainTable>} */ (table).section?.classList.contains("steps")) ?? null,
     rows: list?.chartRows ?? null,
     brushed: (ranges) => list?.brushed(ranges),
   });

@@ -29,22 +29,22 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
   const node = el("section", { class: "texts", "aria-label": message("Texts") });
   const bodies = new Map();
   const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
+    const text = texts[key];
     const body = el("div", { class: "prose", dir: "auto" });
     if (key === "prompt" && turns.length) body.append(...turns.map(turn));
-    else body.append(...(key === "response" ? said(texts[key]) : [texts[key]]));
-    if (!texts[key]) body.append(message("(empty)"));
+    else body.append(...(key === "response" ? said(text) : [text]));
+    if (!text) body.append(message("(empty)"));
     bodies.set(key, body);
-    const long = !query && texts[key].length > (LONG[key] ?? LONG.other);
+    const long = !query && text.length > (LONG[key] ?? LONG.other);
     return el(
       "details",
       { open: true, class: side || null, "data-text": key },
       el("summary", {}, titles[key] ?? message(title)),
       body,
-      long && shortened(body, texts[key].length),
+      long && shortened(body, text.length),
     );
   });
-  const both = texts.response !== null && texts.ref_response !== null;
-  if (both) node.append(differenceButton(titles.other ? message("Mark differences to {other}", { other: titles.other }) : message("Mark differences to the reference"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  if (texts.response !== null && texts.ref_response !== null) node.append(differenceButton(titles.other ? message("Mark differences to {other}", { other: titles.other }) : message("Mark differences to the reference"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
   node.append(el("div", { class: "side-by-side" }, ...parts));
   const remark = () => {
     mark("found", node, query ? [query] : []);
