@@ -22,6 +22,7 @@ from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read.remote import shown
+from rlreport.text.messages import message
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,10 @@ def build_comparison(
         require_evidence=require_evidence,
         redact=report.redact,
     )
-    names = (outcome.new.name, outcome.base.name)
+    title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     builder = ComparisonBuilder(
         outcome,
-        ComparisonContext(report.title or f"{names[0]} against {names[1]}", report, stamp(report)),
+        ComparisonContext(report.title or report.language.of(title), report, stamp(report)),
         chosen_form.finish,
         chosen_form.one_file,
         len(outcome.flips),

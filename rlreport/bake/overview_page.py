@@ -113,7 +113,7 @@ def _metrics(names: Sequence[str]) -> str:
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
     columns = [
         ColumnView("which", message("Which"), kind="link"),
-        ColumnView("value", message("Value")),
+        ColumnView("value", message("Extreme")),
         ColumnView("step", message("Step")),
         ColumnView("prompt", message("Prompt"), kind="text"),
         ColumnView("response", message("Response"), kind="text"),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import Scalar, card_values
+from rlreport.check.wording import retold
 from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
 from rlreport.summarise.steps import window_size
@@ -176,7 +177,8 @@ def _verdict(about: Mapping[str, Any]) -> tuple[str, str]:
     lead = verdict.get("lead")
     for finding in _list(about.get("findings")):
         if isinstance(finding, dict) and lead is not None and finding.get("id") == lead:
-            return _text(verdict.get("level")), _text(finding.get("title"))
+            title = retold(finding, _text(finding.get("title")))
+            return _text(verdict.get("level")), title
     return _text(verdict.get("level")), ""
 
 

@@ -7,7 +7,9 @@ its figures speak of are said where the figures are shown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from rlreport.check.finding import Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
@@ -29,6 +31,27 @@ def worded(verdict: Verdict) -> Verdict:
     muted = [replace(muted, finding=_finding(muted.finding)) for muted in verdict.muted]
     filled = replace(verdict, findings=findings, muted=muted)
     return replace(filled, sentence=_sentence(filled))
+
+
+def retold(finding: Mapping[str, Any], title: str) -> str:
+    """Return the title of a finding of a report, which its data hold in English.
+
+    Where this version makes the same title of the same facts, it is a message, and can be said
+    in another language; else it stays as the report has it.
+
+    Args:
+        finding: as ``report.json`` holds it.
+        title: its title, cleaned.
+    """
+    check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
+    if check is None or not isinstance(facts, dict):
+        return title
+    known = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
+    try:
+        said = check.said(known)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return title
+    return said if said == title else title
 
 
 def headline(verdict: Verdict) -> str:

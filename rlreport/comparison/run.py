@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
-from rlreport.check.wording import worded
+from rlreport.check.wording import retold, worded
 from rlreport.comparison.data import parts_of, response_data
 from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report
 from rlreport.comparison.side import PROMPT, Side, side_of
@@ -143,7 +143,11 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     about = report.about
     name = _text(about.get("run")) or report.name
     found = [
-        Found(_text(one.get("id")), _text(one.get("severity")), _text(one.get("title")))
+        Found(
+            _text(one.get("id")),
+            _text(one.get("severity")),
+            retold(one, _text(one.get("title"))),
+        )
         for one in _list(about.get("findings"))
         if isinstance(one, dict) and one.get("severity") in ("critical", "warning")
     ]

@@ -29,7 +29,7 @@ from rlreport.draw.series import (
     thinned,
 )
 from rlreport.draw.words import finite_or_none, label
-from rlreport.text.messages import message, sentences
+from rlreport.text.messages import clauses, message, sentences
 
 LABEL_GAP = 13
 
@@ -124,8 +124,9 @@ def curve_chart(
     if every > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=every))
     if marks:
-        found = sentences(dict.fromkeys(mark["finding"] for mark in marks))
-        parts.append(message("Marked: {findings}", findings=found))
+        found = dict.fromkeys(mark["finding"] for mark in marks)
+        marked_ones = clauses(message("{mark:clause}", mark=mark) for mark in found)
+        parts.append(message("Marked: {marks}.", marks=marked_ones))
     if note:
         parts.append(note)
     words = sentences(parts)
