@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +69,10 @@ class Report:
     form: str
     size: int
     shown: int
-    tables: Tables
-    verdict: Verdict
+    tables: Tables = field(repr=False)
+    verdict: Verdict = field(repr=False)
     left_out: list[str]
-    figures: Sequence[KeyFigure] = ()
+    figures: Sequence[KeyFigure] = field(default=(), repr=False)
     language: Language = ENGLISH
 
     def _repr_html_(self) -> str:

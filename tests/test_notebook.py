@@ -58,6 +58,10 @@ def test_it_is_the_verdict_the_key_figures_and_the_file(reports: dict[str, Repor
     )
 
 
+def test_as_text_it_is_short(reports: dict[str, Report]) -> None:
+    assert len(repr(reports[".html"])) < 1000
+
+
 @pytest.mark.parametrize("form", ["", ".html"])
 def test_no_script_stands_outside_the_sandbox(reports: dict[str, Report], form: str) -> None:
     shown = Parsed(reports[form]._repr_html_())
