@@ -101,8 +101,9 @@ class Check:
 
     def led_to(self, facts: Facts) -> str:
         """Return in a clause what was found, as what another finding led to."""
-        effect = self.effect or self.name
-        return effect(facts) if callable(effect) else told(effect, facts)
+        if not self.effect:
+            return message("{finding}", finding=message(self.name))
+        return self.effect(facts) if callable(self.effect) else told(self.effect, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Say that the run has too few steps for a trend."""
