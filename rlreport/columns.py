@@ -161,6 +161,7 @@ RESPONSE_COLUMNS = (
     _inner("ratio_mean", "", "mean over those of exp(new − old)"),
     _inner("ratio_outside", "", "share of those outside 1 ± 0.2"),
     _inner("validation", "", "1: of the split that stands beside, and is not judged", "int64"),
+    _inner("line_hash", "", "hash of the line that it was read from, 0 without one", "uint64"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int64"),
 )  # fmt: skip

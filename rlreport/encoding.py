@@ -9,13 +9,17 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from pathlib import Path
+from string import Formatter
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import orjson
 import pandas as pd
+
+from rlreport.text.messages import Joined, Message
 
 T = TypeVar("T")
 
@@ -55,6 +59,8 @@ def decoded(kind: type[T], data: bytes) -> T:
 
 
 def _packed(value: Any, arrays: list[bytes]) -> Any:
+    if isinstance(value, Message | Joined):
+        return _unsaid(value)
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, float):
@@ -77,9 +83,11 @@ def _packed(value: Any, arrays: list[bytes]) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(_packed(item, arrays) for item in value)
     if isinstance(value, list | tuple):
-        if all(isinstance(item, _PLAIN) for item in value):
+        if all(type(item) in _PLAIN for item in value):
             return list(value)
         return [_packed(item, arrays) for item in value]
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"cannot encode {type(value)}")
@@ -97,6 +105,8 @@ class _Reader:
         self.place = place
 
     def read(self, kind: Any, found: Any) -> Any:
+        if kind is str and isinstance(found, dict):
+            return _said(found)
         if kind in _PLAIN:
             if type(found) is not kind:
                 raise ValueError(f"{kind} was wanted, not {found!r:.50}")
@@ -145,6 +155,38 @@ class _Reader:
         array = np.frombuffer(self._data, dtype, count, self.place).reshape(shape)
         self.place += array.nbytes
         return array
+
+
+def _unsaid(value: Any) -> Any:
+    """Take a message apart, whose places hold texts, messages, numbers and lists of them."""
+    if isinstance(value, Joined):
+        return {"joined": [value.separator, _unsaid(value.parts)]}
+    if isinstance(value, Message):
+        places = [[name, _unsaid(place)] for name, place in value.places.items()]
+        return {"message": [value.literal, places, value.plural, value.number]}
+    if isinstance(value, tuple | list):
+        return [_unsaid(item) for item in value]
+    if isinstance(value, np.generic):
+        return _unsaid(value.item())
+    return {"float": value.hex()} if isinstance(value, float) else value
+
+
+def _said(found: Any) -> Any:
+    """Build what ``_unsaid`` took apart."""
+    if isinstance(found, list):
+        return tuple(map(_said, found))
+    if not isinstance(found, dict):
+        return found
+    ((kind, parts),) = found.items()
+    if kind == "float":
+        return float.fromhex(parts)
+    if kind == "joined":
+        return Joined(parts[0], _said(parts[1]))
+    literal, places, plural, number = parts
+    names = [name for said in (literal, plural) for _, name, _, _ in Formatter().parse(said)]
+    if not all(name is None or name.isidentifier() for name in names):
+        raise ValueError("a message whose places are no names")
+    return Message(literal, {name: _said(place) for name, place in places}, plural, number)
 
 
 def _only(arguments: tuple[Any, ...]) -> Any:

@@ -124,7 +124,8 @@ def build_report(
         tables, aliases = without_names(tables)
         name = "run"
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
-    warm(pool, len(tables.steps))
+    if not read.cache:  # else most pages may be there already
+        warm(pool, len(tables.steps))
     verdict, spreading = _judged(tables, limits, muted)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
 

@@ -242,14 +242,13 @@ def step_view(made: Made) -> StepView:
         previous=None,
         next=None,
         first=None,
-        last=None,
+        all=Link("All steps", "../index.html#steps"),
         figures=[],
         charts=[],
         findings=[],
         responses=table,
         data=data,
         tokens=pack_tokens(rollouts, 4),
-        picker={"steps": [99, 100], "rewards": [0.0, 1.0], "hrefs": ["99.html", "100.html"]},
     )
 
 

@@ -8,6 +8,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from rlreport.read.sources import Source
 from rlreport.read.splits import plan_splits
 from rlreport.read.token_totals import TokenTotals
 from rlreport.store import Store, store_at
+from rlreport.text.messages import Message, listed, message, plural
 from tests.reading import row, tokens, write
 
 SPLIT = 2_000
@@ -411,3 +413,19 @@ def test_an_entry_of_another_user_is_not_there(
     assert store.get(b"a") == b"data"
     monkeypatch.setattr("rlreport.store._user", lambda: 12345)
     assert store.get(b"a") is None
+
+
+def test_messages_of_ours_are_kept_with_their_places() -> None:
+    inner = message("longer than {size} bytes", size=3.5)
+    said = plural("{count} line: {why}", "{count} lines: {why}", 2, why=(inner, "x", None))
+    for text in (said, listed([said, "a"]), "plain"):
+        back = decoded(Example, encoded(Example(text))).text
+        assert (back, type(back)) == (text, type(text))
+        assert getattr(back, "places", None) == getattr(text, "places", None)
+    with pytest.raises(ValueError, match="no names"):
+        decoded(Example, encoded(Example(Message("{a.__class__}", {"a": 1}))))
+
+
+@dataclass
+class Example:
+    text: str

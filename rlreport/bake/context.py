@@ -68,6 +68,8 @@ class PageContext:
         card: what the run was.
         mixed: what says that the logs look like several runs, or "".
         asset_files: logical name -> file of the shared assets, empty in one file.
+        tile_names: columns of ``steps`` that are key figures.
+        finding_places: name of a finding -> its place, from below 0: the first is the lowest.
     """
 
     run: str
@@ -97,14 +99,45 @@ class PageContext:
     thresholds: Thresholds = field(default_factory=Thresholds)
     card: Card = field(default_factory=Card)
     mixed: str = ""
+    tile_names: tuple[str, ...] = ()
+    finding_places: dict[str, int] = field(default_factory=dict)
+
+    def of_step(self, step: int) -> PageContext:
+        """Return the part that the page of a step is made of, and nothing else.
+
+        So a page stays as it is as long as this part does, whatever else the run brings.
+        """
+        findings = [finding.at(step) for finding in self.findings_at(step)]
+        linked = {finding.onset.step for finding in findings if finding.onset}
+        place = self.shown_steps.index(step)
+        linked |= {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
+        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
+        rows = self.steps.iloc[sorted({0, max(0, row - 1), row})]
+        incomplete = bool(rows["incomplete"].iat[-1])
+        return replace(
+            self,
+            steps=rows[["step", "responses", "incomplete", *self.tile_names]],
+            windows=((0, 0), (0, 0)),
+            window_figures=pd.DataFrame(),
+            shown_steps=sorted(linked.intersection(self.shown_steps)),
+            verdict=Verdict("unjudged", findings=findings),
+            finding_places={f.name: self.finding_places[f.name] for f in findings},
+            first_rows=self.first_rows[["step", "reward"]],
+            usual_responses=self.usual_responses if incomplete else None,
+            file_names=[],
+            metrics_names=[],
+            read=replace(self.read, workers=0, metrics=(), cache="", cache_size=0, ray=None),
+            left_out=[],
+            listed_static=[],
+            thresholds=Thresholds(),
+            card=Card(),
+            mixed="",
+        )
 
     @cached_property
     def tiles(self) -> list[tuple[Column, NDArray[np.float64]]]:
-        """Columns of the table of steps that are key figures, where the log feeds them."""
-        fed = [(STEP[name], self.steps[name].to_numpy(np.float64)) for name in TILES]
-        fed = [(column, values) for column, values in fed if not np.isnan(values).all()]
-        tokens = any(column.name == "response_tokens_mean" for column, _ in fed)
-        return [one for one in fed if not (tokens and one[0].name == "response_chars_mean")]
+        """The key figures: their columns of the table of steps, and the values."""
+        return [(STEP[name], self.steps[name].to_numpy(np.float64)) for name in self.tile_names]
 
     def findings_at(self, step: int) -> list[Finding]:
         """Findings that name ``step``, or a response of it."""
@@ -121,6 +154,13 @@ class PageContext:
             for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
                 blamed.setdefault(n, []).append(finding.name)
         return blamed
+
+
+def tile_names(steps: pd.DataFrame) -> tuple[str, ...]:
+    """Columns of the table of steps that are key figures, where the log feeds them."""
+    fed = [name for name in TILES if steps[name].notna().any()]
+    tokens = "response_tokens_mean" in fed
+    return tuple(name for name in fed if not (tokens and name == "response_chars_mean"))
 
 
 def number_columns(

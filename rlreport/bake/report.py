@@ -11,13 +11,20 @@ from typing import Any, TypeVar
 
 from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
-from rlreport.bake.context import TEXT_COLUMNS, PageContext, number_columns, string_columns
+from rlreport.bake.context import (
+    TEXT_COLUMNS,
+    PageContext,
+    number_columns,
+    string_columns,
+    tile_names,
+)
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.overview_page import token_responses
 from rlreport.bake.pages import run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
+from rlreport.bake.step_page import steps_data
 from rlreport.bake.step_pages import Finish, StepPages, draws_beside
 from rlreport.bake.views import Shell
 from rlreport.card import Card
@@ -42,6 +49,8 @@ from rlreport.text.messages import message, sentences
 T = TypeVar("T")
 
 _RESPONSES = "responses"
+RUN_SCRIPT = "data/run.js"
+"""What pages of steps say of the whole run, so that they stay as they are when it goes on."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -174,6 +183,8 @@ class ReportBuilder:
         """
         yield from self.pages()
         yield from assets(self.context.report.language).files().values()
+        steps = script_json(steps_data(self.context))
+        yield RUN_SCRIPT, f"globalThis.rlreportSteps = {steps};\n".encode()
         yield "data/report.json", canonical_json(self.report_json(), indent=True)
         yield RESPONSES, self.response_data[0]
         yield from self.once(
@@ -195,6 +206,7 @@ class ReportBuilder:
     def nodes(self) -> list[tuple[str, str, str]]:
         """Data of the one file: (media type, class, content)."""
         return [
+            ("application/json", "steps-data", script_json(steps_data(self.context))),
             ("application/json", "report-json", script_json(self.report_json())),
             (
                 "application/octet-stream",
@@ -257,10 +269,16 @@ def prepare(
         file_aliases=file_aliases,
         thresholds=thresholds or Thresholds(),
         card=card or Card(),
+        tile_names=tile_names(tables.steps),
+        finding_places={
+            finding.name: place - len(verdict.findings)
+            for place, finding in reversed(list(enumerate(verdict.findings)))
+        },
         mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         asset_files={}
         if one_file
-        else {name: path for name, (path, _) in assets(report.language).files().items()},
+        else {name: path for name, (path, _) in assets(report.language).files().items()}
+        | {"run": RUN_SCRIPT},
     )
     texts = run_texts(locations, tables, context)
     return ReportBuilder(

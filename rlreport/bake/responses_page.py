@@ -13,7 +13,7 @@ from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext, reading_order
 from rlreport.bake.overview_page import snippet
 from rlreport.bake.script_json import packed_json
-from rlreport.bake.step_page import number_cells, strings_of, text_cell, values_of
+from rlreport.bake.step_page import number_cells, rounded, strings_of, text_cell, values_of
 from rlreport.bake.views import Cell, ColumnView, ResponsesView, RowView, TableView
 from rlreport.choose import Candidate
 from rlreport.columns import RESPONSE
@@ -32,9 +32,6 @@ STATIC_ROWS = 200
 
 LISTED_CHARS = 120
 """Characters of a text that the list carries."""
-
-LISTED_DIGITS = 6
-"""Significant digits of its numbers; the step's page has them in full."""
 
 _TEXTS = ("prompt", "response")
 _WORTH = ColumnView(
@@ -139,17 +136,16 @@ def listed_rows(
     blamed = context.blamed_at(step)
     place = np.arange(1.0, len(rollouts) + 1)
     values[_WORTH.key] = np.where(place <= pointed, 0.0, place)
-    findings = [finding.name for finding in context.verdict.findings]
     for row, rollout in enumerate(rollouts):
         if rollout.n in blamed:
-            values[_WORTH.key][row] = findings.index(blamed[rollout.n][0]) - len(findings)
+            values[_WORTH.key][row] = context.finding_places[blamed[rollout.n][0]]
     return ListedRows(
         step,
         [r.n for r in rollouts],
         values,
         {
             **strings_of(extras, places),
-            "finding": [listed(blamed[r.n]) if r.n in blamed else None for r in rollouts],
+            "finding": findings_at(context, step, [r.n for r in rollouts]),
         },
         {
             "prompt": [snippet(_asked(r).lstrip(), LISTED_CHARS) for r in rollouts],
@@ -159,15 +155,16 @@ def listed_rows(
     )
 
 
+def findings_at(context: PageContext, step: int, n: Sequence[int]) -> list[str | None]:
+    """The findings that point at responses of a step, None at those that none does."""
+    blamed = context.blamed_at(step)
+    return [listed(blamed[one]) if one in blamed else None for one in n]
+
+
 def _asked(rollout: Rollout) -> str:
     """A prompt without what the system says, which is the same in most rows of a log."""
     said = [turn for turn in rollout.turns if turn[0] != "system"]
     return said[0][1] if len(said) == 1 else spoken(said) or rollout.prompt
-
-
-def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers to LISTED_DIGITS significant digits."""
-    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 
 def responses_view(

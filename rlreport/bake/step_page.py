@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import Addresses, link
+from rlreport.bake.addresses import Addresses, link, step_file
 from rlreport.bake.context import PageContext, extra_key, is_numeric, reading_order
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
@@ -32,9 +32,8 @@ from rlreport.text.numbers import NumberKind
 STATIC_ROWS = 200
 """Rows written as HTML; a longer list carries the others as data."""
 
-PICKER_STEPS = 200
-"""Steps that a page offers to go to; of a longer run an even selection."""
-
+LISTED_DIGITS = 6
+"""Significant digits of numbers in lists over all steps."""
 
 LEAST_CHARTED = 8
 """Responses of a step from which it has charts."""
@@ -78,6 +77,7 @@ def step_view(
     position = int(np.searchsorted(steps, rows.step))
     findings = context.findings_at(rows.step)
     shown = _Shown(rows, context, addresses)
+    overview = addresses.page("overview")
     before, after = _neighbours(rows.step, context.shown_steps)
     with_tokens = [r for r in rows.rollouts if r.n in rows.with_tokens]
     return StepView(
@@ -85,10 +85,15 @@ def step_view(
         previous=_step_link(before, addresses),
         next=_step_link(after, addresses),
         first=_step_link(context.shown_steps[0], addresses),
-        last=_step_link(context.shown_steps[-1], addresses),
+        all=Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         figures=step_figures(context, position),
         charts=list(charts),
-        findings=[finding_view(finding, addresses) for finding in findings],
+        findings=[
+            replace(
+                finding_view(finding, addresses), steps=[Link(message("all of them"), overview)]
+            )
+            for finding in findings
+        ],
         responses=shown.table(),
         data=shown.data(findings),
         tokens=pack_tokens(
@@ -97,7 +102,6 @@ def step_view(
             context.figures,
             advantages_logged=context.advantages_logged,
         ),
-        picker=_picker(context, addresses, rows.step),
         incomplete=_incomplete(context, position),
     )
 
@@ -298,18 +302,22 @@ def _step_link(step: int | None, addresses: Addresses) -> Link | None:
     return None if step is None else link(message("Step {step}", step=step), addresses.step(step))
 
 
-def _picker(context: PageContext, addresses: Addresses, here: int) -> dict[str, Any]:
-    """Steps to pick from: all, or an even selection with ``here`` and its neighbours."""
-    place, last = context.shown_steps.index(here), len(context.shown_steps) - 1
-    offered = set(np.linspace(0, last, PICKER_STEPS).round().astype(int).tolist())
-    offered |= {max(0, place - 1), place, min(last, place + 1)}
-    steps = [context.shown_steps[i] for i in sorted(offered)]
-    in_table = np.searchsorted(context.steps["step"].to_numpy(), steps)
+def steps_data(context: PageContext) -> dict[str, Any]:
+    """The steps to pick from, as every page of a step reads them: see docs/page-data.md."""
+    places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
+    rewards = context.steps["reward_mean"].to_numpy()[places]
+    titles = {finding.id: finding.title for finding in context.verdict.findings}
     return {
-        "steps": steps,
-        "rewards": [finite_or_none(v) for v in context.steps["reward_mean"].to_numpy()[in_table]],
-        "hrefs": [addresses.step(step) for step in steps],
+        "steps": context.shown_steps,
+        "findings": context.report.language.of(titles),
+        "rewards": [finite_or_none(value) for value in rounded(rewards).tolist()],
+        "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
     }
+
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers to LISTED_DIGITS significant digits."""
+    return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 
 def _incomplete(context: PageContext, position: int) -> str:

@@ -7,18 +7,20 @@ A page that turns out heavier than its share is baked again with less, its chart
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rlreport.bake.context import PageContext
+from rlreport.bake.page_cache import PageCache, page_address, page_cache
 from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.responses_page import ListedRows, listed_rows
+from rlreport.bake.responses_page import ListedRows, findings_at, listed_rows
 from rlreport.bake.step_page import StepRows, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
@@ -51,6 +53,9 @@ FIRST_SCALE = 0.3
 
 SLACK = 1.05
 """How much heavier than measured so far a page is expected to be."""
+
+SPENT = 0.125
+"""Share of what pages left over that the next may take more."""
 
 ATTEMPTS = 4
 
@@ -87,34 +92,48 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
     candidates = builder.candidates
     made = StepPages(file, builder.tables.steps_with_responses)
     costs = [candidate.whole() for candidate in candidates]
-    rest, scale, weighed, cost = sum(costs), FIRST_SCALE, 0.0, 0.0
+    # In even amounts: of a run that grew a little, pages of earlier steps may show what they did.
+    rate = steady(room / max(1.0, sum(costs)))
+    rest, scale, weighed, cost, saved = sum(costs), FIRST_SCALE, 0.0, 0.0, 0.0
     shared = _shared(builder)
     # What the pages will show, as far as it can be told before any is weighed.
-    expected = [
-        c.packed(room * own / max(rest, own)) for c, own in zip(candidates, costs, strict=True)
-    ]
+    expected = [c.packed(rate * own) for c, own in zip(candidates, costs, strict=True)]
     same = twins(builder.tables.responses, [plan.rows for plan in expected])
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
         for first, last in _rounds(len(candidates)):
             jobs = []
             for place in range(first, last):
-                share = room * costs[place] / max(rest, costs[place])
+                # What pages left over goes to those after them, what one took too much to all.
+                more = saved * (SPENT if saved > 0 else costs[place] / max(rest, costs[place]))
                 rest -= costs[place]
-                room -= share
-                jobs.append((candidates[place], share, scale))
-            asked = _jobs(builder, jobs, same)
-            if bakes_beside(len(candidates)):
-                pages = builder.pool.map(bake_within, asked, shared)
-            else:
-                pages = (bake_within(job, shared) for job in _drawn_beside(builder, list(asked)))
+                saved -= more
+                jobs.append((candidates[place], rate * costs[place] + more, scale))
+            pages = _pages(builder, list(_jobs(builder, jobs, same)), shared)
             for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
                 made.add(page)
-                room += allowance - page.weight
+                saved += allowance - page.weight
                 weighed += page.weight
                 cost += candidate.cost_of(page.plan)
                 phase.advance(1)
             scale = SLACK * weighed / cost
     return made
+
+
+def steady(amount: float) -> float:
+    """Return the amount rounded down to one of eight between it and its half."""
+    fraction, exponent = math.frexp(amount)
+    return math.ldexp(math.floor(fraction * 16) / 16, exponent)
+
+
+def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Iterator[BakedStep]:
+    """The pages of some steps, in order: those that were kept, the others baked."""
+    kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
+    missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
+    if bakes_beside(len(missing if shared.kept else builder.candidates)):
+        baked = builder.pool.map(bake_within, missing, shared)
+    else:
+        baked = (bake_within(job, shared) for job in _drawn_beside(builder, missing))
+    return (page or next(baked) for page in kept)
 
 
 def bakes_beside(pages: int) -> bool:
@@ -160,6 +179,7 @@ class StepJob:
         texts: numbers of their texts, see ``response_numbers``.
         twins: the same prompts at other steps, see ``Twins.of``.
         static: rows of it that the list of the run may hold as HTML.
+        context: what of the run its page is made of.
         charts: its charts, drawn; None for whoever bakes the page to draw them.
     """
 
@@ -171,6 +191,7 @@ class StepJob:
     texts: list[int]
     twins: dict[int, tuple[Name | None, Name | None]]
     static: int
+    context: PageContext
     charts: list[Chart] | None = None
 
 
@@ -187,28 +208,82 @@ class BakedStep:
     listed: ListedRows
 
 
-Shared = tuple[PageContext, RowLocations, Finish, int]
-"""What the jobs of a report share; the last is the weight of its list without rows."""
+class Shared(NamedTuple):
+    """What the jobs of a report share.
+
+    Attributes:
+        locations: where rows lie.
+        finish: what the form makes of a page.
+        bare: weight of the list of the run without rows.
+        kept: pages that were kept.
+    """
+
+    locations: RowLocations
+    finish: Finish
+    bare: int
+    kept: PageCache | None
 
 
 def _shared(builder: ReportBuilder) -> Shared:
     context, finish = builder.context, builder.finish
     bare = responses_page([], context, addresses_from(context, root=""))
-    return context, builder.locations, finish, finish(bare)[1]
+    return Shared(builder.locations, finish, finish(bare)[1], page_cache(context.read))
 
 
 def bake_within(job: StepJob, shared: Shared) -> BakedStep:
     """Reads the chosen rows of a step back and bakes its page, as much as its allowance holds."""
-    context, locations, finish, bare = shared
+    baked = _attempts(job, shared, bake=True)
+    assert baked is not None
+    return baked
+
+
+def _attempts(job: StepJob, shared: Shared, *, bake: bool) -> BakedStep | None:
+    """Bakes a step's page; unless ``bake``, None where one that is needed was not kept."""
     candidate, scale = job.candidate, job.scale
     plan = candidate.packed(job.allowance / scale)
-    rollouts = dict(zip(plan.rows.tolist(), _read(job, plan, context, locations), strict=True))
-    charts = job.charts
-    if charts is None:
-        charts = drawn(_charts(job, context), language=context.report.language)
-    addresses = addresses_from(context, root="../")
+    baker = _Baker(job, shared)
     for attempt in range(ATTEMPTS + 1):
-        shown = [rollouts[row] for row in plan.rows.tolist()]
+        least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
+        address = page_address(job, plan, shared.locations, shared.finish) if shared.kept else b""
+        kept = shared.kept.get(address) if shared.kept else None
+        if kept and (kept[1] or (kept[0] > job.allowance and not least)):
+            weight, page, listed = kept
+            listed.strings["finding"] = findings_at(job.context, plan.step, listed.n)
+            content = shared.finish(page)[0] if page else None
+        elif not bake:
+            return None
+        else:
+            page, listed = baker.page(plan)
+            content, own = shared.finish(page)
+            weight = own + baker.weight_in_list(listed)
+            if shared.kept:
+                shared.kept.put(address, weight, page, listed, weight <= job.allowance or least)
+        if page and (weight <= job.allowance or least):
+            return BakedStep(content, weight, plan, listed)
+        scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
+        plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
+    raise AssertionError("the least page is taken, whatever it weighs")
+
+
+class _Baker:
+    """Bakes a step's page, with less at each attempt; rows are read and charts drawn once."""
+
+    def __init__(self, job: StepJob, shared: Shared) -> None:
+        self._job = job
+        self._shared = shared
+        self._rollouts: dict[int, Rollout] = {}
+        self._charts = job.charts
+
+    def page(self, plan: StepPlan) -> tuple[Page, ListedRows]:
+        """Bakes the page, and gathers its rows in the list of the run."""
+        job, context = self._job, self._job.context
+        addresses = addresses_from(context, root="../")
+        if self._charts is None:
+            self._charts = drawn(_charts(job), language=context.report.language)
+        if not self._rollouts:
+            rollouts = _read(job, plan, context, self._shared.locations)
+            self._rollouts = dict(zip(plan.rows.tolist(), rollouts, strict=True))
+        shown = [self._rollouts[row] for row in plan.rows.tolist()]
         rows = StepRows(
             plan.step,
             job.responses,
@@ -218,34 +293,33 @@ def bake_within(job: StepJob, shared: Shared) -> BakedStep:
             plan.digits,
             job.twins,
         )
-        view = step_view(rows, context, addresses, charts)
+        view = step_view(rows, context, addresses, self._charts)
         page = rendered("step", view, context, addresses, root="../", step=plan.step)
-        content, weight = finish(page)
         listed = listed_rows(
             plan.step,
             job.responses,
             job.extras,
             shown[: context.listed],
             context,
-            candidate.pointed,
+            job.candidate.pointed,
             job.static,
         )
-        weight += _weight_in_list(listed, context, finish) - bare
-        least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
-        if weight <= job.allowance or least:
-            break
-        scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
-        plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
-    return BakedStep(content, weight, plan, listed)
+        return page, listed
+
+    def weight_in_list(self, listed: ListedRows) -> int:
+        """Bytes that the list of the run takes more with the rows of this step alone."""
+        context, shared = self._job.context, self._shared
+        alone = responses_page([listed], context, addresses_from(context, root=""))
+        return shared.finish(alone)[1] - shared.bare
 
 
-def _charts(job: StepJob, context: PageContext) -> list[Chart]:
-    return charts_of(_judged(job.responses), context, job.candidate.step)
+def _charts(job: StepJob) -> list[Chart]:
+    return charts_of(_judged(job.responses), job.context, job.candidate.step)
 
 
 def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
     """The jobs with their charts, drawn by a process beside while this one bakes their pages."""
-    charts = [_charts(job, builder.context) for job in jobs]
+    charts = [_charts(job) for job in jobs]
     language = builder.context.report.language
     pictures = builder.pool.map(
         vega_svg,
@@ -256,11 +330,6 @@ def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJ
     )
     for job, own, svg in zip(jobs, charts, pictures, strict=True):
         yield replace(job, charts=themed(svg, own, language))
-
-
-def _weight_in_list(listed: ListedRows, context: PageContext, finish: Finish) -> int:
-    """Bytes that the list of the run would take with the rows of this step alone."""
-    return finish(responses_page([listed], context, addresses_from(context, root="")))[1]
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
@@ -313,6 +382,7 @@ def _jobs(
             texts[rows].tolist(),
             same.of(candidate.step) if same else {},
             static.get(candidate.step, 0),
+            builder.context.of_step(candidate.step),
         )
 
 

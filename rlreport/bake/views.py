@@ -292,14 +292,13 @@ class StepView:
     previous: Link | None
     next: Link | None
     first: Link | None
-    last: Link | None
+    all: Link
     figures: list[KeyFigure]
     charts: list[Chart]
     findings: list[FindingView]
     responses: TableView
     data: dict[str, Any]
     tokens: str
-    picker: dict[str, Any]
     incomplete: str = ""
 
 

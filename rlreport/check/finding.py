@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -118,6 +118,22 @@ class Finding:
         """All responses that the evidence names, those from before the onset too."""
         before = (example.before for example in self.evidence)
         return (*self.evidence, *(example for example in before if example))
+
+    def at(self, step: int) -> Finding:
+        """Return what of it is of this step alone: what the run brings later changes none of it."""
+        return replace(
+            self,
+            facts={},
+            onset=Onset(self.onset.step, self.onset.step, self.onset.step) if self.onset else None,
+            until=None,
+            thresholds=(),
+            evidence=tuple(replace(e, before=None) for e in self.evidence if e.step == step),
+            steps=(step,),
+            charts=(),
+            series=None,
+            title=self.name,
+            effect="",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ A folder of ours has a manifest of the files we wrote; a file of ours has its fo
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rlreport import __version__
@@ -22,7 +25,7 @@ PICTURES_MANIFEST = "manifest.json"
 
 _LAYOUT = re.compile(
     r"(index|prompts|tokens|data|checks|responses|compare)\.html|steps/-?\d+\.html|assets/[\w.-]+\.(js|css)"
-    r"|data/(report|findings)\.json|data/((steps|prompts|tokens)\.csv|responses\.csv\.gz)|data/charts/[^/]+\.vl\.json"
+    r"|data/run\.js|data/(report|findings)\.json|data/((steps|prompts|tokens)\.csv|responses\.csv\.gz)|data/charts/[^/]+\.vl\.json"
 )
 """Files of a report folder that has no manifest, as reports had none at first."""
 
@@ -97,6 +100,27 @@ def carry_over(old: Path, new: Path, ours: Ours) -> None:
             os.link(source, target, follow_symlinks=False)
         except (OSError, NotImplementedError):  # a file system without links; Windows
             shutil.copy2(source, target, follow_symlinks=False)
+
+
+def keep_unchanged(old: Path, new: Path) -> None:
+    """Give files of ``new`` that hold what they held in ``old`` their inode and time of change.
+
+    So ``rsync`` and its like see what is new; both folders are on one file system.
+    """
+    for path in _files(old) if old.is_dir() else ():
+        source, target = old / path, new / path
+        with suppress(OSError):  # such a file is a new one
+            if not all(stat.S_ISREG(file.lstat().st_mode) for file in (source, target)):
+                continue
+            if source.samefile(target) or not filecmp.cmp(source, target, shallow=False):
+                continue
+            beside = target.with_name(target.name + ".kept")
+            try:
+                os.link(source, beside)
+            except OSError:  # a file system without links
+                shutil.copystat(source, target)
+            else:
+                beside.replace(target)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -10,7 +10,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from rlreport.deliver.form import Form
-from rlreport.deliver.ownership import carry_over, is_report_file, picture_files, report_files
+from rlreport.deliver.ownership import (
+    carry_over,
+    is_report_file,
+    keep_unchanged,
+    picture_files,
+    report_files,
+)
 from rlreport.errors import OutputError
 
 try:
@@ -107,6 +113,8 @@ def staged(out: Path, form: Form) -> Iterator[Path]:
             yield place
             stack.enter_context(_alone(out.parent))
             _carry_all(out, new, form)
+            if form.folder:
+                keep_unchanged(out, place)
             _swap(new, out, holder / "old")
             done = True
     except OSError as error:

@@ -105,6 +105,7 @@ class RowScalars(NamedTuple):
     ref_reward: float
     valid_reward: float
     ref_valid_reward: float
+    line_hash: int
     response_hash: int
     response_chars: int
     ref_response_chars: float
@@ -202,8 +203,18 @@ class Batcher:
         batch, self.batch = self.batch, Batch()
         return batch
 
-    def add(self, row: ParsedRow, position: LogPosition, length: int, sub: int = 0) -> None:
-        """Add a row that lies there; ``length``: bytes of its line; ``sub``: its number in it."""
+    def add(
+        self, row: ParsedRow, position: LogPosition, length: int, sub: int = 0, content: int = 0
+    ) -> None:
+        """Add a row that lies there.
+
+        Args:
+            row: the row.
+            position: where its line begins.
+            length: bytes of its line.
+            sub: its number in the line.
+            content: hash of the line, 0 where there is none.
+        """
         batch, tokens = self.batch, row.tokens
         for kind in row.oddities:
             batch.diagnostics.add(kind, position)
@@ -242,6 +253,7 @@ class Batcher:
                 prompt_chars,
                 0 if row.group is None else _group_hash(row.group),
                 *row.rewards,
+                content,
                 text_hash(text),
                 len(text),
                 NAN if reference is None else float(len(reference)),

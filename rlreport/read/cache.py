@@ -23,7 +23,7 @@ from rlreport.read.batch import RowScalars
 from rlreport.read.ngrams import UnitSample
 from rlreport.read.partial import Partial
 from rlreport.read.scan import Scanner
-from rlreport.read.splits import NATIVE, Split
+from rlreport.read.splits import NATIVE, LogFormat, Split
 from rlreport.read.token_totals import COUNTS, DECILES, SUMS, TokenTotals
 from rlreport.store import Store, program, store_at
 
@@ -58,7 +58,7 @@ class PartialCache:
 
     def load(self, splits: Sequence[Split]) -> Partial | None:
         """Return what a scan of these splits would find, None where that is not known."""
-        if not _can_be_kept(splits) or (data := self.store.get(self._address(splits))) is None:
+        if not (address := self._address(splits)) or (data := self.store.get(address)) is None:
             return None
         try:
             kept = decoded(Kept, data)
@@ -73,9 +73,9 @@ class PartialCache:
 
     def scan(self, splits: Sequence[Split], scanner: Scanner) -> Partial:
         """Scan splits and keep what was found, if they stay as they are meanwhile."""
-        if not _can_be_kept(splits):
+        if not (address := self._address(splits)):
             return scanner.scan(splits)
-        address, stamps, digests = self._address(splits), _stamps(splits), _digests(splits)
+        stamps, digests = _stamps(splits), _digests(splits)
         partial = scanner.scan(splits)
         same = stamps and stamps == _stamps(splits)
         if same or (digests and digests == _digests(splits)):
@@ -86,18 +86,20 @@ class PartialCache:
         return partial
 
     def _address(self, splits: Sequence[Split]) -> bytes:
-        # What the readers met so far is no part of it: a scan takes it out of them.
-        formats = [pickle.dumps(split.format, 5) for split in splits]
+        """Tell what a partial depends on; b"" where that is not known."""
         settings = replace(
             self.options, workers=0, strict=False, restarts="", metrics=(), cache="", ray=None
         )
-        tokenizer = _content(settings.tokenizer) if settings.tokenizer else ""
         places = [
             (split.source.path, split.source.name, split.start, split.stop is None)
             for split in splits
         ]
-        hashes = [xxhash.xxh3_128_hexdigest(one) for one in formats]
-        return encoded(["partial", program(), settings, self.figures, tokenizer, places, hashes])
+        formats = kept_formats([split.format for split in splits], settings.tokenizer)
+        try:
+            told = encoded(["partial", program(), settings, self.figures, places, formats])
+        except (TypeError, ValueError):  # a name that is no Unicode
+            return b""
+        return told if formats else b""
 
 
 def partial_cache(options: ReadOptions, figures: FigureOptions) -> PartialCache | None:
@@ -111,12 +113,22 @@ def partial_cache(options: ReadOptions, figures: FigureOptions) -> PartialCache 
     return PartialCache(store_at(options.cache, options.cache_size), options, figures)
 
 
-def _can_be_kept(splits: Sequence[Split]) -> bool:
-    forms = [split.format for split in splits]
-    return all(
-        form.container in _WHOLE_FILES and (form.reader.alone if form.reader else form.id == NATIVE)
-        for form in forms
-    )
+def kept_formats(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
+    """Tell formats from any other; none where one of them looks at more than the file's lines.
+
+    Args:
+        formats: of files.
+        tokenizer: the file that names their tokens.
+    """
+    told: dict[int, str] = {}
+    for form in formats:
+        alone = form.reader.alone if form.reader else form.id == NATIVE
+        if not alone or form.container not in _WHOLE_FILES:
+            return []
+        if id(form) not in told:
+            # What a reader met so far is no part of it: a scan takes it out.
+            told[id(form)] = xxhash.xxh3_128_hexdigest(pickle.dumps(form, 5))
+    return [*(told[id(form)] for form in formats), _content(tokenizer) if tokenizer else ""]
 
 
 def _stamps(splits: Sequence[Split]) -> str:

@@ -166,9 +166,9 @@ class _Work:
                     line = line[len(BOM) :]
                     offset = len(BOM) if native else 0
                 if native:
-                    self._add(self._parser.parse(line), offset, len(line))
+                    self._add(self._parser.parse(line), offset, len(line), content=_hash(line))
                 else:
-                    self._read_object(load_object(line)[0], offset, stop - start)
+                    self._read_object(load_object(line)[0], offset, stop - start, _hash(line))
             except RowError as error:
                 last = stop == block.stop
                 self._add_unread(offset, error.reason, torn=last and block.unterminated)
@@ -186,13 +186,13 @@ class _Work:
                 _END, message("cannot be read further: {why}", why=block.damage), torn=True
             )
 
-    def _read_object(self, obj: dict[str, Any], offset: int, length: int) -> None:
+    def _read_object(self, obj: dict[str, Any], offset: int, length: int, content: int = 0) -> None:
         """Read the rows of an object of another format; one bad row costs no other."""
         split = self._split
         rows = split.format.rows(obj, split.source.name, self._lines, offset)
         for sub, row in enumerate(rows):
             try:
-                self._add(parse_record(row), offset, length, sub)
+                self._add(parse_record(row), offset, length, sub, content)
             except RowError as error:
                 self._add_unread(offset, error.reason)
 
@@ -215,7 +215,9 @@ class _Work:
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
-    def _add(self, row: ParsedRow, offset: int, length: int, sub: int = 0) -> None:
+    def _add(
+        self, row: ParsedRow, offset: int, length: int, sub: int = 0, content: int = 0
+    ) -> None:
         """Add a row to those of its split; what is no response of the policy is only counted."""
         position = LogPosition(self._split.file, offset, self._lines)
         said, log_format = row.beside, self._split.format
@@ -234,9 +236,13 @@ class _Work:
             self._collector.diagnostics.add(kind, position)
             return
         self._rows += 1
-        (self._watched if watched else self._batcher).add(row, position, length, sub)
+        (self._watched if watched else self._batcher).add(row, position, length, sub, content)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
         self._unread += 1
         position = LogPosition(self._split.file, offset, self._lines)
         self._collector.diagnostics.add_unread(UnreadLine(position, reason, torn))
+
+
+def _hash(line: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(line)

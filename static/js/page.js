@@ -6,7 +6,7 @@ import { keepInAddress } from "./filters.js";
 import { Panel } from "./panel.js";
 import { runList } from "./run-list.js";
 import { readTable } from "./read-table.js";
-import { mountScrubber } from "./scrubber.js";
+import { mountScrubber, stepsOfRun } from "./scrubber.js";
 import { TableView } from "./table.js";
 import { Tip } from "./tip.js";
 import { keepAlong } from "./twins.js";
@@ -34,9 +34,17 @@ export function mount(root, address) {
     return response ? responseList(root, section, data, address) : plainTable(section);
   });
   const list = /** @type {ResponseList | undefined} */ (tables.find((table) => "panel" in table));
-  const picker = readJson(root, "script.picker-data");
   const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
-  if (picker && scrubber) mountScrubber(scrubber, picker, data?.step ?? "");
+  const steps = scrubber && stepsOfRun();
+  if (steps) {
+    mountScrubber(scrubber, steps, data?.step ?? "");
+    for (const node of root.querySelectorAll(".finding")) {
+      // What is found in the whole run by now; the page itself names it only.
+      const title = steps.findings[/** @type {HTMLElement} */ (node).dataset.finding ?? ""];
+      const place = node.querySelector(".title");
+      if (title && place) place.textContent = title;
+    }
+  }
   const tip = new Tip(document.body);
   const charts = mountCharts(root, {
     loadVega,

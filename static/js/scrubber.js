@@ -1,16 +1,32 @@
 /** The step picker: the reward curve with a slider under it. */
 
-import { el, svg } from "./dom.js";
+import { el, readJson, svg } from "./dom.js";
 import { written } from "./format.js";
 import { marked, message } from "./words.js";
 
+/** @typedef {{steps: number[], rewards: (number | null)[], href: string, findings: Record<string, string>}} Steps of the whole run */
+
+/**
+ * The steps of the run: of the script beside the pages, or of the one file's node.
+ * @returns {Steps | null}
+ */
+export function stepsOfRun() {
+  return /** @type {any} */ (globalThis).rlreportSteps ?? readJson(document, "script.steps-data");
+}
+
 /**
  * @param {HTMLElement} place
- * @param {{steps: number[], rewards: (number | null)[], hrefs: string[]}} picker
+ * @param {Steps} run
  * @param {string} present the step shown now
  */
-export function mountScrubber(place, { steps, rewards, hrefs }, present) {
+export function mountScrubber(place, { steps, rewards, href }, present) {
   if (steps.length < 2) return;
+  const hrefs = steps.map((step) => href.replace("{step}", String(step)));
+  const last = /** @type {HTMLAnchorElement | null | undefined} */ (place.parentElement?.querySelector(".step-nav a.last"));
+  if (last && String(steps.at(-1)) !== present) {
+    last.href = /** @type {string} */ (hrefs.at(-1));
+    last.hidden = false;
+  }
   const finite = rewards.filter((reward) => reward !== null);
   const [low, high] = [Math.min(...finite), Math.max(...finite)];
   const x = (k) => (100 * k) / (steps.length - 1);

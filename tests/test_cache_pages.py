@@ -1,0 +1,142 @@
+"""A second build bakes and writes what changed, and is the report that a first one would be."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlreport
+from rlreport.bake import step_page
+from rlreport.store import Store
+from tests.reading import tokens, write
+
+STEPS, EACH = 14, 10
+
+
+def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:
+    """Steps of responses, each to a prompt of its own, on which nothing is found."""
+    rng, made = random.Random(seed), []
+    for step in steps:
+        for n in range(EACH):
+            words = [f" {rng.choice('abcdefghijklmnop')}" for _ in range(rng.randrange(20, 40))]
+            made.append(
+                tokens(*words, step=step, reward=rng.gauss(0, 1), prompt=f"Say {step}, {n}.")
+                | {"response": "".join(words)}
+            )
+    return made
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def baked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps whose pages were baked, as they come."""
+    steps: list[int] = []
+
+    def step_view(rows: Any, *rest: Any) -> Any:
+        steps.append(rows.step)
+        return step_page.step_view(rows, *rest)
+
+    monkeypatch.setattr("rlreport.bake.step_pages.step_view", step_view)
+    return steps
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
+    """Builds the folder ``out`` of ``log.jsonl`` with a cache, and gives its files."""
+
+    def build(out: str = "out", cache: str = "cache", **options: Any) -> dict[str, bytes]:
+        where = str(tmp_path / cache) if cache else ""
+        rlreport.build(tmp_path / "log.jsonl", tmp_path / out, cache=where, workers=1, **options)
+        return files(tmp_path / out)
+
+    return build
+
+
+@pytest.mark.parametrize("options", [{}, {"redact": "names"}, {"max_size": 2_500_000}])
+def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], options: dict[str, Any]
+) -> None:
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    assert built(**options) == built("cold", "", **options)
+    lines = log.read_bytes()
+    for more in (rows(range(STEPS, STEPS + 1)), rows(range(3, 4), seed=1)):
+        lines += write(tmp_path / "more", more).read_bytes()
+        log.write_bytes(lines)
+        assert built(**options) == built("cold", "", **options)
+
+
+def test_only_pages_that_changed_are_baked_and_written(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+) -> None:
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    before = built()
+    pages = {path: path.stat() for path in (tmp_path / "out" / "steps").iterdir()}
+    baked.clear()
+    assert built() == before
+    assert baked == []
+    log.write_bytes(
+        log.read_bytes() + write(tmp_path / "more", rows(range(STEPS, STEPS + 1))).read_bytes()
+    )
+    after = built()
+    changed = {name for name in after if after[name] != before.get(name)}
+    # The last page has a later neighbour now, some other a response that is an extreme of the run.
+    assert {STEPS - 1, STEPS} <= set(baked)
+    assert len(set(baked)) < STEPS // 2
+    assert len([name for name in changed if name.startswith("steps/")]) < STEPS // 2
+    for path, status in pages.items():
+        now = path.stat()
+        same = (now.st_ino, now.st_mtime_ns) == (status.st_ino, status.st_mtime_ns)
+        assert same == (path.relative_to(tmp_path / "out").as_posix() not in changed)
+
+
+def test_a_row_that_changes_has_its_page_baked_again(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+) -> None:
+    made = rows(range(STEPS))
+    write(tmp_path / "log.jsonl", made)
+    built()
+    baked.clear()
+    made[5 * EACH]["logprobs"][3] -= 1e-6
+    write(tmp_path / "log.jsonl", made)
+    warm = built()
+    # Others only where the row was an extreme of the run, or is one now.
+    assert 5 in baked
+    assert len(set(baked)) < STEPS // 2
+    assert warm == built("cold", "")
+
+
+def test_a_page_that_was_harmed_in_the_cache_is_baked_again(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    cold = built()
+    real = Store.get
+
+    def get(self: Store, address: bytes) -> bytes | None:
+        data = real(self, address)
+        return data[: len(data) // 2] if data else None
+
+    monkeypatch.setattr(Store, "get", get)
+    assert built() == cold
+
+
+def test_files_of_others_and_links_are_not_taken_for_pages(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]]
+) -> None:
+    write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    before = built()
+    page = tmp_path / "out" / "steps" / "1.html"
+    shutil.copy(page, tmp_path / "elsewhere.html")
+    page.unlink()
+    page.symlink_to(tmp_path / "elsewhere.html")
+    assert built() == before
+    assert not page.is_symlink()
