@@ -31,6 +31,7 @@ pictures: $(VENV)/installed-test browser report
 # The documentation as a site, the sample reports inside.
 docs: $(VENV)/installed report
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(BIN)/rlreport build sample_logs/reward_hacking -o $(OUT)/reward_hacking_zh --lang zh --title "示例训练：奖励作弊" --quiet
 	$(BIN)/rlreport compare $(OUT)/healthy $(OUT)/reward_hacking -o $(OUT)/compare.html --quiet
 	$(BIN)/rlreport index $(OUT) -o $(OUT)/index.html
 	$(BIN)/python -m tests.site $(OUT) site

@@ -27,7 +27,8 @@ Two real PPO runs of one small transformer, as `make report` builds them of the 
 
 - [A healthy run](reports/healthy/index.html)
 - [A run that found a flaw in its reward](reports/reward_hacking/index.html), and its worst
-  [response, token by token](reports/reward_hacking/steps/59.html#r=12)
+  [response, token by token](reports/reward_hacking/steps/59.html#r=12);
+  [the same in Chinese, 中文](reports/reward_hacking_zh/index.html)
 - [Both in one list](reports/index.html), and [the one against the other](reports/compare.html)
 """
 

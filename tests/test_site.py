@@ -42,16 +42,17 @@ def test_the_site_builds_strictly_without_a_broken_link_or_a_foreign_request(
 ) -> None:
     pytest.importorskip("zensical")
     reports = tmp_path / "reports"
-    (reports / "healthy").mkdir(parents=True)
-    (reports / "reward_hacking" / "steps").mkdir(parents=True)
     for page in (
         "index",
         "compare",
         "healthy/index",
         "reward_hacking/index",
         "reward_hacking/steps/59",
+        "reward_hacking_zh/index",
     ):
-        (reports / f"{page}.html").write_text("a report stands here", "utf-8")
+        place = reports / f"{page}.html"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("a report stands here", "utf-8")
     site.build(reports, tmp_path / "site")
     assert site.broken_links(tmp_path / "site") == []
     for made in (tmp_path / "site").rglob("index.html"):
