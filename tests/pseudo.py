@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,12 @@ CODE = "qps"
 ROOT = Path(__file__).resolve().parents[1]
 
 _KEPT = re.compile(r"\{[^{}]*\}|%\(\w+\)s|%%|<[^>]*>|&\w+;")
-_SEPARATORS = {", ": "‚ ", "; ": "⁏ ", " ": "␣"}
+_SEPARATORS = {
+    ", ": "‚ ",
+    "{clause}, {next}": "{clause}‚ {next}",
+    "{clause}; {next}": "{clause}⁏ {next}",
+    "{sentence} {next}": "{sentence}␣{next}",
+}
 _LETTERS = {
     **{ord("A") + i: chr(0xFF21 + i) for i in range(26)},
     **{ord("a") + i: chr(0xFF41 + i) for i in range(26)},
@@ -46,6 +52,14 @@ def pseudo(text: str) -> str:
 
 def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
     """The language, with its catalogue in a folder, for this process alone."""
+    (folder / f"{CODE}.mo").write_bytes(_catalogue())
+    patch.setattr(language, "FOLDER", folder)
+    patch.setattr(language, "TAGS", {**language.TAGS, CODE: CODE})
+    return language.Language(CODE)
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> bytes:
     found = catalogue.extracted(ROOT)
     found.locale, found.fuzzy = "zh", False  # as many plurals as Chinese has
     for message in found:
@@ -54,10 +68,7 @@ def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
             message.string = pseudo(texts[0]) if len(texts) == 1 else (pseudo(texts[1]),)
     made = io.BytesIO()
     mofile.write_mo(made, found)
-    (folder / f"{CODE}.mo").write_bytes(made.getvalue())
-    patch.setattr(language, "FOLDER", folder)
-    patch.setattr(language, "TAGS", {**language.TAGS, CODE: CODE})
-    return language.Language(CODE)
+    return made.getvalue()
 
 
 class Texts(HTMLParser):
@@ -69,7 +80,7 @@ class Texts(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
-        self._unseen = 0
+        self._unseen = self._open = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._unseen += tag in self.UNSEEN
@@ -82,8 +93,13 @@ class Texts(HTMLParser):
         self._unseen -= tag in self.UNSEEN
 
     def handle_data(self, data: str) -> None:
-        if not self._unseen and data.strip():
-            self.found.append(" ".join(data.split()))
+        said = " ".join(data.split())
+        if self._open:  # a message with an element in it
+            self.found[-1] += f" {said}"
+        elif said and not self._unseen:
+            self.found.append(said)
+        if not self._unseen:
+            self._open += said.count("⟦") - said.count("⟧")
 
 
 def texts_of(html: str) -> list[str]:
@@ -97,7 +113,7 @@ _NOT_WORDS = re.compile(
     r"“[^”]*”"  # quoted: of the logs
     r"|[\w./-]+\.(?:jsonl?|csv|gz|html|zip|png|py|toml|yaml)\b[\w/.:-]*"
     r"|--[\w-]+|`[^`]*`|https?://\S+"
-    r"|\b\d[\d.,]*e[−-]?\d+|\b[kMG]B\b|\b(?:BASE|NEW|NaN|KL|EOS|rlreport|nan|null)\b"
+    r"|<[^<>]*>|\[PAD\]|\b\d[\d.,]*e[−-]?\d+|\b[kMG]B\b|\b(?:BASE|NEW|NaN|KL|EOS|rlreport|nan|null)\b"
 )
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _SYMBOL = re.compile(r"[\W\d_]*", re.ASCII)
@@ -177,12 +193,13 @@ def log(folder: Path, steps: int = 6, each: int = 24, seed: int = 0) -> Path:
                 }
             )
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    lines[5] = lines[5][:40]
+    lines[5] = "[1]"
     lines[7] = json.dumps({**rows[7], "reward": "ψ"}, ensure_ascii=False)
     (folder / "α.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     (folder / "config.yaml").write_text("ρυθμος: 0.1\nsecret_key: αβγ\n", "utf-8")
     metrics = [
-        {"step": s, "loss": 1.0 / (s + 1), "objective/kl": 3.0 * s, "lr": 0.1} for s in range(steps)
+        {"step": s, "κοστος": 1.0 / (s + 1), "objective/kl": 3.0 * s, "ρυθμος": 0.1}
+        for s in range(steps)
     ]
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)) + "\n", "utf-8")
     return folder

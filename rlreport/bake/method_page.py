@@ -15,7 +15,7 @@ def method_view(limits: Thresholds) -> MethodView:
     checks = [
         CheckView(
             check.id,
-            message(check.name),
+            message("{name:capital}", name=message(check.name)),
             [
                 (message("Looks for"), message(check.looks_for)),
                 (message("Needs"), needs_of(check)),

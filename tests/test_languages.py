@@ -1,0 +1,224 @@
+"""A report in another language: nothing left in English, nothing glued, nothing mixed up."""
+
+from __future__ import annotations
+
+import ast
+import email
+import email.policy
+import re
+from email.message import EmailMessage
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from babel.messages import pofile
+from babel.messages.catalog import Message as Entry
+
+import rlreport
+from rlreport.check.verdict import run_checks
+from rlreport.cli.terminal import verdict_lines
+from rlreport.fields import FIELDS
+from rlreport.text import catalogue
+from rlreport.text.language import ENGLISH, Language
+from rlreport.text.messages import message, plural, told
+from tests import judged_runs, pseudo
+
+LANGUAGES = sorted(path.stem for path in catalogue.FOLDER.glob("*.po"))
+
+PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
+NAMES = {
+    *(part for field in FIELDS for part in re.findall("[A-Za-z]{2,}", field.name)),
+    *("objective", "kl", "rlboard", "run", "other", "report", "compared", "all", *PACKAGES),
+    *("any", "guardrail", "new", "critical", "worse"),
+}
+"""Words of the data page that are names: of fields, of options' values, of packages."""
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every form of a report, of a comparison and an index, in the language of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        return _spoken(tmp_path_factory.mktemp("pseudo"), patch)
+
+
+def _spoken(folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Path]:
+    pseudo.speak(folder, patch)
+    runs = [pseudo.log(folder / "run"), pseudo.log(folder / "other", seed=1)]
+    made = {}
+    for suffix in ("", ".html", ".eml", ".md"):
+        made[f"report{suffix}"] = folder / f"report{suffix}"
+        rlreport.build(
+            runs[0],
+            made[f"report{suffix}"],
+            lang=pseudo.CODE,
+            title="ω",
+            workers=1,
+            mute={"reward_stalled": "ψ"},
+        )
+        made[f"compared{suffix}"] = folder / f"compared{suffix}"
+        rlreport.compare(
+            runs[1],
+            runs[0],
+            made[f"compared{suffix}"],
+            lang=pseudo.CODE,
+            title="ψ",
+            fail_on=["any"],
+        )
+    made["index.html"] = folder / "index.html"
+    (folder / "broken.zip").write_bytes(b"PK")
+    rlreport.index([folder], made["index.html"], lang=pseudo.CODE)
+    return made
+
+
+def parts_of(file: Path) -> list[str]:
+    """The texts of a form that people read."""
+    if file.is_dir():
+        return [
+            t for page in sorted(file.rglob("*.html")) for t in pseudo.texts_of(page.read_text())
+        ]
+    text = file.read_text("utf-8")
+    if file.suffix == ".html":
+        return pseudo.texts_of(text)
+    if file.suffix == ".md":
+        return re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)|<[^>]*>", "\n", text, flags=re.S).split("\n")
+    mail = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
+    assert isinstance(mail, EmailMessage)
+    plain, html = (mail.get_body((kind,)) for kind in ("plain", "html"))
+    assert plain is not None and html is not None
+    return [
+        str(mail["Subject"]),
+        *(
+            line
+            for line in plain.get_content().split("\n")
+            if not re.search("before|after|see", line)
+        ),
+        *pseudo.texts_of(html.get_content()),
+    ]
+
+
+FORMS = [
+    *(
+        f"{what}{suffix}"
+        for what in ("report", "compared")
+        for suffix in ("", ".html", ".eml", ".md")
+    ),
+    "index.html",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_text_is_left_in_english(spoken: dict[str, Path], form: str) -> None:
+    known = NAMES
+    if form == "index.html":  # a reason is a text of the report that is listed
+        known = NAMES | {"not", "an", "object", "but", "list"}
+    assert pseudo.untranslated(parts_of(spoken[form]), known) == []
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if not form.endswith((".md", ".eml"))])
+def test_no_text_is_glued_of_several(spoken: dict[str, Path], form: str) -> None:
+    assert pseudo.glued(parts_of(spoken[form])) == []
+
+
+@pytest.mark.parametrize("name", sorted(judged_runs.FAULTY))
+def test_every_finding_is_told_in_whole_messages(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoken = pseudo.speak(tmp_path, monkeypatch)
+    verdict = run_checks(judged_runs.FAULTY[name][0](0))
+    told_of = [
+        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.effect, f.why)),
+        *(spoken.of(f.suggestion) for f in verdict.findings),
+        *(spoken.of(f.source) for f in verdict.findings),
+        *(spoken.of(one.needs) for one in verdict.not_run),
+        spoken.of(verdict.sentence),
+    ]
+    assert pseudo.untranslated(told_of, NAMES) == []
+    assert pseudo.glued(told_of) == []
+    for line in verdict_lines(verdict):
+        assert "⟦" in spoken.of(line)
+
+
+def test_no_message_is_joined_to_another_text() -> None:
+    """Where text is added to a message, no language can put it elsewhere."""
+    makers = {"message", "told", "plural", "listed", "clauses", "phrases", "sentences", "span"}
+
+    def made(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and getattr(node.func, "id", "") in makers
+
+    found = []
+    for path in sorted(Path(rlreport.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            parts: list[ast.AST] = []
+            if isinstance(node, ast.JoinedStr):
+                parts = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+                parts = [node.left, node.right]
+            if any(map(made, parts)):
+                found.append(f"{path.name}:{node.lineno}")  # type: ignore[attr-defined]
+    for path in sorted((pseudo.ROOT / "static" / "js").glob("*.js")):
+        text = path.read_text("utf-8")
+        found += [f"{path.name}: {one[0]}" for one in re.finditer(r"message\([^()]*\) \+", text)]
+    assert found == []
+
+
+def literals(text: str) -> list[str]:
+    """The places of a message, with how each is written."""
+    if "%(" in text:
+        return sorted(re.findall(r"%\(\w+\)s", text))
+    return sorted({f"{name}:{form}" for _, name, form, _ in Formatter().parse(text) if name})
+
+
+def catalogue_of(language: str) -> list[Entry]:
+    with (catalogue.FOLDER / f"{language}.po").open("rb") as file:
+        return [entry for entry in pofile.read_po(file, locale=language) if entry.id]
+
+
+def forms(entry: Entry) -> list[str]:
+    """What a message is in a catalogue, for each count."""
+    return [entry.string] if isinstance(entry.string, str) else list(entry.string or ())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_catalogue_holds_the_messages_that_there_are(language: str) -> None:
+    """``python -m rlreport.text.catalogue`` brings it up to date."""
+    there = {m.id for m in catalogue.extracted(pseudo.ROOT) if m.id}
+    assert {entry.id for entry in catalogue_of(language)} == there
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_message_is_translated_with_the_same_places(language: str) -> None:
+    for entry in catalogue_of(language):
+        said = forms(entry)
+        asked = [entry.id] if isinstance(entry.id, str) else list(entry.id)
+        assert all(said) and not entry.fuzzy, entry.id
+        for text in said:
+            assert literals(text) == literals(asked[-1]), entry.id
+            assert set(re.findall(r"<[^>]*>", text)) == set(re.findall(r"<[^>]*>", asked[0]))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_translation_cannot_end_an_attribute(language: str) -> None:
+    for entry in catalogue_of(language):
+        if '"' not in str(entry.id):
+            assert '"' not in "".join(forms(entry)), entry.id
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_stands_in_a_message_stays_text(language: str) -> None:
+    hostile = "{0} {name} %(x)s </script><b>&amp;"
+    said = Language(language).of(message("{name}: needs {needs}", name=hostile, needs="{needs}"))
+    assert hostile in said and "{needs}" in said
+
+
+def test_counts_choose_their_form_in_english() -> None:
+    assert [plural("{count} step", "{count} steps", n) for n in (0, 1, 1234)] == [
+        "0 steps",
+        "1 step",
+        "1,234 steps",
+    ]
+
+
+def test_a_message_is_english_until_it_is_said() -> None:
+    text = told("{share:percent} of responses", {"share": 0.5})
+    assert text == "50 % of responses" and ENGLISH.of([text]) == ["50 % of responses"]
+    assert told("{gone:figure} nats", {}) == "– nats"
