@@ -23,6 +23,7 @@ from rlreport.cli.shared import (
 )
 from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
+from rlreport.text.language import Language
 
 FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
@@ -142,7 +143,7 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     quiet, fail_on, form, thresholds = (
         given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
     )
-    language = given.pop("lang")
+    language = Language(given.pop("lang"))
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))

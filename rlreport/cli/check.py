@@ -15,6 +15,7 @@ from rlreport.cli.shared import (
     read_options,
     reading_options,
 )
+from rlreport.text.language import Language
 
 
 @click.command()
@@ -55,7 +56,7 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
         say_json(canonical_json(findings_json(verdict), indent=True))
     elif not terminal.quiet:
         for line in verdict_lines(verdict):
-            say(given["lang"].of(line))
+            say(Language(given["lang"]).of(line))
     fail_on = given.pop("fail_on")
     if fail_on and verdict.reaches(fail_on):
         sys.exit(1)

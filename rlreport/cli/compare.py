@@ -18,6 +18,7 @@ from rlreport.cli.shared import (
 )
 from rlreport.deliver import FORMS
 from rlreport.errors import UsageError
+from rlreport.text.language import Language
 
 FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 
@@ -108,7 +109,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
         raise UsageError("compare: give BASE and NEW, logs or earlier reports")
     read, figures = read_options(given)
     terminal = Terminal(quiet=given.pop("quiet"))
-    language = given.pop("lang")
+    language = Language(given.pop("lang"))
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     asked = {
         key: given.pop(key)

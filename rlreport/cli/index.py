@@ -26,7 +26,7 @@ from rlreport.text.language import Language
 )
 @language_option
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-def index(reports: tuple[str, ...], out: Path, title: str, lang: Language, quiet: bool) -> None:
+def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
     """List many REPORTS on one page: folders, .zip, .html, or folders that hold such.
 
     A report that is broken, or of a newer version, says so in its row.
@@ -38,7 +38,7 @@ def index(reports: tuple[str, ...], out: Path, title: str, lang: Language, quiet
     """
     from rlreport.indexing import build_index
 
-    made = build_index(reports, out, title=title, language=lang)
+    made = build_index(reports, out, title=title, language=Language(lang))
     if quiet:
         return
     for place, why in made.unread:

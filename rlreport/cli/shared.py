@@ -191,7 +191,6 @@ def language_option(command: Command) -> Command:
         type=click.Choice(list(TAGS)),
         default=Language().code,
         show_default=True,
-        callback=lambda context, parameter, code: Language(code),
         help="Language of pages, findings, mail and Markdown; data/ stays English.",
     )(command)
 
