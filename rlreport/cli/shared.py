@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,12 +13,18 @@ from rlreport.errors import UsageError
 from rlreport.options import DEFAULT_PAD_TOKENS, FigureOptions, ReadOptions
 from rlreport.text.language import TAGS, Language
 
+if TYPE_CHECKING:
+    _Whole = click.ParamType[int]
+    _Anything = click.ParamType[Any]
+else:  # before click 8.5 it is no generic class
+    _Whole = _Anything = click.ParamType
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)b?\s*", re.IGNORECASE)
 
 
-class Size(click.ParamType[int]):
+class Size(_Whole):
     """Bytes: ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
 
     name = "size"
@@ -36,7 +42,7 @@ class Size(click.ParamType[int]):
 SIZE = Size()
 
 
-class Place(click.ParamType[Any]):
+class Place(_Anything):
     """Where a report goes: a path, or a URL, which stays text."""
 
     name = "path"
