@@ -142,6 +142,34 @@ def test_the_band_marks_the_steps_that_differ():
     assert (np.flatnonzero(band.high < 0) == [6, 7, 8, 9]).all()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    "kept",
+    [slice(0, 1), slice(0, 0), [(0, 1), (5, 6)]],
+    ids=["one prompt", "no prompt", "other prompts"],
+)
+def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, kept):
+    random = np.random.default_rng(0)
+
+    def cells(prompts, gap):
+        values = np.full((12, 4), np.nan)
+        values[prompts] = random.normal(size=values[prompts].shape)
+        values[:, gap] = np.nan
+        prompt, step = np.indices(values.shape)
+        return Cells.of(prompt.ravel(), step.ravel(), values.ravel(), values.shape)
+
+    several = [slice(*k) for k in kept] if isinstance(kept, list) else [kept, kept]
+    for sides in (several, [slice(0, 12)] * 2):
+        base, new = (cells(prompts, 2) for prompts in sides)
+        band = difference_band(base, new, paired=paired)
+        assert np.isnan(band.difference[2]) and np.isnan(band.low[2]) and np.isnan(band.high[2])
+        known = np.isfinite(band.low)
+        assert (band.low[known] <= band.difference[known]).all()
+        assert (band.difference[known] <= band.high[known]).all()
+        at_equal_kl((base, base), (new, new))
+
+
 def test_holm_is_what_the_paper_says():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []

@@ -181,16 +181,17 @@ def difference_band(base: Cells, new: Cells, *, paired: bool, seed: int = 0) -> 
         known, drawn = _curve(*base.by_group_and_step(), seed)
         known_new, drawn_new = _curve(*new.by_group_and_step(), seed + 1)
         difference, resampled = known_new - known, drawn_new - drawn
-    with np.errstate(invalid="ignore"):
-        error = np.sqrt(np.nanmean(np.square(resampled - difference), axis=0))
-        usable = np.isfinite(difference) & (error > _TINY)
-        if not usable.any():
-            same = np.where(np.isfinite(difference), difference, np.nan)
-            return Band(difference, same, same.copy())
-        largest = np.nanmax(
-            np.abs(resampled[:, usable] - difference[usable]) / error[usable], axis=1
-        )
-    factor = float(np.nanquantile(largest, LEVEL))
+    # A step may be missing, or be drawn in no resample: it has no error then.
+    off = resampled - difference
+    drawn_at = np.isfinite(off)
+    times = np.where(drawn_at.any(axis=0), drawn_at.sum(axis=0), np.nan)
+    error = np.sqrt(np.where(drawn_at, np.square(off), 0.0).sum(axis=0) / times)
+    usable = np.isfinite(difference) & (error > _TINY)
+    if not usable.any():
+        same = np.where(np.isfinite(difference), difference, np.nan)
+        return Band(difference, same, same.copy())
+    largest = np.fmax.reduce(np.abs(off[:, usable]) / error[usable], axis=1)
+    factor = float(np.quantile(largest[np.isfinite(largest)], LEVEL))
     width = np.where(np.isfinite(difference), factor * error, np.nan)
     return Band(difference, difference - width, difference + width)
 
@@ -268,7 +269,10 @@ def at_equal_kl(
         return float((curves[1] - curves[0]).mean())
 
     gaps = np.array([mean_gap(number) for number in range(len(paths[0]))])
-    ends = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL])
+    known = gaps[1:][np.isfinite(gaps[1:])]
+    if not len(known):
+        return None
+    ends = np.quantile(known, [_TAIL, 1 - _TAIL])
     return EqualKL(float(gaps[0]), float(ends[0]), float(ends[1]), float((high - low) / span))
 
 

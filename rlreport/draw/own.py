@@ -80,13 +80,13 @@ def own_charts(
     for function in functions:
         try:
             made = _several(function.load()(_lent(tables)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             notes.append(_note(function, error, quote))
             continue
         for number, one in enumerate(made):
             try:
                 charts.append(_drawn(one, function, number))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 notes.append(_note(function, error, quote))
     names = unique_names([f"own_{chart.name}" for chart in charts])
     return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
@@ -211,7 +211,7 @@ def _from_elsewhere(value: Any) -> str:
     return next((found for part in inside if (found := _from_elsewhere(part))), "")
 
 
-def _note(function: OwnFunction, error: Exception, quote: bool) -> Note:
+def _note(function: OwnFunction, error: BaseException, quote: bool) -> Note:
     reason = _reason(error) if quote else type(error).__name__
     text = message(
         "own chart not drawn: {name} of {file}: {reason}",

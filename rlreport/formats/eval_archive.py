@@ -18,7 +18,11 @@ from rlreport.text.messages import message
 MAX_SAMPLE = 64_000_000
 """Bytes of a document read at most, unpacked."""
 
+MOST_GROWTH = 200
+"""Times its own size that an archive may unpack to; JSON of tokens grows twentyfold."""
+
 _ZSTANDARD = 93
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 HEADER = "log.eval"
 """Key that each sample gets: what the log says of the evaluation."""
@@ -49,13 +53,26 @@ def sample_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
             if not names:
                 raise RowError(message("no samples in it"))
             header = _header(archive, infos)
+            size = _size(archive)
+            if sum(info.compress_size for info in infos.values()) > size:
+                raise RowError("its entries overlap")
+            room = MAX_SAMPLE + MOST_GROWTH * size
             for index, name in enumerate(names):
                 if wanted is None or index in wanted:
+                    room -= min(infos[name].file_size, MAX_SAMPLE)
+                    if room < 0:
+                        raise RowError(f"it unpacks to more than {MOST_GROWTH} times its size")
                     yield index, {**_document(archive, infos[name]), HEADER: header}
     except _DAMAGED as error:
         if isinstance(error, RowError):
             raise
         raise RowError(message("no log of Inspect's: {why}", why=str(error))) from None
+
+
+def _size(archive: zipfile.ZipFile) -> int:
+    """Return the bytes of an archive."""
+    stream = archive.fp
+    return stream.seek(0, io.SEEK_END) if stream else 0
 
 
 def _header(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo]) -> Row:
@@ -79,6 +96,8 @@ def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Return a document's bytes, whatever size its entry claims."""
+    if info.compress_type not in _PACKED:
+        raise ValueError("packed in a way that Inspect does not write")
     if info.compress_type == _ZSTANDARD:
         stream = zstandard.ZstdDecompressor().stream_reader(
             io.BytesIO(_packed(archive, info)), read_across_frames=True

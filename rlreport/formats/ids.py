@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from rlreport.errors import MissingExtraError, UsageError
 from rlreport.formats.base import Row
+from rlreport.text.numbers import byte_size
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style, readable_tokens
+
+MOST_BYTES = 500_000_000
+"""Bytes of a tokenizer file at most; the largest known ones have 33 MB."""
 
 
 class TokenNames:
@@ -74,6 +79,9 @@ def _load(path: str) -> Any:
         raise MissingExtraError(
             "--tokenizer needs the tokenizers library: pip install 'rlreport[tokenizer]'"
         ) from None
+    # A pipe or a device would be read for ever.
+    if not Path(path).is_file() or Path(path).stat().st_size > MOST_BYTES:
+        raise UsageError(f"--tokenizer {path}: no file of at most {byte_size(MOST_BYTES)}")
     try:
         return Tokenizer.from_file(path)
     except Exception as error:  # the library raises bare Exception

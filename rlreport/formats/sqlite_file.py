@@ -26,9 +26,6 @@ _QUERIES = {
 }
 """Entries that hold a table, and conversations; entries of numbers alone are no rollouts."""
 
-_COMPUTED = " AS ("
-"""Marks a column that is computed when it is read."""
-
 
 def sqlite_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) of Trackio's entries, as its own parquet export has them.
@@ -80,11 +77,19 @@ def _queries(database: sqlite3.Connection) -> list[str]:
     tables = {
         name
         for name, sql in database.execute(plain)
-        if isinstance(sql, str)
-        and sql.upper().startswith("CREATE TABLE")
-        and _COMPUTED not in sql.upper()
+        if isinstance(sql, str) and sql.upper().startswith("CREATE TABLE")
     }
-    return [query for name, query in _QUERIES.items() if name in tables]
+    return [
+        query
+        for name, query in _QUERIES.items()
+        if name in tables and not _computes(database, name)
+    ]
+
+
+def _computes(database: sqlite3.Connection, table: str) -> bool:
+    """Say whether a table has a column that is computed when it is read."""
+    columns = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (table,))
+    return any(hidden for (hidden,) in columns)
 
 
 def _row(found: dict[str, Any]) -> Row:

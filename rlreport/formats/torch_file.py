@@ -125,9 +125,17 @@ class _Budget:
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "numel"):
-            return value.tolist() if shown else f"tensor of shape {tuple(value.shape)}"
+            return _listed(value) if shown else f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
+def _listed(tensor: Any) -> Any:
+    """Return a tensor's numbers; its shape where it has none of its own (sparse, quantized)."""
+    try:
+        return tensor.tolist()
+    except (RuntimeError, TypeError, ValueError):
+        return f"tensor of shape {tuple(tensor.shape)}"
+
+
 def _size(value: Any) -> int:
-    return len(value) + 1 if isinstance(value, str | list | tuple | dict) else 1
+    return len(value) + 1 if isinstance(value, str | bytes | list | tuple | dict | set) else 1

@@ -1,0 +1,152 @@
+"""Packed dumps that were made to hurt: read in bounded time, or refused with a reason."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import sqlite3
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlreport.errors import RlreportError, UsageError
+from rlreport.formats import RowError
+from rlreport.formats.containers import iterate
+from rlreport.formats.ids import TokenNames
+from tests.reading import damage, read
+
+SAMPLE = {
+    "id": 1,
+    "epoch": 1,
+    "input": "2+2?",
+    "messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}],
+    "scores": {"match": {"value": "C"}},
+}
+
+
+def archive(path: Path, *samples: bytes, packed: int = zipfile.ZIP_DEFLATED) -> Path:
+    """Write a log of Inspect's."""
+    with zipfile.ZipFile(path, "w", packed) as made:
+        made.writestr("header.json", '{"eval": {"task": "t"}}')
+        for number, sample in enumerate(samples):
+            made.writestr(f"samples/{number}_epoch_1.json", sample)
+    return path
+
+
+def test_an_archive_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    large = b'{"id": 1, "pad": "' + b"a" * 30_000_000 + b'"}'
+    bomb = archive(tmp_path / "bomb.eval", *[large] * 4)
+    with pytest.raises(RowError, match="200 times its size"):
+        list(iterate(bomb, "inspect"))
+
+
+def test_an_archive_whose_entries_overlap_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "overlap.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr(
+            "samples/0_epoch_1.json", json.dumps({**SAMPLE, "pad": os.urandom(999).hex()})
+        )
+        info = made.getinfo("samples/0_epoch_1.json")
+        for number in range(1, 50):
+            again = copy.copy(info)
+            again.filename = f"samples/{number}_epoch_1.json"
+            made.filelist.append(again)
+    with pytest.raises(RowError, match="overlap"):
+        list(iterate(path, "inspect"))
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_packing_that_inspect_does_not_use_is_not_unpacked(packed: int, tmp_path: Path) -> None:
+    path = archive(tmp_path / "odd.eval", json.dumps(SAMPLE).encode(), packed=packed)
+    ((_, row),) = iterate(path, "inspect")
+    assert "packed in a way" in row["error_reading"]
+
+
+def database(path: Path, table: str, *rows: tuple[object, ...]) -> Path:
+    """Write a SQLite file with one table."""
+    with sqlite3.connect(path) as made:
+        made.execute(table)
+        for values in rows:
+            made.execute(f"INSERT INTO traces VALUES ({', '.join('?' * len(values))})", values)
+    return path
+
+
+TRACE = ("r", 1, "t", "k", 0, '[{"role": "user", "content": "q"}]', '{"reward": 1}')
+PLAIN = (
+    "CREATE TABLE traces (run_name TEXT, step INT, timestamp TEXT, key TEXT, trace_index INT, "
+    "messages TEXT, metadata TEXT)"
+)
+
+
+@pytest.mark.parametrize("gap", ["", " ", "\n", "/**/"])
+def test_a_database_that_computes_what_it_says_is_not_asked(gap: str, tmp_path: Path) -> None:
+    computed = PLAIN.replace("messages TEXT", f"messages TEXT AS{gap}(hex(zeroblob(1000)))")
+    path = database(tmp_path / "computed.db", computed, (*TRACE[:5], TRACE[6]))
+    assert not list(iterate(path, "sqlite"))
+    plain = database(tmp_path / "plain.db", PLAIN, TRACE)
+    assert len(list(iterate(plain, "sqlite"))) == 1
+
+
+def test_tensors_without_numbers_of_their_own_are_told_by_their_shape(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    odd = {
+        "sparse": torch.eye(3).to_sparse()[0],
+        "meta": torch.empty(3, device="meta"),
+        "plain": torch.tensor([1, 2]),
+    }
+    torch.save({"rollout_id": 1, "samples": [odd]}, tmp_path / "0.pt")
+    ((_, row),) = iterate(tmp_path / "0.pt", "torch")
+    assert row["plain"] == [1, 2]
+    assert (row["sparse"], row["meta"]) == ("tensor of shape (3,)",) * 2
+
+
+class Evil:
+    """What a pickle can do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("pwned",)
+
+
+def test_a_dump_with_code_in_it_is_refused_unrun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    torch.save({"rollout_id": 1, "samples": [Evil()]}, "0.pt")
+    with pytest.raises(RowError, match="no dump of plain values"):
+        list(iterate(Path("0.pt"), "torch"))
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("kind", ["eval", "db", "json"])
+def test_damaged_files_cost_a_reason_and_no_crash(kind: str, tmp_path: Path) -> None:
+    if kind == "eval":
+        whole = archive(tmp_path / "whole.eval", *[json.dumps(SAMPLE).encode()] * 3).read_bytes()
+    elif kind == "db":
+        whole = database(tmp_path / "whole.db", PLAIN, *[TRACE] * 3).read_bytes()
+    else:
+        table = {"columns": ["step", "prompt", "response", "reward"], "data": [[1, "p", "r", 1.0]]}
+        whole = json.dumps(table).encode()
+    rng = random.Random(1)
+    for number in range(60):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 8)):
+            damage(data, rng, [b"\0", b"\xff" * 4, b"PK\1\2", b"[", b'"'])
+        path = tmp_path / f"{number}.{kind}"
+        path.write_bytes(data)
+        try:
+            read(path)
+        except RlreportError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("place", ["pipe", "/dev/zero", "folder", "missing"])
+def test_a_tokenizer_that_is_no_file_is_refused_at_once(place: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="no file of at most"):
+        TokenNames(str(tmp_path / place))
