@@ -117,6 +117,19 @@ def test_a_loss_is_worse_and_a_second_seed_is_not(runs, tmp_path):
     assert verdict["mde"] > 0
 
 
+def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
+    tokens = {"response_tokens": [*"abcd" * 10], "logprobs": [-0.1] * 40}
+    base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-0.1] * 40, **tokens)
+    sound = write_run(tmp_path / "sound", seed=1, ref_logprobs=[-0.1] * 40, **tokens)
+    broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+    better = rlreport.compare(base, sound, tmp_path / "a")
+    assert better.sentence.startswith("Better: reward +0.")
+    compared = rlreport.compare(base, broken, tmp_path / "b", fail_on=["new-critical"])
+    assert compared.sentence.startswith("Higher reward, but NEW is broken: reward +0.")
+    assert told(tmp_path / "b")["verdict"]["level"] == "better"
+    assert compared.gate.failed == ("new-critical:kl_explosion",)
+
+
 def test_the_effect_is_the_mean_of_the_prompts_differences(runs, tmp_path):
     rlreport.compare(runs["main"], runs["lost"], tmp_path / "out")
 

@@ -32,7 +32,6 @@ class Text(Form):
     default_size = 10_000
 
     def write(self, builder: Builder, place: Path) -> None:
-        assert isinstance(builder, ReportBuilder)
         place.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
 
 
@@ -99,6 +98,12 @@ def test_a_folder_form_gets_its_pages_and_keeps_files_of_others(log, tmp_path):
     (out / "notes").write_text("theirs")
     rlreport.build(log, out)
     assert (out / "notes").read_text() == "theirs"
+
+
+def test_a_comparison_is_written_in_it_as_a_report_is(log, tmp_path):
+    out = tmp_path / "diff.test_text"
+    compared = rlreport.compare(log, log, out)
+    assert out.read_text() == f"rlreport plain text\n{compared.sentence}\n"
 
 
 def test_the_registry_says_what_each_form_says_of_itself():

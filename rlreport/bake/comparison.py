@@ -27,6 +27,14 @@ PAGE, INDEX = "compare.html", "index.html"
 
 
 @dataclass(frozen=True, slots=True)
+class ComparisonVerdict:
+    """A comparison's verdict: its level (``better``, ``no_evidence``, …), and it in a sentence."""
+
+    level: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonContext:
     """What forms ask of a comparison as of a report.
 
@@ -34,11 +42,13 @@ class ComparisonContext:
         run: its name.
         report: options of the output.
         stamp: time of building, or "".
+        verdict: as that of a report has a level and a sentence.
     """
 
     run: str
     report: ReportOptions
     stamp: str
+    verdict: ComparisonVerdict
 
 
 @dataclass(frozen=True, slots=True)
