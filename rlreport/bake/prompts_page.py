@@ -24,7 +24,8 @@ from rlreport.bake.views import (
 from rlreport.columns import PROMPT, STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.sparkline import sparkline
-from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.figures.ragged import Floats
+from rlreport.summarise.grouped import Grouped
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
 from rlreport.text.messages import marked, message

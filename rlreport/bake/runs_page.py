@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import Scalar, card_values
 from rlreport.check.wording import retold
 from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
+from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message, plural, sentences
@@ -26,8 +26,6 @@ _LONGEST = 300
 _LAST_WINDOW = message("mean of the steps in the last window")
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
 _GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlreport.check.ngram_counts import Ints, sample_of
+from rlreport.check.ngram_counts import sample_of
 from rlreport.check.noise import student_z
 from rlreport.check.run import Run
-from rlreport.check.windows import Floats, Window, whole
-from rlreport.figures.ragged import row_ends
+from rlreport.check.windows import Window, whole
+from rlreport.figures.ragged import Floats, Ints, row_ends
 from rlreport.tables import NgramSample, Tables
 
 DRAWS = 8

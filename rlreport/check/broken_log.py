@@ -10,7 +10,8 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT, BrokenLog
-from rlreport.check.windows import Ints, step_numbers
+from rlreport.check.windows import step_numbers
+from rlreport.figures.ragged import Ints
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, marked, sentences, told
 

@@ -18,7 +18,7 @@ from rlreport.check.finding import (
 )
 from rlreport.check.run import Run
 from rlreport.check.thresholds import limit_of
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None

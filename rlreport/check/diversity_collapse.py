@@ -11,7 +11,7 @@ from rlreport.check.compare import above, at_least
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.run import Run
 from rlreport.check.thresholds import DISTINCT
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
 

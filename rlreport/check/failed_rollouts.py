@@ -10,7 +10,7 @@ from rlreport.check.finding import Onset
 from rlreport.check.onset import onset
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import AGENTS
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
 from rlreport.text.messages import marked
 

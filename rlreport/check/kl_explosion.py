@@ -9,7 +9,7 @@ from rlreport.check.compare import above
 from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.run import Run, has
 from rlreport.check.thresholds import TRL_KL
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
 TRAINER_KL = "objective/kl"

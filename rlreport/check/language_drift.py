@@ -11,7 +11,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, at_least
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.tables import NgramSample
 from rlreport.text.messages import marked
 from rlreport.text.special import is_special

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Floats, Window
+from rlreport.check.windows import Window
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample, Tables
 
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 LONGEST = 3
 """Units in an n-gram at most."""

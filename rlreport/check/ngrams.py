@@ -10,7 +10,7 @@ import pandas as pd
 
 from rlreport.check import ngram_counts as counting
 from rlreport.check.finding import Onset
-from rlreport.check.ngram_counts import Bools, Ints, Sample, log_odds_z, sample_of
+from rlreport.check.ngram_counts import Bools, Sample, log_odds_z, sample_of
 from rlreport.check.ngram_merge import merge, readable
 from rlreport.check.noise import change
 from rlreport.check.onset import BASE
@@ -20,7 +20,8 @@ from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
 from rlreport.check.text_views import View, views
 from rlreport.check.thresholds import RewardHackingToken
-from rlreport.check.windows import Floats, window
+from rlreport.check.windows import window
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Floats, Window, whole
+from rlreport.check.windows import Window, whole
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 
 FEWEST_CLUSTERS = 10

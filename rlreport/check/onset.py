@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.finding import Onset
-
-Floats = NDArray[np.float64]
+from rlreport.figures.ragged import Floats
 
 BASE = 3
 """Steps of the baseline."""

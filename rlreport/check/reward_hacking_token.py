@@ -9,7 +9,7 @@ from rlreport.check.finding import Facts, LogText
 from rlreport.check.noise import change
 from rlreport.check.run import Run
 from rlreport.check.thresholds import FIGHTIN_WORDS
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
 TOLD = 5

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlreport.check.ngram_counts import Bools, Ints, Sample
+from rlreport.check.ngram_counts import Bools, Sample
 from rlreport.check.noise import centred
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import Tables
 
 RETURNING = 5

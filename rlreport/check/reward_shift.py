@@ -12,7 +12,7 @@ from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run
 from rlreport.check.thresholds import CONTRACT
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
 NEAR = 5

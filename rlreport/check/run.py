@@ -16,7 +16,8 @@ from rlreport.check.finding import Example, Onset
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import Floats, Ints, Window
+from rlreport.check.windows import Window
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample, Tables
 from rlreport.text.messages import message
 

@@ -9,7 +9,7 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.compare import above, at_least
 from rlreport.check.run import Run
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 
 
 class RiseOrShare(Protocol):

@@ -11,15 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlreport.check.ngram_counts import (
-    Ints,
-    Sample,
-    log_odds_z,
-    occurrences,
-    sample_of,
-)
+from rlreport.check.ngram_counts import Sample, log_odds_z, occurrences, sample_of
 from rlreport.check.run import Run
 from rlreport.check.spreading_text import SpreadingText
+from rlreport.figures.ragged import Ints
 from rlreport.tables import NgramSample
 from rlreport.text.tokens import Style, token_bytes
 from rlreport.text.units import is_unspaced

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rlreport.check.ngram_counts import Ints
 from rlreport.check.text_views import ANY, Kind
+from rlreport.figures.ragged import Ints
 
 SAME = 0.8
 """Overlap (Jaccard) of the responses that hold two texts, if one says nothing beyond the other."""

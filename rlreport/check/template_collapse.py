@@ -9,7 +9,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.compare import above, below
 from rlreport.check.run import Run
 from rlreport.check.thresholds_of_turns import RAGEN_2
-from rlreport.check.windows import Floats, Ints
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
 _BUCKETS = 4096

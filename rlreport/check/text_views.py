@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from rlreport.check.ngram_counts import Ints
-from rlreport.figures.ragged import offsets_of
+from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
 from rlreport.text.structure import STRUCTURES

@@ -11,7 +11,7 @@ from rlreport.check.compare import above, below
 from rlreport.check.finding import SEVERITIES, Facts, Finding
 from rlreport.check.run import Run, began
 from rlreport.check.thresholds import CRITIC
-from rlreport.check.windows import Floats, Ints
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked, told
 
 

@@ -8,7 +8,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.compare import above
 from rlreport.check.run import Run, began
 from rlreport.check.thresholds import GROUPS
-from rlreport.check.windows import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
 ALIKE = 1e-6

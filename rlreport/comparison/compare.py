@@ -17,11 +17,10 @@ from rlreport.comparison.statistics import (
     Cells,
     Effect,
     EqualKL,
-    Floats,
-    Ints,
     at_equal_kl,
     difference_band,
 )
+from rlreport.figures.ragged import Floats, Ints
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from rlreport.comparison.guardrails import has
-from rlreport.comparison.statistics import Floats, shrunk
+from rlreport.comparison.statistics import shrunk
+from rlreport.figures.ragged import Floats
 
 MOST_FLIPS = 200
 

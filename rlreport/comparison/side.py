@@ -10,8 +10,8 @@ import pandas as pd
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.comparison.statistics import Ints
 from rlreport.errors import UsageError
+from rlreport.figures.ragged import Ints
 
 LEAST_SHARED = 0.3
 """Share of the smaller side's prompts that must be on both sides to compare in pairs."""

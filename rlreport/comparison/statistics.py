@@ -15,10 +15,8 @@ from math import comb
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from rlreport.figures.ragged import Floats, Ints
 
 RESAMPLES = 2000
 LEVEL = 0.95

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.draw.extent import LEAST_VARIED, Floats
+from rlreport.draw.extent import LEAST_VARIED
+from rlreport.figures.ragged import Floats
 
 MOST_BINS = 24
 

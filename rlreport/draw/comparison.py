@@ -11,12 +11,13 @@ from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
-from rlreport.draw.extent import Axis, Floats, limits
+from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import DASHED, MOST_POINTS, Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.figures.ragged import Floats
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import marked, message, sentences
 

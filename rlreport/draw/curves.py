@@ -18,7 +18,7 @@ from rlreport.draw.designs import (
     layer_named,
     plot_height,
 )
-from rlreport.draw.extent import Axis, Floats, Scale, limits, stretched
+from rlreport.draw.extent import Axis, Scale, limits, stretched
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import (
     LEAST_SMOOTHED,
@@ -29,6 +29,7 @@ from rlreport.draw.series import (
     thinned,
 )
 from rlreport.draw.words import finite_or_none, label
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import clauses, message, sentences
 
 LABEL_GAP = 13

@@ -10,10 +10,11 @@ import pandas as pd
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
-from rlreport.draw.extent import Axis, Floats, drawable
+from rlreport.draw.extent import Axis, drawable
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import Series
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 

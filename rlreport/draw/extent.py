@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from rlreport.figures.ragged import Floats
+
 Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
 """Least extent of an axis as a share of its largest value: smaller wobbles are rounding."""

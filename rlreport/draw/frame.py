@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
-from rlreport.draw.extent import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import told
 
 

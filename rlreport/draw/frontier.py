@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import fill
-from rlreport.draw.extent import Axis, Floats, limits
+from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import MOST_POINTS
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message
 

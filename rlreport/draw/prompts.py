@@ -12,13 +12,14 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
-from rlreport.draw.extent import Axis, Floats, drawable, limits
+from rlreport.draw.extent import Axis, drawable, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import DASHED, Series
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import figure
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message

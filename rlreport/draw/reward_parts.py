@@ -9,10 +9,11 @@ import pandas as pd
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.extent import Floats, drawable
+from rlreport.draw.extent import drawable
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.words import unique_names
+from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural
 

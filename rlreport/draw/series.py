@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlreport.draw.extent import Floats, drawable
+from rlreport.draw.extent import drawable
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
 
 MOST_POINTS = 400

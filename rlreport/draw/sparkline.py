@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.draw.extent import Floats, drawable
+from rlreport.draw.extent import drawable
+from rlreport.figures.ragged import Floats
 
 WIDTH, HEIGHT, MARGIN = 100.0, 24.0, 2.0
 MOST_POINTS = 50

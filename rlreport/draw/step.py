@@ -12,9 +12,10 @@ from rlreport.columns import RESPONSE
 from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
-from rlreport.draw.extent import Axis, Floats, correlation, drawable, limits, mean
+from rlreport.draw.extent import Axis, correlation, drawable, limits, mean
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
+from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message, plural, sentences
 
 RIGHT = 12

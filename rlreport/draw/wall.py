@@ -10,10 +10,11 @@ import numpy as np
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.extent import LEAST_VARIED, Floats, Scale, drawable
+from rlreport.draw.extent import LEAST_VARIED, Scale, drawable
 from rlreport.draw.frame import Frame, floats
 from rlreport.draw.series import PALETTE, Series
 from rlreport.draw.words import figure, label, unique_names
+from rlreport.figures.ragged import Floats
 from rlreport.metrics.guidance import guide_for
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told

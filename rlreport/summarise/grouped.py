@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from rlreport.figures.ragged import Floats, Ints
+
 Kind = TypeVar("Kind", bound=np.generic)
 
 

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import PROMPT_COLUMNS
-from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.figures.ragged import Floats
+from rlreport.summarise.grouped import Grouped
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import STEP_COLUMNS
-from rlreport.summarise.grouped import Floats, Grouped
+from rlreport.figures.ragged import Floats
+from rlreport.summarise.grouped import Grouped
 
 NO_VARIANCE = 1e-6
 """A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""

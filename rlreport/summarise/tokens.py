@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
-from rlreport.summarise.grouped import Floats
+from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
 from rlreport.tables import NgramSample
 from rlreport.text.tokens import detect_style, token_text
