@@ -1,0 +1,40 @@
+"""Without what POSIX alone has, as on Windows: the same report, from one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+WITHOUT = """
+import os, signal, sys
+del signal.pthread_sigmask
+for name in ("geteuid", "getuid", "fork", "O_NOFOLLOW", "O_NONBLOCK"):
+    delattr(os, name)
+sys.modules["fcntl"] = None
+def link(source, target, *, follow_symlinks=True):
+    if not follow_symlinks:
+        raise NotImplementedError("link: follow_symlinks unavailable on this platform")
+os.link = link
+import rlreport
+rlreport.build(sys.argv[1], sys.argv[2], workers=4)
+"""
+
+
+def built(code: str, out: Path) -> dict[str, bytes]:
+    logs = ROOT / "tests" / "data" / "earlier" / "schema_1.jsonl.gz"
+    done = subprocess.run(
+        [sys.executable, "-c", code, logs, out], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def test_a_system_without_posix_builds_and_rebuilds_the_same_report(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    usual = built("import sys, rlreport; rlreport.build(sys.argv[1], sys.argv[2])", out)
+    (out / "notes.txt").write_text("of someone else", "utf-8")
+    assert built(WITHOUT, out) == {**usual, "notes.txt": b"of someone else"}
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
