@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from rlreport.bake.key_figures import run_figures
 from rlreport.bake.redact import (
     Redactor,
@@ -188,7 +186,6 @@ def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     return card.without_texts() if report.redact else card
 
 
-@np.errstate(over="ignore", invalid="ignore")  # rewards may be as large as a float holds
 def _judged(
     tables: Tables, limits: Thresholds, muted: Mapping[str, str] | None
 ) -> tuple[Verdict, SpreadingNgrams]:

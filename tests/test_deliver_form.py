@@ -7,10 +7,12 @@ import types
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import rlreport
 from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
+from rlreport.cli import main
 from rlreport.deliver import FORMS, Form, form_of, forms
 from rlreport.deliver.form import Builder
 from rlreport.errors import OutputError, UsageError
@@ -104,6 +106,14 @@ def test_a_comparison_is_written_in_it_as_a_report_is(log, tmp_path):
     out = tmp_path / "diff.test_text"
     compared = rlreport.compare(log, log, out)
     assert out.read_text() == f"rlreport plain text\n{compared.sentence}\n"
+
+
+def test_help_and_docstring_name_the_suffix_of_every_form():
+    shown = CliRunner().invoke(main, ["build", "--help"]).output
+    for form in forms().values():
+        if form.suffix and not form.id.startswith("test_"):
+            assert f" {form.suffix} " in " ".join(shown.split())
+            assert f"``{form.suffix}``" in str(rlreport.build.__doc__)
 
 
 def test_the_registry_says_what_each_form_says_of_itself():

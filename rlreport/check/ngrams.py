@@ -83,6 +83,8 @@ class _Candidates:
     z: Floats
 
 
+# Rewards may be as large as a float holds.
+@np.errstate(over="ignore", invalid="ignore")
 def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     """Find the texts that the last window holds far more often than the start.
 

@@ -38,8 +38,6 @@ KEPT = 3
 """Steps of the mean whose best place is the checkpoint to keep."""
 
 
-# Figures may be as large as float64 holds: what overflows is infinite or NaN, and judged as such.
-@np.errstate(over="ignore", invalid="ignore")
 def run_checks(
     tables: Tables,
     thresholds: Thresholds | None = None,
@@ -57,6 +55,8 @@ def run_checks(
     return worded(judge(Run(tables, thresholds), checks, muted))
 
 
+# Figures may be as large as float64 holds: what overflows is infinite or NaN, and judged as such.
+@np.errstate(over="ignore", invalid="ignore")
 def judge(
     run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
 ) -> Verdict:

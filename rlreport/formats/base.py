@@ -34,7 +34,7 @@ class Match:
     """A format's claim on a file: how sure it is (1 to 100), and why, in words.
 
     The surest claim has the file, of equal ones that of the format registered first. ``plain``
-    claims with 40, native rows with 60; keys that no other format has are worth 80 to 95.
+    claims with 40, native rows with 60, a format whose keys no other has with 80 to 95.
     """
 
     confidence: int
