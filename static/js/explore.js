@@ -61,7 +61,7 @@ function scatter(across, up, id, values) {
     type: "quantitative",
     title: titled(label, unit),
     scale: { zero: false, nice: true },
-    axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end" } : { titleX: -52, titleY: -13 }) },
+    axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end", titleY: 33 } : { titleX: -52, titleY: -13 }) },
   });
   const told = (field, title) => ({ field, title, type: "quantitative", format: field === id ? ",d" : ",.4~r" });
   return {
