@@ -88,15 +88,21 @@ class RayExecutor(Executor):
         """Put bytes where every task finds them; a node gets them once."""
         return self._ray.put(np.frombuffer(packed, np.uint8))
 
-    def check(self, files: Sequence[str]) -> None:
+    def check(self, logs: Sequence[str], tokenizer: str | None = None) -> None:
         """Check that every node has this program, and sees these files as they are here.
+
+        Args:
+            logs: local files, by absolute path; the first, the last and one between stand for all.
+            tokenizer: a further one.
 
         Raises:
             UsageError: one has not, or does not; it is named.
         """
+        some = sorted({0, len(logs) // 2, len(logs) - 1}) if logs else []
+        files = [*dict.fromkeys(logs[i] for i in some), *([tokenizer] if tokenizer else [])]
         sizes = {file: _size(file) for file in files}
         wrong = []
-        for node, told in self._told_by_nodes(list(files)):
+        for node, told in self._told_by_nodes(files):
             if isinstance(told, str):
                 wrong.append(f"{node}: {told}")
                 continue

@@ -122,7 +122,8 @@ def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
 ) -> None:
     logs = shared_data / "grpo_math"
     build(logs, tmp_path / "local.html")
-    done = rlreport("build", logs, "-o", tmp_path / "ray.html", "--ray", nodes.address)
+    options = ["-o", tmp_path / "ray.html", "--ray", nodes.address]
+    done = rlreport("build", logs.name, *options, cwd=logs.parent)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ray.html").read_bytes() == (tmp_path / "local.html").read_bytes()
 

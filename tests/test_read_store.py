@@ -102,6 +102,19 @@ def test_where_files_alike_differ_all_are_looked_at(tmp_path: Path) -> None:
     }
 
 
+def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_path: Path) -> None:
+    lines = [json.dumps(row(i)).encode() + b"\n" for i in range(40)]
+    store.put("kept/a.jsonl", b"".join(lines))
+    url, cache = f"s3://{BUCKET}/kept", str(tmp_path / "cache")
+    first = read(url, cache=cache)
+    store.forget()
+    again = read(url, cache=cache)
+    assert len(store.requests()) == 1  # detection
+    assert again.responses.equals(first.responses)
+    store.put("kept/a.jsonl", b"".join(lines[::-1]))
+    assert read(url, cache=cache).responses["offset"].tolist() != first.responses["offset"].tolist()
+
+
 def test_ranges_are_those_asked_for_in_the_order_asked_for(store: Store) -> None:
     data = bytes(range(256)) * 4096
     store.put("ranges/a.jsonl", data)

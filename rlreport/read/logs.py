@@ -89,6 +89,10 @@ def read_logs(
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Silent()
     listing = find_sources(paths)
+    if options.ray is not None:  # whose nodes have current folders of their own
+        if options.tokenizer:
+            options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
+        listing.sources = [s if s.store else s.absolute() for s in listing.sources]
     files = detect_formats(listing, options, metrics)
     partial = _scanned(files, options, figures, progress)
     if partial.rows and partial.columns["validation"].all():
@@ -134,7 +138,8 @@ def scan_tasks(
         Pool(options.workers, options.ray) as pool,
     ):
         if pool.cluster is not None:
-            pool.cluster.check(_seen_everywhere(tasks, options))
+            local = [s.source.path for task in tasks for s in task if not s.source.store]
+            pool.cluster.check(local, options.tokenizer)
         jobs = []
         for job in enumerate(tasks):
             # On a cluster this process is to hold no more than what comes of all.
@@ -171,14 +176,6 @@ def _scan(
         return number, scanner.scan(splits)
     loaded = kept.load(splits) if scanner.options.ray is not None else None
     return number, kept.scan(splits, scanner) if loaded is None else loaded
-
-
-def _seen_everywhere(tasks: Sequence[Sequence[Split]], options: ReadOptions) -> list[str]:
-    """Return local files that every node of a cluster has to see: some logs stand for all."""
-    local = list(dict.fromkeys(s.source.path for task in tasks for s in task if not s.source.store))
-    some = {0, len(local) // 2, len(local) - 1} if local else set()
-    files = [local[i] for i in sorted(some)] + ([options.tokenizer] if options.tokenizer else [])
-    return [str(Path(file).resolve()) for file in files]
 
 
 def _scan_of(

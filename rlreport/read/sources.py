@@ -76,6 +76,10 @@ class Source:
             )
         return raw
 
+    def absolute(self) -> Source:
+        """Return the same local file by a path that means the same in every folder."""
+        return replace(self, path=str(Path(self.path).absolute()))
+
     def open_packed(self, ahead: int = HEAD, until: int | None = None) -> IO[bytes]:
         """Open the file's bytes as they are stored, see ``open``."""
         if self.store:
