@@ -17,6 +17,7 @@ import pytest
 import rlreport
 from rlreport.card import MOST_ENTRIES, is_secret, run_card
 from rlreport.errors import UsageError
+from tests.hostile import write_log
 
 SECRETS: dict[str, str | int] = {
     "api_key": "abc",
@@ -211,3 +212,28 @@ def everything(out: Path) -> str:
         for text in texts
         for packed in re.findall(r'class="view"[^>]*>([A-Za-z0-9+/=]+)</script>', text)
     )
+
+
+def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = [
+        {
+            "step": step, "prompt": f"p{i}", "response": "a b", "reward": 0.1 * (i % 3),
+            "response_tokens": ["a", "b"] * 20, "logprobs": [-0.1] * 40,
+            "ref_logprobs": [-0.1 - 0.3 * step] * 40,
+        }
+        for step in range(12)
+        for i in range(8)
+    ]  # fmt: skip
+    write_log(folder / "log.jsonl", rows)
+    (folder / "config.yaml").write_text(
+        "algorithm:\n  kl_coef: 0.05\n  other: 3\nactor:\n  lr: 1e-6\n  beta: yes\n"
+    )
+    report = rlreport.build(folder, tmp_path / "report")
+    found = {f.id: f.suggestion for f in report.verdict.findings}
+    said = "This run had algorithm.kl_coef = 0.05, actor.lr = 1e-6."
+    assert found["kl_explosion"].endswith(said)
+    assert said in (tmp_path / "report" / "index.html").read_text("utf-8")
+    hidden = rlreport.build(folder, tmp_path / "names", redact="names")
+    assert "This run had" not in "".join(f.suggestion for f in hidden.verdict.findings)

@@ -7,6 +7,7 @@ its figures speak of are said where the figures are shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,10 +26,26 @@ TELL_THE_REWARD = {
 """Findings whose own words say what became of the reward, or why it says nothing."""
 
 
-def worded(verdict: Verdict) -> Verdict:
-    """Return the verdict with the words of its findings, and its sentence."""
-    findings = [_finding(finding) for finding in verdict.findings]
-    muted = [replace(muted, finding=_finding(muted.finding)) for muted in verdict.muted]
+SETTINGS = {
+    "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
+    "learning rate": ("learning_rate", "lr"),
+}
+"""What a suggestion speaks of, and the names under which a run's configuration holds it."""
+
+MOST_SETTINGS = 3
+
+
+def worded(verdict: Verdict, card: Mapping[str, object] | None = None) -> Verdict:
+    """Return the verdict with the words of its findings, and its sentence.
+
+    Args:
+        verdict: what was found.
+        card: the run's configuration, dotted name -> value; what a suggestion would change is
+            named with it.
+    """
+    known = card or {}
+    findings = [_finding(finding, known) for finding in verdict.findings]
+    muted = [replace(muted, finding=_finding(muted.finding, known)) for muted in verdict.muted]
     filled = replace(verdict, findings=findings, muted=muted)
     return replace(filled, sentence=_sentence(filled))
 
@@ -75,7 +92,7 @@ def _lead(verdict: Verdict) -> Finding | None:
     return next((f for f in verdict.findings if f.id == verdict.lead), None)
 
 
-def _finding(finding: Finding) -> Finding:
+def _finding(finding: Finding, card: Mapping[str, object]) -> Finding:
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
@@ -85,9 +102,26 @@ def _finding(finding: Finding) -> Finding:
         title=check.said(finding.facts),
         effect=check.led_to(finding.facts),
         why=message(check.why),
-        suggestion=message(check.suggestion),
+        suggestion=_suggested(check.suggestion, card),
         source=message(check.source),
     )
+
+
+def _suggested(literal: str, card: Mapping[str, object]) -> str:
+    """Return a suggestion, with the values that the run had of what it would change."""
+    names = {name for what, own in SETTINGS.items() if what in literal for name in own}
+    asked = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
+    had = tuple(f"{name} = {value}" for name, value in asked.items() if _is_number(value))
+    said = message("This run had {settings}.", settings=had[:MOST_SETTINGS]) if had else ""
+    return sentences([message(literal), said])
+
+
+def _is_number(value: object) -> bool:
+    """Say whether a setting is a number; YAML takes 1e-6 for a text."""
+    try:
+        return not isinstance(value, bool) and math.isfinite(float(str(value)))
+    except ValueError:
+        return False
 
 
 def _sentence(verdict: Verdict) -> str:
