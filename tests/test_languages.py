@@ -17,6 +17,7 @@ from babel.messages.catalog import Message as Entry
 import rlreport
 from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
+from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
 from rlreport.text import catalogue
 from rlreport.text.language import ENGLISH, Language
@@ -222,3 +223,43 @@ def test_a_message_is_english_until_it_is_said() -> None:
     text = told("{share:percent} of responses", {"share": 0.5})
     assert text == "50 % of responses" and ENGLISH.of([text]) == ["50 % of responses"]
     assert told("{gone:figure} nats", {}) == "– nats"
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One run in English, in Chinese, and in English again, one after another."""
+    folder = tmp_path_factory.mktemp("three")
+    logs = pseudo.log(folder / "run", steps=9, each=8)
+    made = [folder / name for name in ("first", "chinese", "again")]
+    for out, lang, workers in zip(made, ("en", "zh", "en"), (1, 2, 1), strict=True):
+        rlreport.build(logs, out, lang=lang, title="ω", workers=workers)
+    return made
+
+
+def test_two_languages_in_one_process_do_not_mix(three: list[Path]) -> None:
+    first, chinese, again = (
+        {p.relative_to(d): p for p in d.rglob("*") if p.is_file()} for d in three
+    )
+    assert {name: page.read_bytes() for name, page in first.items()} == {
+        name: page.read_bytes() for name, page in again.items()
+    }
+    pages = [name for name in chinese if name.suffix == ".html"]
+    assert {name for name in first if name.suffix == ".html"} == set(pages)
+    for name in pages:
+        assert '<html lang="zh-CN">' in chinese[name].read_text("utf-8"), name
+        assert '<html lang="en">' in first[name].read_text("utf-8"), name
+        assert "回复" in chinese[name].read_text("utf-8"), name  # whoever baked it
+
+
+def test_data_are_english_in_every_language(three: list[Path]) -> None:
+    first, chinese, _ = three
+    kept = (".json", ".csv", ".gz")
+    names = [p.relative_to(first) for p in (first / "data").rglob("*") if p.suffix in kept]
+    names.remove(Path("data/manifest.json"))  # names of scripts are by what they say
+    for name in names:
+        assert (first / name).read_bytes() == (chinese / name).read_bytes(), name
+
+
+def test_a_language_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="languages are en, zh"):
+        rlreport.build(tmp_path, tmp_path / "out", lang="xx")

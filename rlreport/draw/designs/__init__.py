@@ -18,6 +18,7 @@ import orjson
 
 from rlreport.draw.extent import Axis
 from rlreport.draw.series import Series
+from rlreport.text.messages import message
 
 WIDTH = {"step": 320, "half": 664, "wide": 1352}
 """Pixels, as the page's columns are at a window 1400 pixels wide: text keeps its size there."""
@@ -138,6 +139,10 @@ def _filled_layer(
         if bins is not None and "bin" in transform:
             transform["bin"] = {"step": bins[0], "extent": list(bins[1:])}
     for channel, place in layer["encoding"].items():
+        if channel == "tooltip":
+            for shown in place if isinstance(place, list) else [place]:
+                if "title" in shown:
+                    shown["title"] = message(shown["title"])
         if not isinstance(place, dict):
             continue
         if place.get("axis") and channel in axes:

@@ -21,6 +21,7 @@ from rlreport.draw.designs.parts import (
     zero,
 )
 from rlreport.draw.theme import LIGHT
+from rlreport.text.messages import marked
 
 
 def _marks() -> list[alt.Chart]:
@@ -43,7 +44,7 @@ def _marks() -> list[alt.Chart]:
             y=alt.value(-5),
             y2=alt.value(-1),
             color=severity,
-            tooltip="finding:N",
+            tooltip=alt.Tooltip("finding:N", title=marked("finding")),
         ),
     ]
 
@@ -130,10 +131,10 @@ def steps_heat() -> Spec:
             y2="high:Q",
             color=share_colour(domain=[0, 1]),
             tooltip=[
-                alt.Tooltip("from:Q", title="step from"),
-                alt.Tooltip("low:Q", title="from", format=VALUE_FORMAT),
-                alt.Tooltip("high:Q", title="to", format=VALUE_FORMAT),
-                alt.Tooltip("share:Q", title="share", format=".1%"),
+                alt.Tooltip("from:Q", title=marked("step from")),
+                alt.Tooltip("low:Q", title=marked("from"), format=VALUE_FORMAT),
+                alt.Tooltip("high:Q", title=marked("to"), format=VALUE_FORMAT),
+                alt.Tooltip("share:Q", title=marked("share"), format=".1%"),
             ],
         )
         .properties(name="cells")
@@ -157,7 +158,7 @@ def path() -> Spec:
             x="x:Q",
             y="y:Q",
             tooltip=[
-                alt.Tooltip("step:Q", format=",d"),
+                alt.Tooltip("step:Q", title=marked("step"), format=",d"),
                 alt.Tooltip("x:Q", format=VALUE_FORMAT),
                 alt.Tooltip("y:Q", format=VALUE_FORMAT),
             ],
@@ -199,8 +200,8 @@ def paths() -> Spec:
             y="y:Q",
             color=series,
             tooltip=[
-                alt.Tooltip("series:N"),
-                alt.Tooltip("step:Q", format=",d"),
+                alt.Tooltip("series:N", title=marked("run")),
+                alt.Tooltip("step:Q", title=marked("step"), format=",d"),
                 alt.Tooltip("x:Q", format=VALUE_FORMAT),
                 alt.Tooltip("y:Q", format=VALUE_FORMAT),
             ],
@@ -231,8 +232,8 @@ def columns() -> Spec:
             y=alt.Y("y:Q", scale=alt.Scale(nice=False), axis=y_axis()),
             y2=alt.datum(0),
             tooltip=[
-                alt.Tooltip("from:Q", format=VALUE_FORMAT),
-                alt.Tooltip("to:Q", format=VALUE_FORMAT),
+                alt.Tooltip("from:Q", title=marked("from"), format=VALUE_FORMAT),
+                alt.Tooltip("to:Q", title=marked("to"), format=VALUE_FORMAT),
                 alt.Tooltip("y:Q", format=VALUE_FORMAT),
             ],
         )

@@ -17,6 +17,7 @@ from rlreport.draw.designs.parts import (
     zero,
 )
 from rlreport.draw.theme import LIGHT
+from rlreport.text.messages import marked
 
 KEPT = "datum.kept !== false"
 """Responses that pass the filters of the page, which marks the others."""
@@ -46,10 +47,10 @@ def histogram() -> Spec:
         )
 
     tooltip = [
-        alt.Tooltip("low:Q", title="from", format=VALUE_FORMAT),
-        alt.Tooltip("high:Q", title="to", format=VALUE_FORMAT),
-        alt.Tooltip("share:Q", title="share", format=".1%"),
-        alt.Tooltip("count:Q", title="responses", format=",d"),
+        alt.Tooltip("low:Q", title=marked("from"), format=VALUE_FORMAT),
+        alt.Tooltip("high:Q", title=marked("to"), format=VALUE_FORMAT),
+        alt.Tooltip("share:Q", title=marked("share"), format=".1%"),
+        alt.Tooltip("count:Q", title=marked("responses"), format=",d"),
     ]
     ghost = (
         over_own("ghost")
@@ -137,9 +138,9 @@ def ordered_bars() -> Spec:
                 legend=None,
             ),
             tooltip=[
-                alt.Tooltip("n:Q", title="response"),
-                alt.Tooltip("reward_gap:Q", title="reward gap", format=VALUE_FORMAT),
-                alt.Tooltip("reward:Q", format=VALUE_FORMAT),
+                alt.Tooltip("n:Q", title=marked("response")),
+                alt.Tooltip("reward_gap:Q", title=marked("reward gap"), format=VALUE_FORMAT),
+                alt.Tooltip("reward:Q", title=marked("reward"), format=VALUE_FORMAT),
             ],
         )
         .properties(name="bars")
@@ -156,7 +157,7 @@ def scatter() -> Spec:
         .encode(
             x=alt.X("x:Q", scale=alt.Scale(nice=False, zero=False), axis=x_axis()),
             y=alt.Y("y:Q", scale=alt.Scale(nice=False, zero=False), axis=y_axis()),
-            tooltip=[alt.Tooltip("n:Q", title="response")],
+            tooltip=[alt.Tooltip("n:Q", title=marked("response"))],
         )
         .properties(name="point")
     )
