@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -61,8 +64,8 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
     splits = plan_splits(found.sources, found.formats, split_bytes=8 * SPLIT)
-    partial = scan_tasks(plan_tasks(splits), ReadOptions(workers=1), FigureOptions(), Silent())
-    assert partial.rows == 2_500
+    found_all = scan_tasks(plan_tasks(splits), ReadOptions(workers=1), FigureOptions(), Silent())
+    assert found_all.rows == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
 
@@ -159,6 +162,26 @@ def test_a_store_that_cannot_be_reached_is_told_without_secrets(
         find_sources(["http://user:hunter2@127.0.0.1:9/a.jsonl?X-Amz-Signature=hunter2"])
     assert "hunter2" not in str(caught.value)
     assert "127.0.0.1" in str(caught.value)
+
+
+def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_told_nobody(
+    tmp_path: Path,
+) -> None:
+    whole = tmp_path / "a.jsonl"
+    rows = [row(i, response=f"{i} " * 9_000) for i in range(40)]
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(write(whole, rows).read_bytes()))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("a.jsonl", "a.jsonl.gz"):
+            url = f"http://127.0.0.1:{server.server_port}/{name}?X-Amz-Signature=hunter2"
+            scan = read(url)
+            assert scan.files[0].name == name
+            assert scan.responses["step"].tolist() == list(range(40))
+            (found,) = fetch(scan, [23], ReadOptions(), FigureOptions())
+            assert found.response.startswith("23 23")
+            assert "hunter2" not in scan.name + found.file
+        server.shutdown()
 
 
 def test_addresses_are_shown_without_what_they_are_signed_with() -> None:
