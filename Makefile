@@ -24,14 +24,17 @@ report: $(VENV)/installed
 	$(BIN)/rlreport build sample_logs/healthy -o $(OUT)/healthy --title "Sample run: healthy"
 	$(BIN)/rlreport build sample_logs/reward_hacking -o $(OUT)/reward_hacking --title "Sample run: reward hacking"
 
-# The picture of the README, light and dark, of the second of them.
-pictures: $(VENV)/installed-test browser report
-	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking
+$(OUT)/reward_hacking_zh: $(VENV)/installed
+	$(BIN)/rlreport build sample_logs/reward_hacking -o $@ --lang zh --title "示例训练：奖励作弊" --quiet
+
+# The pictures of the READMEs, light and dark, of the second of them.
+pictures: $(VENV)/installed-test browser report $(OUT)/reward_hacking_zh
+	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking en
+	$(BIN)/python -m tests.pictures $(OUT)/reward_hacking_zh zh
 
 # The documentation as a site, the sample reports inside.
-docs: $(VENV)/installed report
+docs: $(VENV)/installed report $(OUT)/reward_hacking_zh
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
-	$(BIN)/rlreport build sample_logs/reward_hacking -o $(OUT)/reward_hacking_zh --lang zh --title "示例训练：奖励作弊" --quiet
 	$(BIN)/rlreport compare $(OUT)/healthy $(OUT)/reward_hacking -o $(OUT)/compare.html --quiet
 	$(BIN)/rlreport index $(OUT) -o $(OUT)/index.html
 	$(BIN)/python -m tests.site $(OUT) site

@@ -1,4 +1,4 @@
-"""Makes the README's picture, light and dark, of a report: ``python -m tests.pictures REPORT``."""
+"""Makes the READMEs' pictures, light and dark: ``python -m tests.pictures REPORT LANGUAGE``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 WIDTH, SCALE = 1400, 1.5
 PANEL = 2350  # of a window in which the panel of a response is as wide as WIDTH
 RESPONSE = "steps/59.html#r=12"  # one of those that the verdict is about
-BELOW = "Step 59, response 12: how much likelier each token is than under the reference"
+BELOW = {
+    "en": "Step 59, response 12: how much likelier each token is than under the reference",
+    "zh": "第 59 步，回复 12：每个词元的概率与参考模型相比高出多少",
+}
+MARK = {"en": "", "zh": "zh-"}
+Theme = Literal["light", "dark"]
 
 
-def picture(browser: Browser, report: Path, theme: Literal["light", "dark"]) -> bytes:
+def picture(browser: Browser, report: Path, theme: Theme, below_it: str) -> bytes:
     """Return, as WebP, the overview down to its first chart, and a response's tokens below."""
     context = browser.new_context(
         viewport={"width": WIDTH, "height": 1400}, color_scheme=theme, device_scale_factor=SCALE
@@ -37,7 +42,7 @@ def picture(browser: Browser, report: Path, theme: Literal["light", "dark"]) -> 
     page.set_content(
         f"""<body style='margin: 0; color: {colour}; background: {ground}; font: 15px {font}'>
         <main style="padding-bottom: 24px"><img style="width: 100%" src="{above}">
-        <p style="margin: 12px 24px; font-weight: 600">{BELOW}</p>
+        <p style="margin: 12px 24px; font-weight: 600">{below_it}</p>
         <img style="margin: 0 24px; width: calc(100% - 48px)" src="{below}"></main>"""
     )
     return _taken(page, page.locator("main"), page.locator("main"), "webp")
@@ -70,14 +75,16 @@ def _taken(page: Page, first: Locator, last: Locator, form: str) -> bytes:
     return base64.b64decode(taken["data"])
 
 
-def main(report: Path) -> None:
+def main(report: Path, language: str) -> None:
     """Write the picture once for each theme."""
+    themes: tuple[Theme, ...] = ("light", "dark")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
-        for theme in ("light", "dark"):
-            (FOLDER / f"overview-{theme}.webp").write_bytes(picture(browser, report, theme))
+        for theme in themes:
+            made = picture(browser, report, theme, BELOW[language])
+            (FOLDER / f"overview-{MARK[language]}{theme}.webp").write_bytes(made)
         browser.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -10,15 +10,15 @@ import pytest
 from tests.conftest import ROOT
 from tests.running import rlreport
 
-README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_picture_is_there_and_light(theme: str) -> None:
-    name = f"docs/pictures/overview-{theme}.webp"
-    assert f'"{name}"' in README
+@pytest.mark.parametrize(("page", "mark"), [("README.md", ""), ("README.zh.md", "zh-")])
+def test_the_picture_is_there_and_light(page: str, mark: str, theme: str) -> None:
+    name = f"docs/pictures/overview-{mark}{theme}.webp"
+    assert f'"{name}"' in (ROOT / page).read_text("utf-8")
     picture = (ROOT / name).read_bytes()
     assert picture[8:12] == b"WEBP"
     assert len(picture) < 300_000, "make pictures"
