@@ -78,7 +78,7 @@ def test_trackio_has_it_with_an_alert(work: Path) -> None:
 
 def test_a_notebook_shows_the_last_line_of_the_cell(work: Path) -> None:
     shown = run(recipe("Notebooks", "python").rstrip() + "\nprint(report._repr_html_())", work)
-    assert "Broken: reward hacking since step 38." in shown
+    assert "Broken: reward hacking since step" in shown
     assert 'sandbox="allow-scripts"' in shown
 
 
