@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= report
+OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint test test-ci browser format clean
+.PHONY: report pictures docs lint test test-ci test-oldest browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -79,6 +80,19 @@ test: lint browser
 	$(PYTEST) -m 'not slow and not ci and not timed' $(COVERED)
 	$(TIMED)
 
+# All of them with the oldest versions that pyproject.toml allows of what reports are built with; what
+# tests them is new. On the oldest Python, where these have wheels.
+$(OLDEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(OLDEST)/bin/uv pip compile --quiet --resolution lowest-direct --extra remote --extra parquet \
+		--extra tokenizer --extra tensorboard --extra ray pyproject.toml -o $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python -c $(OLDEST)/oldest.txt -e '.[test]'
+	touch $@
+
+test-oldest: $(OLDEST)/installed browser
+	PYTHONDONTWRITEBYTECODE= $(OLDEST)/bin/pytest -n 3 --dist loadfile -m 'not slow and not ci and not timed'
+
 # What CI runs after it: packaging, integrations and long runs; then the floor of coverage over both.
 test-ci: $(VENV)/installed-integrations browser
 	$(PYTEST) -m 'ci and not slow' $(COVERED)
@@ -89,4 +103,4 @@ format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix rlreport tests benchmarks
 
 clean:
-	rm -rf $(VENV) $(OUT) dist site node_modules
+	rm -rf $(VENV) $(OLDEST) $(OUT) dist site node_modules

@@ -105,3 +105,16 @@ def _same_versions() -> list[str]:
 
     names = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
     return [f"{name}=={version(name)}" for name in names]
+
+
+def test_the_oldest_versions_that_are_allowed_build_the_samples(wheel, tmp_path):
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    place, env = tmp_path / "venv", {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    python = str(place / "bin" / "python")
+    subprocess.run([*uv, "venv", "--python", sys.executable, str(place)], check=True)
+    install = [*uv, "pip", "install", "--python", python]
+    oldest = ["--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml")]
+    subprocess.run([*install, *oldest], check=True)
+    subprocess.run([*install, "--no-deps", str(wheel)], check=True)
+    smoke = [python, str(ROOT / "tests" / "smoke.py"), str(ROOT / "sample_logs")]
+    subprocess.run(smoke, check=True, cwd=tmp_path, env=env)
