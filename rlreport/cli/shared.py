@@ -127,7 +127,7 @@ def options_of_reading(command: Command) -> Command:
             "--ray",
             metavar="ADDRESS",
             help="Read and draw on the Ray cluster at ADDRESS (HOST:PORT), or 'auto' for the one "
-            "that this machine is a node of; see docs/scale.md.",
+            "that this machine is a node of; see docs/integrations.md.",
         ),
         click.option(
             "--cache",
