@@ -48,6 +48,11 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_OFFERED[name]), name)
 
 
+def __dir__() -> list[str]:
+    """Name what the package offers, so that a notebook completes it before it is first used."""
+    return sorted({*globals(), *__all__})
+
+
 def _version() -> str:
     """Return the version that was installed, which is that of the tag."""
     from importlib.metadata import PackageNotFoundError, version

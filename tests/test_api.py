@@ -57,3 +57,7 @@ def test_what_goes_wrong_is_one_kind_of_exception(tmp_path):
 def test_importing_it_is_light():
     script = "import sys, rlreport; sys.exit('pandas' in sys.modules or 'altair' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_completion_offers_what_the_package_does() -> None:
+    assert set(rlreport.__all__) <= set(dir(rlreport))
