@@ -71,7 +71,7 @@ def side_of(
         kept = responses[responses[found[0]].notna()] if found else responses.iloc[:0]
         keys = _hashes(kept[found[0]]) if found else np.zeros(0, np.uint64)
     if not len(kept):
-        raise UsageError(f"--pair-by {pair_by}: {name} logs no such field")
+        raise UsageError(f"--pair-by {pair_by}: no such field in {name!r}")
     return Side(name, kept.assign(pair=keys), tuple(parts))
 
 
