@@ -12,7 +12,7 @@ from rlreport.progress import Progress, Silent, Spoken
 from rlreport.read.several_runs import SEVERAL_RUNS
 from rlreport.tables import BadLine, Tables
 from rlreport.text.language import ENGLISH, Language
-from rlreport.text.messages import Joined, message, plural, told
+from rlreport.text.messages import Joined, message, phrases, plural, told
 from rlreport.text.numbers import byte_size
 
 LISTED = 10
@@ -42,11 +42,12 @@ class Terminal:
         steps, responses = len(report.tables.steps), len(report.tables.responses)
         for line in verdict_lines(replace(report.verdict, not_run=[])):
             say(said(line))
-        held = message(
-            "{size}, {responses:count} responses, {steps}",
-            size=byte_size(report.size),
-            responses=responses,
-            steps=plural("{count} step", "{count} steps", steps),
+        held = phrases(
+            [
+                byte_size(report.size),
+                plural("{count} response", "{count} responses", responses),
+                plural("{count} step", "{count} steps", steps),
+            ]
         )
         say(f"{entry(report)}  {said(held)}")
 
