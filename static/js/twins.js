@@ -41,8 +41,8 @@ export function twinLinks(data, i, address) {
     return node;
   };
   const links = [
-    link(before, (step) => `{ ${message("Same prompt, step {step}", { step })}`, "{"),
-    link(after, (step) => `${message("Same prompt, step {step}", { step })} }`, "}"),
+    link(before, (step) => `← ${message("Same prompt, step {step}", { step })}`, "{"),
+    link(after, (step) => `${message("Same prompt, step {step}", { step })} →`, "}"),
   ].filter(Boolean);
   return links;
 }
