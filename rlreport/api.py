@@ -46,6 +46,7 @@ def build(
     meta: Mapping[str, object] | None = None,
     git: bool = False,
     merge: bool = False,
+    in_progress: bool = False,
     lang: str = "en",
     pad_tokens: Sequence[str] = (),
     system_end_token: str | None = None,
@@ -101,6 +102,7 @@ def build(
         meta: further entries of the card.
         git: put commit and branch of the current folder on the card.
         merge: folders that look like several runs are one.
+        in_progress: the newest step is still written: it is drawn apart and not judged.
         lang: language of what people read, ``en`` or ``zh``; data stays English.
         pad_tokens: further padding tokens to drop; the usual ones are known.
         system_end_token: drop everything of a prompt up to and including its last occurrence.
@@ -169,6 +171,7 @@ def build(
                     git,
                 ),
                 merge=merge,
+                in_progress=in_progress,
                 language=language(lang),
             ),
             thresholds=None if thresholds is None else Path(thresholds),

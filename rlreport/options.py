@@ -117,6 +117,8 @@ class ReportOptions:
         charts: Python files with functions that make charts of the user's own.
         card: where the run's card comes from.
         merge: folders that look like several runs are one.
+        live: seconds after which pages of a folder look for a newer report; 0 for never.
+        in_progress: the newest step is still written: it is drawn apart and not judged.
         language: of what people read; data stays English.
     """
 
@@ -133,4 +135,6 @@ class ReportOptions:
     charts: tuple[Path, ...] = ()
     card: CardOptions = field(default_factory=CardOptions)
     merge: bool = False
+    in_progress: bool = False
+    live: int = 0
     language: Language = field(default_factory=Language)

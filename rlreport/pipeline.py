@@ -124,7 +124,9 @@ def build_report(
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
     if not read.cache:  # else most pages may be there already
         warm(pool, len(tables.steps))
-    verdict, spreading = _judged(tables, limits, muted)
+    if report.in_progress:
+        tables = tables.growing()
+    verdict, spreading = _judged(tables.settled(), limits, muted)
     tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
 
     verdict = with_excerpts(

@@ -7,6 +7,7 @@ charts and pages read nothing else. All are pandas DataFrames with a RangeIndex.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -104,6 +105,7 @@ class Tables:
         metrics_files: the files they come from.
         validation: STEP_COLUMNS of the responses of validation, one row per step of
             ``steps``; empty without any. ``steps`` itself is of training.
+        in_progress: step that is still written, drawn apart and not judged; None without one.
         tools: answers of each tool in each step: ``step``, ``tool``, ``answers``, ``errors``.
     """
 
@@ -126,6 +128,7 @@ class Tables:
     metrics_files: list[MetricsFile] = field(default_factory=list)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+    in_progress: int | None = None
 
     @property
     def steps_with_responses(self) -> int:
@@ -154,6 +157,49 @@ class Tables:
             },
         )
 
+    def growing(self) -> Tables:
+        """Return the tables with the newest step in progress: it is not incomplete.
+
+        A run of one step stays as it is, as there would be nothing to judge.
+        """
+        if len(self.steps) < 2:
+            return self
+        newest = int(self.steps["step"].iloc[-1])
+        steps = self.steps.assign(
+            incomplete=self.steps["incomplete"] & (self.steps["step"] < newest)
+        )
+        return replace(self, steps=steps, in_progress=newest)
+
+    def settled(self) -> Tables:
+        """Return the part that is judged where a step is in progress: all that came before it.
+
+        Sums by token and by prompt hold what is logged of that step too.
+        """
+        if self.in_progress is None:
+            return self
+        kept = self.responses["step"].to_numpy() != self.in_progress
+        place = np.cumsum(kept) - 1
+        samples: dict[str, Any] = {
+            name: _among(sample, kept, place)
+            for name in ("ngrams", "ref_ngrams")
+            if (sample := getattr(self, name)) is not None
+        }
+        frames: dict[str, Any] = {
+            name: frame[frame["step"] < self.in_progress].reset_index(drop=True)
+            for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
+            if "step" in (frame := getattr(self, name))
+        }
+        whole = [line for line in self.bad_lines if not line.torn]
+        return replace(
+            self,
+            responses=self.responses[kept].reset_index(drop=True),
+            extras=self.extras[kept].reset_index(drop=True),
+            bad_lines=whole,
+            bad_count=self.bad_count - len(self.bad_lines) + len(whole),
+            **samples,
+            **frames,
+        )
+
     def beside(self) -> Tables | None:
         """Return the part that only stands beside, as a run of its own; None without validation.
 
@@ -170,3 +216,15 @@ class Tables:
             ngrams=None,
             ref_ngrams=None,
         )
+
+
+def _among(sample: NgramSample, kept: NDArray[np.bool_], place: NDArray[np.int64]) -> NgramSample:
+    """Return the part of a sample whose rows are kept, with their numbers among those."""
+    own = kept[sample.rows]
+    lengths = np.diff(sample.offsets)
+    return replace(
+        sample,
+        rows=place[sample.rows[own]],
+        offsets=np.concatenate([[0], np.cumsum(lengths[own])]).astype(np.int64),
+        units=sample.units[np.repeat(own, lengths)],
+    )

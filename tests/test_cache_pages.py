@@ -140,3 +140,31 @@ def test_files_of_others_and_links_are_not_taken_for_pages(
     page.symlink_to(tmp_path / "elsewhere.html")
     assert built() == before
     assert not page.is_symlink()
+
+
+def test_a_step_in_progress_is_shown_apart_and_not_judged(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]]
+) -> None:
+    write(tmp_path / "log.jsonl", rows(range(STEPS)) + rows(range(STEPS, STEPS + 1))[:3])
+    whole = rlreport.build(tmp_path / "log.jsonl", tmp_path / "whole", workers=1)
+    assert whole.tables.steps["incomplete"].iloc[-1]
+    assert any("incomplete" in finding.title for finding in whole.verdict.findings)
+    report = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out", workers=1, in_progress=True)
+    assert not report.tables.steps["incomplete"].any()
+    assert report.tables.steps["responses"].iloc[-1] == 3
+    for finding in report.verdict.findings:
+        assert "incomplete" not in finding.title
+        assert STEPS not in finding.steps
+        assert STEPS not in [example.step for example in finding.shown]
+    # What is judged is what a log without the step gives; sums by token are of the whole log.
+    write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    before = rlreport.build(tmp_path / "log.jsonl", tmp_path / "out", workers=1)
+    assert report.verdict.windows == before.verdict.windows
+    page = built("out", in_progress=True)[f"steps/{STEPS - 1}.html"].decode()
+    assert "in progress" in page
+
+
+def test_a_run_of_one_step_in_progress_is_judged_as_it_is(tmp_path: Path) -> None:
+    log = write(tmp_path / "log.jsonl", rows(range(1)))
+    report = rlreport.build(log, tmp_path / "out", workers=1, in_progress=True)
+    assert report.tables.in_progress is None

@@ -69,6 +69,7 @@ class PageContext:
         mixed: what says that the logs look like several runs, or "".
         asset_files: logical name -> file of the shared assets, empty in one file.
         tile_names: columns of ``steps`` that are key figures.
+        in_progress: step that is still written, None without one.
         finding_places: name of a finding -> its place, from below 0: the first is the lowest.
     """
 
@@ -100,6 +101,7 @@ class PageContext:
     card: Card = field(default_factory=Card)
     mixed: str = ""
     tile_names: tuple[str, ...] = ()
+    in_progress: int | None = None
     finding_places: dict[str, int] = field(default_factory=dict)
 
     def of_step(self, step: int) -> PageContext:
@@ -128,6 +130,7 @@ class PageContext:
             metrics_names=[],
             read=replace(self.read, workers=0, metrics=(), cache="", cache_size=0, ray=None),
             left_out=[],
+            in_progress=self.in_progress if self.in_progress == step else None,
             listed_static=[],
             thresholds=Thresholds(),
             card=Card(),

@@ -165,6 +165,8 @@ def _steps(context: PageContext, addresses: Addresses) -> TableView:
 def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
     lead = context.verdict.lead
     badges = [f.name for f in context.verdict.findings if f.id == lead and step in f.steps]
+    if step == context.in_progress:
+        badges.insert(0, message("in progress"))
     return ([message("incomplete")] if context.steps["incomplete"].iloc[position] else []) + badges
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import xxhash
+
 from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.assets import assets
 from rlreport.bake.context import (
@@ -183,9 +185,12 @@ class ReportBuilder:
         """
         yield from self.pages()
         yield from assets(self.context.report.language).files().values()
-        steps = script_json(steps_data(self.context))
-        yield RUN_SCRIPT, f"globalThis.rlreportSteps = {steps};\n".encode()
-        yield "data/report.json", canonical_json(self.report_json(), indent=True)
+        data = canonical_json(self.report_json(), indent=True)
+        steps = steps_data(self.context)
+        if live := self.context.report.live:
+            steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
+        yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
+        yield "data/report.json", data
         yield RESPONSES, self.response_data[0]
         yield from self.once(
             "exports", lambda: list(exports(self.tables, self.context, self.charts))
@@ -242,7 +247,7 @@ def prepare(
     card: Card | None = None,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
-    judged = tables.training()
+    judged = tables.settled().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
@@ -270,6 +275,7 @@ def prepare(
         thresholds=thresholds or Thresholds(),
         card=card or Card(),
         tile_names=tile_names(tables.steps),
+        in_progress=tables.in_progress,
         finding_places={
             finding.name: place - len(verdict.findings)
             for place, finding in reversed(list(enumerate(verdict.findings)))

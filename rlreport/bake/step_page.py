@@ -103,6 +103,7 @@ def step_view(
             advantages_logged=context.advantages_logged,
         ),
         incomplete=_incomplete(context, position),
+        in_progress=context.in_progress == rows.step,
     )
 
 

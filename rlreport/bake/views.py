@@ -300,6 +300,7 @@ class StepView:
     data: dict[str, Any]
     tokens: str
     incomplete: str = ""
+    in_progress: bool = False
 
 
 @dataclass(frozen=True, slots=True)

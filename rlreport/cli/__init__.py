@@ -15,6 +15,7 @@ COMMANDS = {
     "formats": "rlreport.cli.formats:formats",
     "index": "rlreport.cli.index:index",
     "inspect": "rlreport.cli.inspect:inspect",
+    "watch": "rlreport.cli.watch:watch",
 }
 
 

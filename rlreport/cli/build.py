@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +25,10 @@ from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 from rlreport.text.language import Language
 
+if TYPE_CHECKING:
+    from rlreport.cli.terminal import Terminal
+    from rlreport.pipeline import Report
+
 FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
 
@@ -32,15 +36,16 @@ WORTH_HASTE = range(1 << 18, 24 << 20)
 """Bytes of logs that are read as fast as a process starts, and have more than a few pages."""
 
 
-class _Build(click.Command):
+class BuildCommand(click.Command):
     """Takes ``--redact=names`` beside ``--redact``, which takes no value from the next argument."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the arguments, see the class."""
         given = ["--redact-names" if arg == "--redact=names" else arg for arg in args]
         return super().parse_args(ctx, given)
 
 
-@click.command(cls=_Build)
+@click.command(cls=BuildCommand)
 @reading_options
 @click.option(
     "-o",
@@ -104,6 +109,11 @@ class _Build(click.Command):
     "--git", is_flag=True, help="Put commit and branch of the current folder on the card."
 )
 @click.option("--merge", is_flag=True, help="Folders that look like several runs are one run.")
+@click.option(
+    "--in-progress",
+    is_flag=True,
+    help="The newest step is still written: draw it apart, and judge the run without it.",
+)
 @judging_options
 @language_option
 @click.option(
@@ -135,30 +145,50 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
       rlreport build logs/ -o run.html --max-size 10MB
       rlreport build logs/ -o run.eml --to team@example.org
     """
+    fail_on = given["fail_on"]
+    with ExitStack() as stack:
+        quiet = given["quiet"]
+        if str(out) == "-":
+            out, quiet = stack.enter_context(_to_standard_output(given["form"])), True
+        terminal, report = build_once(logs, out, given, quiet=quiet)
+    terminal.finished(report)
+    if fail_on and report.verdict.reaches(fail_on):
+        sys.exit(FAILED)
+
+
+def build_once(
+    logs: tuple[str, ...], out: Path | str, given: dict[str, Any], *, quiet: bool
+) -> tuple[Terminal, Report]:
+    """Builds a report as the command line asks for it.
+
+    Args:
+        logs: the logs.
+        out: where the report goes.
+        given: the command's other parameters; they are taken out.
+        quiet: say nothing but errors.
+
+    Raises:
+        RlreportError: an option, the logs or the place cannot be used.
+    """
     from rlreport.options import CardOptions, MailOptions, ReportOptions
     from rlreport.pool import Pool
 
     read, figures = read_options(given)
     muted = mutes(given.pop("mute"))
-    quiet, fail_on, form, thresholds = (
-        given.pop(k) for k in ("quiet", "fail_on", "form", "thresholds")
-    )
+    form, thresholds = given.pop("form"), given.pop("thresholds")
+    del given["quiet"], given["fail_on"]
     language = Language(given.pop("lang"))
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
-    piped = str(out) == "-"
-    with ExitStack() as stack:
-        if piped:
-            out = stack.enter_context(_to_standard_output(form))
-        pool = stack.enter_context(Pool(read.workers, read.ray))
+    with Pool(read.workers, read.ray) as pool:
         if _bytes(logs) in WORTH_HASTE and not read.cache:
             # Another process imports what it needs for pages while this one does.
             pool.warm("rlreport.bake.step_pages", "get_ready")
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
-        terminal = Terminal(quiet=quiet or piped, language=language)
+        terminal = Terminal(quiet=quiet, language=language)
         report = build_report(
             logs,
             out,
@@ -171,9 +201,7 @@ def build(logs: tuple[str, ...], out: Path | str, **given: Any) -> None:
             progress=terminal.progress,
             pool=pool,
         )
-    terminal.finished(report)
-    if fail_on and report.verdict.reaches(fail_on):
-        sys.exit(FAILED)
+    return terminal, report
 
 
 def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import told
+from rlreport.text.messages import message, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,13 @@ class Frame:
         steps: float64 (S,), ascending.
         findings: marked on the charts they name.
         within: extent of the axis where it is not that of ``steps``.
+        in_progress: step that is still written, marked on every chart.
     """
 
     steps: Floats
     findings: Sequence[Finding] = ()
     within: tuple[float, float] | None = None
+    in_progress: int | None = None
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -46,6 +48,9 @@ class Frame:
     def marks(self, name: str) -> list[dict[str, Any]]:
         """Runs of steps that findings show on the chart ``name``; least severe first."""
         rows = []
+        if self.in_progress is not None:
+            for low, high in self._runs([self.in_progress]):
+                rows.append({"from": low, "to": high, "severity": "info", "finding": self._going()})
         for severity in reversed(SEVERITIES):
             for finding in self.findings:
                 if finding.severity != severity or name not in finding.charts:
@@ -58,7 +63,9 @@ class Frame:
 
     def legend(self, name: str) -> tuple[tuple[str, str], ...]:
         """Severity and words of each finding marked on the chart ``name``."""
-        said = []
+        said: list[tuple[str, str]] = []
+        if self.in_progress is not None:
+            said.append(("info", self._going()))
         for finding in self.findings:
             if name not in finding.charts or not self._runs(self._shown(finding)):
                 continue
@@ -76,6 +83,9 @@ class Frame:
                 words = told("{name}, since step {since} until step {until}", places)
             said.append((finding.severity, words))
         return tuple(said)
+
+    def _going(self) -> str:
+        return message("step {step} is in progress", step=self.in_progress)
 
     def _shown(self, finding: Finding) -> Sequence[float]:
         """Steps that a finding is marked at: from its onset on where it has one."""

@@ -41,7 +41,7 @@ def overview_charts(
     """
     if tables.steps.empty:
         return []
-    frame = Frame(floats(tables.steps, "step"), findings)
+    frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
     judged = tables
     if not tables.validation.empty:
         own = tables.prompts[tables.prompts["validation"] == 0]

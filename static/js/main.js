@@ -2,6 +2,7 @@
 
 import { Address } from "./address.js";
 import { mountKeys } from "./keys.js";
+import { stayFresh } from "./live.js";
 import { mount } from "./page.js";
 import { mountTheme, startTheme } from "./theme.js";
 
@@ -16,6 +17,7 @@ function start() {
   mountTheme(tools);
   mountKeys(tools, page.bindings);
   document.documentElement.dataset.ready = "true";
+  stayFresh();
 }
 
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -1,0 +1,136 @@
+"""``rlreport watch``."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlreport.cli.build import FAILED, BuildCommand, build, build_once
+from rlreport.errors import RlreportError
+
+if TYPE_CHECKING:
+    from rlreport.pipeline import Report
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class _Duration(click.ParamType[float]):
+    """Seconds: ``30s``, ``5m``, ``2h``, ``1d`` or a plain number."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds of a written time."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
+        if not match or not float(match[1]):
+            self.fail(f"{value!r} is not a time such as 30s, 5m or 2h", param, ctx)
+        return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+_DURATION = _Duration()
+
+
+@click.command(
+    cls=BuildCommand,
+    params=[param for param in build.params if param.name != "in_progress"],
+)
+@click.option(
+    "--every",
+    type=_DURATION,
+    default="5m",
+    show_default=True,
+    help="How often the logs are looked at.",
+)
+@click.option(
+    "--until-idle",
+    type=_DURATION,
+    metavar="TIME",
+    help="End when the logs have not changed for so long, e.g. 2h.",
+)
+@click.option(
+    "--live", is_flag=True, help="Let open pages of a folder show the newer report by themselves."
+)
+def watch(
+    logs: tuple[str, ...],
+    out: Path | str,
+    every: float,
+    until_idle: float | None,
+    live: bool,
+    **given: Any,
+) -> None:
+    """Build the report of the rollout LOGS again whenever they grew.
+
+    Takes the options of 'rlreport build', and ends with its status of the last report. The newest
+    step of logs that were seen to grow is drawn apart and not judged.
+
+    \b
+    Examples:
+      rlreport watch logs/ -o report --cache auto --live
+      rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
+    """
+    given["live"] = max(1, int(every)) if live else 0
+    report: Report | None = None
+    seen: object = None
+    grew, changed = False, time.monotonic()
+    try:
+        while True:
+            found = _state(logs)
+            idle = time.monotonic() - changed
+            if found != seen:
+                grew, seen, changed = seen is not None, found, time.monotonic()
+                report = _told(logs, out, {**given, "in_progress": grew}) or report
+            elif until_idle is not None and idle >= until_idle:
+                if grew:  # the newest step is whole, as nobody writes any more
+                    report = _told(logs, out, {**given, "in_progress": False}) or report
+                break
+            time.sleep(every if until_idle is None else min(every, max(0.1, until_idle - idle)))
+    except KeyboardInterrupt:  # the last report is whole
+        pass
+    fail_on = given["fail_on"]
+    if report and fail_on and report.verdict.reaches(fail_on):
+        sys.exit(FAILED)
+    if report is None:
+        sys.exit(2)
+
+
+def _state(logs: tuple[str, ...]) -> object:
+    """What tells from outside whether the logs changed; None where there are none yet."""
+    from rlreport.read.sources import find_sources
+
+    try:
+        sources = find_sources(logs).sources
+    except RlreportError:
+        return None
+    return [(source.path, source.size, source.version, _time(source.path)) for source in sources]
+
+
+def _time(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _told(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
+    """Builds the report and says one line of it; None where there is nothing to report on yet."""
+    from rlreport.cli.say import say
+
+    quiet = given["quiet"]
+    now = time.strftime("%H:%M:%S")
+    try:
+        _, report = build_once(logs, out, given, quiet=True)
+    except RlreportError as error:
+        say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
+        return None
+    if not quiet:
+        tables = report.tables
+        newest = tables.steps["step"].iloc[-1]
+        say(f"{now}  step {newest}, {len(tables.responses):,} responses: {report.verdict.sentence}")
+    return report

@@ -1,0 +1,114 @@
+"""``rlreport watch`` builds again when the logs grew, and ends as ``build`` would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rlreport.cli import main
+from tests.reading import tokens, write
+
+Grow = Callable[[], object]
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Watches ``log.jsonl``; each sleep takes no time and does the next of some things."""
+    clock = [0.0]
+
+    def watch(*things: Grow, arguments: tuple[str, ...] = ()) -> Result:
+        left = list(things)
+
+        def sleep(seconds: float) -> None:
+            clock[0] += seconds
+            if left:
+                left.pop(0)()
+
+        monkeypatch.setattr("rlreport.cli.watch.time.sleep", sleep)
+        monkeypatch.setattr("rlreport.cli.watch.time.monotonic", lambda: clock[0])
+        log, out = str(tmp_path / "log.jsonl"), str(tmp_path / "out")
+        options = ["--workers", "1", "--every", "1m", "--until-idle", "5m"]
+        return CliRunner().invoke(main, ["watch", log, "-o", out, *options, *arguments])
+
+    return watch
+
+
+def rows(first: int, last: int) -> list[dict[str, object]]:
+    return [tokens("a", "b", step=step, prompt=f"{n}") for step in range(first, last) for n in "12"]
+
+
+def _data(folder: Path) -> dict[str, object]:
+    text = (folder / "data" / "run.js").read_text()
+    found: dict[str, object] = json.loads(
+        text.removeprefix("globalThis.rlreportSteps = ").rstrip(";\n")
+    )
+    return found
+
+
+def test_one_line_for_every_growth_and_a_last_one_when_it_is_idle(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    log = write(tmp_path / "log.jsonl", rows(0, 3))
+
+    def grow() -> None:
+        with log.open("ab") as file:
+            file.write(write(tmp_path / "more", rows(3, 4)).read_bytes())
+
+    result = watched(lambda: None, grow)
+    said = result.output.splitlines()
+    assert [line.partition("  ")[2].partition(":")[0] for line in said] == [
+        "step 2, 6 responses",
+        "step 3, 8 responses",
+        "step 3, 8 responses",
+    ]
+    assert result.exit_code == 0
+    assert _data(tmp_path / "out")["steps"] == [0, 1, 2, 3]
+
+
+def test_logs_that_are_not_there_yet_are_waited_for(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    result = watched(lambda: write(tmp_path / "log.jsonl", rows(0, 2)))
+    assert "step 1, 4 responses" in result.output
+    assert result.exit_code == 0
+
+
+def test_without_any_report_it_ends_with_the_status_of_bad_input(
+    watched: Callable[..., Result],
+) -> None:
+    assert watched().exit_code == 2
+
+
+def test_ctrl_c_leaves_the_last_whole_report(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    write(tmp_path / "log.jsonl", rows(0, 2))
+    assert watched(interrupt).exit_code == 0
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+def test_the_status_is_that_of_the_last_verdict(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    bad = [row | {"logprobs": [-1.0] * 2, "ref_logprobs": [-0.5] * 2} for row in rows(0, 12)]
+    write(tmp_path / "log.jsonl", bad)
+    assert watched(arguments=("--fail-on", "warning")).exit_code == 1
+
+
+def test_live_is_said_in_the_script_of_the_run_alone(
+    tmp_path: Path, watched: Callable[..., Result]
+) -> None:
+    write(tmp_path / "log.jsonl", rows(0, 2))
+    watched()
+    plain = {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")}
+    assert "live" not in _data(tmp_path / "out")
+    watched(arguments=("--live",))
+    assert _data(tmp_path / "out")["live"] == 60
+    assert plain == {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")}
