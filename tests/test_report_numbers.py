@@ -151,7 +151,8 @@ def test_token_values_in_the_pages_equal_numpy(token_run):
 def test_report_json_and_csv_say_the_same(token_run):
     _, out = token_run
     report = json.loads((out / "data" / "report.json").read_bytes())
-    steps = pd.read_csv(io.BytesIO((out / "data" / "steps.csv").read_bytes()))
+    written = io.BytesIO((out / "data" / "steps.csv").read_bytes())
+    steps = pd.read_csv(written, float_precision="round_trip")
     assert [row["step"] for row in report["steps"]] == steps["step"].tolist()
     assert report["steps"][-1]["reward_mean"] == steps["reward_mean"].iloc[-1]
     assert report["responses"] == steps["responses"].sum()
