@@ -120,9 +120,11 @@ def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPage
 
 
 def steady(amount: float) -> float:
-    """Return the amount rounded down to one of eight between it and its half."""
+    """Return the amount rounded down to one of seven between it and its half."""
+    if not math.isfinite(amount):
+        return amount
     fraction, exponent = math.frexp(amount)
-    return math.ldexp(math.floor(fraction * 16) / 16, exponent)
+    return math.ldexp(math.floor(fraction * 14) / 14, exponent)
 
 
 def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Iterator[BakedStep]:
@@ -240,7 +242,7 @@ def bake_within(job: StepJob, shared: Shared) -> BakedStep:
 def _attempts(job: StepJob, shared: Shared, *, bake: bool) -> BakedStep | None:
     """Bakes a step's page; unless ``bake``, None where one that is needed was not kept."""
     candidate, scale = job.candidate, job.scale
-    plan = candidate.packed(job.allowance / scale)
+    plan = candidate.packed(steady(job.allowance / scale))
     baker = _Baker(job, shared)
     for attempt in range(ATTEMPTS + 1):
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
@@ -261,7 +263,7 @@ def _attempts(job: StepJob, shared: Shared, *, bake: bool) -> BakedStep | None:
         if page and (weight <= job.allowance or least):
             return BakedStep(content, weight, plan, listed)
         scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
-        plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else job.allowance / scale)
+        plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else steady(job.allowance / scale))
     raise AssertionError("the least page is taken, whatever it weighs")
 
 
