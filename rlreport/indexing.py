@@ -57,7 +57,7 @@ def build_index(
         language: of the page.
 
     Raises:
-        RlreportError: there is nothing at a place, or ``out`` cannot be written.
+        RlreportError: there is nothing at a place, no report at any, or ``out`` cannot be written.
     """
     if is_url(str(out)):
         raise UsageError(f"{out}: an index lies on a disk, beside the reports that it lists")
@@ -70,6 +70,8 @@ def build_index(
     listed = [
         _listed(place, own.parent) for place in dict.fromkeys(places) if place.resolve() != own
     ]
+    if listed and all(one.about is None for one in listed):
+        raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(
         title=title,

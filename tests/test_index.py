@@ -85,3 +85,12 @@ def test_an_index_never_takes_the_place_of_a_report(runs):
         with pytest.raises(RlreportError, match="report"):
             rlreport.index(runs, taken)
         assert taken.read_bytes() == before
+
+
+def test_an_index_of_no_report_is_refused(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n', encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    for name in ("log.jsonl", "empty"):
+        with pytest.raises(RlreportError, match=name):
+            rlreport.index([tmp_path / name], tmp_path / "index.html")
+    assert not (tmp_path / "index.html").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,7 +112,7 @@ def judge(run: Run) -> Result:
     if not abs(size) >= limits.spread * spread or not abs(size) > 1e-9:
         return None
     if not referenced and (
-        not _evident(run, reward, size) or _others_jump(run, found, limits.still)
+        not _evident(run, reward, found) or _others_jump(run, found, limits.still)
     ):
         return None
     prompts_changed = _prompts_changed(run, reward, found)
@@ -135,8 +136,11 @@ def judge(run: Run) -> Result:
     )
 
 
-def _evident(run: Run, reward: Floats, size: float) -> bool:
-    """Say whether the means of two single steps tell a jump from fast learning."""
+def _evident(run: Run, reward: Floats, found: Jump) -> bool:
+    """Say whether the means of two single steps tell a jump from fast learning.
+
+    A step's mean errs as those near the jump do, on its side: near a ceiling all err little.
+    """
     known = np.isfinite(reward)
     prompts = run.responses["prompt_id"].to_numpy(np.int64)[known]
     place, inside = run.place[known], centred(reward[known], run.place[known])
@@ -147,8 +151,12 @@ def _evident(run: Run, reward: Floats, size: float) -> bool:
     step[cluster] = place
     sizes = np.bincount(place)
     squares = np.bincount(step, sums**2, minlength=len(sizes))
-    errors = np.sqrt(squares[sizes > 0]) / sizes[sizes > 0]
-    return bool(abs(size) >= EVIDENT * np.sqrt(2) * np.median(errors))
+    with np.errstate(invalid="ignore"):  # steps without rewards
+        errors = np.sqrt(squares) / sizes
+    at = found.place
+    sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
+    error = math.hypot(*(float(np.nanmedian(side)) for side in sides))
+    return abs(found.after - found.before) >= EVIDENT * error
 
 
 def _others_jump(run: Run, found: Jump, still: float) -> bool:
