@@ -336,7 +336,9 @@ class BigramSketch:
     @staticmethod
     def size_for(steps: int) -> int:
         """Return how many hashes per step are kept in a run of so many steps."""
-        return min(_MOST_HASHES, max(_FEWEST_HASHES, _SKETCH_BUDGET // max(1, steps)))
+        # A power of two: of a run that grows, the figures of earlier steps stay as they are.
+        share = 1 << max(1, _SKETCH_BUDGET // max(1, steps)).bit_length() - 1
+        return min(_MOST_HASHES, max(_FEWEST_HASHES, share))
 
     def settled(self) -> dict[int, Hashes]:
         """Return step -> its k smallest hashes, ascending."""
