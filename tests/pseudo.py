@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from babel.messages import mofile
 
+from rlreport import __version__
 from rlreport.text import catalogue, language
 
 CODE = "qps"
@@ -124,8 +125,13 @@ def untranslated(texts: list[str], known: Collection[str] = ()) -> list[str]:
     return [
         text
         for text in dict.fromkeys(texts)
-        if any(word not in known for word in _WORD.findall(_NOT_WORDS.sub(" ", text)))
+        if any(word not in known for word in _WORD.findall(_NOT_WORDS.sub(" ", _plain(text))))
     ]
+
+
+def _plain(text: str) -> str:
+    """A text without this program's version, which may name a commit."""
+    return text.replace(__version__, "")
 
 
 def glued(texts: list[str]) -> list[str]:
