@@ -40,6 +40,9 @@ LONGEST_NAME = 40
 """Longer names of fields stay as they are logged."""
 
 
+_NO_FIGURES = pd.DataFrame()
+
+
 @dataclass(frozen=True)
 class PageContext:
     """Facts that pages need beyond their own rows.
@@ -111,20 +114,20 @@ class PageContext:
         """
         findings = [finding.at(step) for finding in self.findings_at(step)]
         linked = {finding.onset.step for finding in findings if finding.onset}
-        place = self.shown_steps.index(step)
+        place = self._places[step]
         linked |= {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
         row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
-        rows = self.steps.iloc[sorted({0, max(0, row - 1), row})]
+        rows = self._step_figures.iloc[sorted({0, max(0, row - 1), row})]
         incomplete = bool(rows["incomplete"].iat[-1])
         return replace(
             self,
-            steps=rows[["step", "responses", "incomplete", *self.tile_names]],
+            steps=rows,
             windows=((0, 0), (0, 0)),
-            window_figures=pd.DataFrame(),
-            shown_steps=sorted(linked.intersection(self.shown_steps)),
+            window_figures=_NO_FIGURES,
+            shown_steps=sorted(linked & self._places.keys()),
             verdict=Verdict("unjudged", findings=findings),
             finding_places={f.name: self.finding_places[f.name] for f in findings},
-            first_rows=self.first_rows[["step", "reward"]],
+            first_rows=self._first_rewards,
             usual_responses=self.usual_responses if incomplete else None,
             file_names=[],
             metrics_names=[],
@@ -136,6 +139,19 @@ class PageContext:
             card=Card(),
             mixed="",
         )
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Places of the steps that have a page, among them."""
+        return {step: place for place, step in enumerate(self.shown_steps)}
+
+    @cached_property
+    def _step_figures(self) -> pd.DataFrame:
+        return self.steps[["step", "responses", "incomplete", *self.tile_names]]
+
+    @cached_property
+    def _first_rewards(self) -> pd.DataFrame:
+        return self.first_rows[["step", "reward"]]
 
     @cached_property
     def tiles(self) -> list[tuple[Column, NDArray[np.float64]]]:
