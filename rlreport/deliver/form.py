@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -17,7 +18,7 @@ Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
 """What a form writes: a report of one run, or a comparison."""
 
 
-class Form:
+class Form(ABC):
     """An output form: one module of this package with a ``FORM``, and one line in its registry.
 
     Attributes:
@@ -56,11 +57,11 @@ class Form:
         For forms with ``pages``, whose ``write`` gets it from ``builder.pages()``; called in the
         process that baked the page.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # of a form without pages none is asked for
 
+    @abstractmethod
     def write(self, builder: Builder, place: Path) -> None:
         """Writes the report to ``place``, a fresh path (an empty folder for folder forms).
 
         A form with pictures writes them to ``pictures_of(place)``.
         """
-        raise NotImplementedError
