@@ -38,6 +38,9 @@ def main(logs: Path, out: Path) -> None:
     assert about["responses"] == 1440
     rlreport("compare", out / "healthy", broken, "-o", out / "compare.html", "--quiet")
     rlreport("index", out, "-o", out / "index.html")
+    rlreport("watch", healthy, "-o", out / "watched", "--every", "1s", "--until-idle", "1s")
+    for command in ("formats", "checks", "cache"):
+        rlreport(command, *([out / "cache"] if command == "cache" else []))
     rlreport("build", healthy, "-o", logs, status=2)
     print("1 passed, 0 failed")
 

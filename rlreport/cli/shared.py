@@ -15,9 +15,9 @@ from rlreport.text.language import TAGS, Language
 
 if TYPE_CHECKING:
     _Whole = click.ParamType[int]
-    _Anything = click.ParamType[Any]
+    AnyType = click.ParamType[Any]
 else:  # before click 8.5 it is no generic class
-    _Whole = _Anything = click.ParamType
+    _Whole = AnyType = click.ParamType
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,7 +42,7 @@ class Size(_Whole):
 SIZE = Size()
 
 
-class Place(_Anything):
+class Place(AnyType):
     """Where a report goes: a path, or a URL, which stays text."""
 
     name = "path"

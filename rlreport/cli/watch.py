@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.build import FAILED, BuildCommand, build, build_once
+from rlreport.cli.shared import AnyType
 from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class _Duration(click.ParamType[float]):
+class _Duration(AnyType):
     """Seconds: ``30s``, ``5m``, ``2h``, ``1d`` or a plain number."""
 
     name = "time"
