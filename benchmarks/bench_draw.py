@@ -45,7 +45,7 @@ def main() -> None:
     last, first = (responses[responses["step"] == step] for step in (STEPS - 1, 0))
     for name, draw in (
         ("step page", lambda: drawn(step_charts(last, first, step=STEPS - 1))),
-        ("overview", lambda: overview_charts(tables)),
+        ("overview", lambda: drawn(overview_charts(tables))),
     ):
         charts = draw()
         rows = last.astype(object).where(last.notna(), None).to_dict("records")

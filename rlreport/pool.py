@@ -101,10 +101,13 @@ class Pool:
         Args:
             module: to import.
             function: of it, called without arguments.
-            most: processes that will do if none is started yet; all of them otherwise.
+            most: processes that will do if none is started yet; unless given all of them, in
+                place of fewer.
         """
         if self.cluster is not None:
             return
+        if most is None and self._executor is not None and self._count < self._beside:
+            self.end()
         executor, beside = self._started(most)
         if executor is not None:
             with contextlib.suppress(BrokenExecutor):  # which the next jobs tell

@@ -52,7 +52,7 @@ def noise(steps: int, each: int, columns: dict[str, Callable] | None = None) -> 
 def check(charts: Sequence[Chart]) -> None:
     """Well-formed, inert, themed by variables only; specifications stand for themselves."""
     assert len({chart.name for chart in charts}) == len(charts)
-    for chart in charts:
+    for chart in drawn(charts):
         root = ET.fromstring(chart.svg)
         assert root.get("role") == "img"
         assert "<ns" not in chart.svg  # a page is HTML, which knows no prefixes
@@ -78,7 +78,7 @@ def test_a_run_of_any_shape_draws(steps: int, each: int, columns: dict[str, Call
     assert charts[0].name == "reward"
     last = responses[responses["step"] == steps - 1]
     for first in (None, responses[responses["step"] == 0]):
-        charts = drawn(step_charts(last, first, step=steps - 1))
+        charts = step_charts(last, first, step=steps - 1)
         check(charts)
         assert charts[0].name == "step_reward"
 
@@ -95,7 +95,7 @@ def test_odd_numbers_draw(value: float) -> None:
         check(overview_charts(tables_of(responses)))
         for step in (0, 2):
             held, first = (responses[responses["step"] == s] for s in (step, 0))
-            check(drawn(step_charts(held, first, step=step)))
+            check(step_charts(held, first, step=step))
 
 
 def test_steps_too_large_for_floats_draw() -> None:
@@ -163,7 +163,7 @@ def test_charts_of_large_steps_stay_small() -> None:
 @pytest.mark.parametrize("run", ["ppo_healthy", "eval_poem_task", "grpo_math"])
 def test_the_same_tables_give_the_same_bytes(shared_data, run: str) -> None:
     responses = responses_of(shared_data / run)
-    once, again = (overview_charts(tables_of(responses), run=run) for _ in range(2))
+    once, again = (drawn(overview_charts(tables_of(responses), run=run)) for _ in range(2))
     assert once == again
     check(once)
 

@@ -133,7 +133,7 @@ def test_bars_of_the_gap_are_ordered_and_complete(step_of) -> None:
 
 def test_curves_hold_the_means_of_pandas(shared_data) -> None:
     responses = responses_of(shared_data / "ppo_healthy")
-    charts = {chart.name: chart for chart in overview_charts(tables_of(responses), band=2.0)}
+    charts = {chart.name: chart for chart in drawn(overview_charts(tables_of(responses), band=2.0))}
     data = pd.DataFrame(charts["reward"].spec["data"]["values"])
     policy = data[data["series"] == "policy"].set_index("step")
     by_step = responses.groupby("step")["reward"]
@@ -151,7 +151,7 @@ def test_curves_hold_the_means_of_pandas(shared_data) -> None:
 def test_a_line_runs_through_its_values() -> None:
     values = [0.0, 3.0, 1.0, 2.0]
     table = response_table([{"step": i, "reward": value} for i, value in enumerate(values)])
-    chart = overview_charts(tables_of(table))[0]
+    chart = drawn(overview_charts(tables_of(table)))[0]
     path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
     line = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
     for (x, y), (step, value) in zip(line, enumerate(values), strict=True):
@@ -164,7 +164,7 @@ def test_steps_that_findings_name_are_marked() -> None:
     finding = Finding(
         "reward_up", "warning", "note", title="It rose", steps=(3, 4, 7), charts=("reward",)
     )
-    chart = overview_charts(tables_of(table), [finding])[0]
+    chart = drawn(overview_charts(tables_of(table), [finding]))[0]
     marked = next(x["data"]["values"] for x in chart.spec["layer"] if x["name"] == "marked")
     assert [(m["from"], m["to"]) for m in marked] == [(2.5, 4.5), (6.5, 7.5)]
     assert "It rose" in chart.description
@@ -186,7 +186,7 @@ def test_labels_of_curves_never_overlap() -> None:
     table = response_table(
         [{"step": s, "reward": 1.0, "ref_reward": 1.001, "valid_reward": 1.002} for s in range(5)]
     )
-    chart = overview_charts(tables_of(table))[0]
+    chart = drawn(overview_charts(tables_of(table)))[0]
     height = {text: y for text, (_, y) in texts(chart).items()}
     places = sorted(height[name] for name in ("policy", "reference", "valid, policy"))
     assert all(below - above >= 12 for above, below in pairwise(places))
@@ -201,7 +201,7 @@ def test_solved_groups_are_counted_by_the_best_reward() -> None:
             for reward in held
         ]
     )
-    charts = {chart.name: chart for chart in prompt_charts(tables_of(table))}
+    charts = {chart.name: chart for chart in drawn(prompt_charts(tables_of(table)))}
     solved = pd.DataFrame(charts["group_shares"].spec["data"]["values"]).query("series == 'solved'")
     assert solved["value"].tolist() == [0.5, 1.0]
 
@@ -210,7 +210,7 @@ def test_gains_count_prompts_seen_twice_or_more() -> None:
     tables = tables_of(response_table([{"step": s, "reward": float(s)} for s in range(3)]))
     gains = [-0.5, 0.0, 0.25, 0.25, 0.75, np.nan, 9.0]
     tables.prompts = pd.DataFrame({"reward_gain": gains, "steps": [2, 2, 3, 2, 2, 2, 1]})
-    chart = next(c for c in prompt_charts(tables) if c.name == "prompt_gain")
+    chart = next(c for c in drawn(prompt_charts(tables)) if c.name == "prompt_gain")
     assert sum(row["y"] for row in chart.spec["data"]["values"]) == 5
     assert chart.description.startswith(
         "Of 5 prompts seen in two steps or more, 3 gained reward and 1 lost; median gain 0.250"
@@ -222,7 +222,7 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     shares = pd.DataFrame(
         [{"step": s, "ngram": n, "share": i / 10} for i, n in enumerate(names) for s in (1, 2)]
     )
-    (chart,) = token_charts(shares)
+    (chart,) = drawn(token_charts(shares))
     data = pd.DataFrame(chart.spec["data"]["values"])
     assert sorted(data["series"].unique()) == [f"text_{i}" for i in range(6)]
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]

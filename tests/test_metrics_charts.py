@@ -16,6 +16,7 @@ import vl_convert
 import rlreport
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
+from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.wall import MOST_METRICS, not_drawn
 from rlreport.errors import StrictError, UnusableInputError
@@ -175,13 +176,13 @@ def test_a_log_without_metrics_has_no_such_chart(logs: Path) -> None:
     assert charts(logs)[0] == {}
 
 
-def drawn(**metrics: list[float]) -> dict[str, Chart]:
+def charted(**metrics: list[float]) -> dict[str, Chart]:
     """The overview's charts of metrics over STEPS, by the metric's name."""
     made = tables_of(
         response_table([{"step": step, "reward": 0.0} for step in STEPS]),
         metrics=pd.DataFrame({"step": STEPS, **metrics}),
     )
-    return {c.title: c for c in overview_charts(made) if c.name.startswith("metric_")}
+    return {c.title: c for c in drawn(overview_charts(made)) if c.name.startswith("metric_")}
 
 
 def shaded(chart: Chart) -> list[dict[str, float]]:
@@ -190,7 +191,7 @@ def shaded(chart: Chart) -> list[dict[str, float]]:
 
 
 def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -> None:
-    found = drawn(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
+    found = charted(**{"val/ratio": [0.5, 1.0, 1.5], "loss": [0.5, 1.0, 1.5]})
     ratio, loss = found["val/ratio"], found["loss"]
     assert shaded(ratio) == [{"low": 0.8, "high": 1.2}]
     assert "Shaded is 0.8 to 1.2: floats around 1.0; 2.0 or 0.1 means updates too" in (
@@ -205,7 +206,7 @@ def test_the_guided_range_is_shaded_and_said(recwarn: pytest.WarningsRecorder) -
 
 
 def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
-    chart = drawn(**{"val/ratio": [0.5, 1.0, 1.5]})["val/ratio"]
+    chart = charted(**{"val/ratio": [0.5, 1.0, 1.5]})["val/ratio"]
     (outline,) = (
         path.get("d", "")
         for path in ET.fromstring(chart.svg).iter("{http://www.w3.org/2000/svg}path")
@@ -230,7 +231,7 @@ def test_the_shade_is_drawn_where_the_axis_has_its_range() -> None:
     ],
 )
 def test_values_out_of_the_range_still_show_where_it_ends(metric: list[float], seen: str) -> None:
-    chart = drawn(**{"objective/kl": metric})["objective/kl"]
+    chart = charted(**{"objective/kl": metric})["objective/kl"]
     (part,) = shaded(chart)
     low, high = extent(chart.spec, "y")
     assert low <= part["low"] < part["high"] <= high
@@ -242,7 +243,7 @@ def test_values_out_of_the_range_still_show_where_it_ends(metric: list[float], s
 def test_charts_of_guided_metrics_are_those_drawn_where_there_are_many() -> None:
     many = {f"a{i:02}": [1.0, 2.0, 3.0] for i in range(2 * MOST_METRICS)}
     guided = {guide.metric: [0.1, 0.2, 0.3] for guide in GUIDANCE}
-    found = drawn(**many, **guided)
+    found = charted(**many, **guided)
     assert len(found) == MOST_METRICS
     assert guided.keys() <= found.keys()
 
@@ -273,7 +274,7 @@ def test_further_columns_of_the_log_have_charts_and_parts_of_the_reward_their_ow
 
 
 def test_positive_metrics_over_decades_have_a_logarithmic_axis() -> None:
-    found = drawn(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
+    found = charted(lr=[1e-6, 1e-4, 1e-2], loss=[0.5, 1.0, 1.5])
     line = next(layer for layer in found["lr"].spec["layer"] if layer["name"] == "line")
     assert line["encoding"]["y"]["scale"]["type"] == "log"
     assert "logarithmic" in found["lr"].svg
@@ -281,7 +282,7 @@ def test_positive_metrics_over_decades_have_a_logarithmic_axis() -> None:
 
 
 def test_a_shaded_chart_is_a_chart_elsewhere_too() -> None:
-    chart = drawn(**{"val/ratio": [0.5, np.nan, 1.5]})["val/ratio"]
+    chart = charted(**{"val/ratio": [0.5, np.nan, 1.5]})["val/ratio"]
     svg = vl_convert.vegalite_to_svg(json.dumps(chart.spec))
     assert f'fill="{LIGHT["healthy"]}"' in svg
 

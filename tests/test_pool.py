@@ -214,3 +214,13 @@ def test_no_process_imports_from_the_current_folder(kind, tmp_path, capfd):
     )
     assert done.stdout == "done\n", done.stderr
     assert not trap.exists(), trap.read_text()
+
+
+def test_a_pool_that_one_process_sufficed_grows_when_all_are_worth_it():
+    with Pool(3) as pool:
+        pool.warm("os", "getpid", most=1)
+        assert len(below()) == 1
+        pool.warm("os", "getpid")
+        assert len(below()) == 2
+        assert list(pool.map(jobs.named, range(7), "page")) == [f"page {i}" for i in range(7)]
+    assert not below()

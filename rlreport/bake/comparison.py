@@ -18,6 +18,7 @@ from rlreport.comparison.document import compare_json, prompts_table
 from rlreport.comparison.outcome import Outcome
 from rlreport.draw.chart import Chart
 from rlreport.draw.comparison import comparison_charts
+from rlreport.draw.svg import drawn
 from rlreport.options import ReportOptions
 from rlreport.text.language import Language
 
@@ -134,11 +135,11 @@ def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
     """Draws what the comparison feeds."""
     comparison = outcome.comparison
     band = comparison.band
-    return comparison_charts(
+    charts = comparison_charts(
         comparison.steps.astype(float),
         comparison.base_curve,
         comparison.new_curve,
         (band.difference, band.low, band.high),
         comparison.paths,
-        language,
     )
+    return drawn(charts, language)

@@ -67,7 +67,6 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     """Yields the pages of the run, the overview first, that on how the verdict is made last."""
     context, tables, texts = builder.context, builder.tables, builder.texts
     addresses = addresses_from(context, root="")
-    language = context.report.language
 
     def kept(kind: str, view: Callable[[], object]) -> Page:
         # A page that links to steps, but says nothing of what else is shown.
@@ -93,16 +92,14 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
     )
     yield kept(
         "prompts",
-        lambda: prompts_view(
-            tables, texts, prompt_charts(tables, builder.vega, language), addresses
-        ),
+        lambda: prompts_view(tables, texts, builder.drawn(prompt_charts(tables)), addresses),
     )
     yield kept(
         "tokens",
         lambda: tokens_view(
             tables,
             builder.spreading.table,
-            token_charts(builder.spreading.by_step, builder.vega, language),
+            builder.drawn(token_charts(builder.spreading.by_step)),
             context.windows,
             addresses,
         ),

@@ -38,7 +38,7 @@ from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.vega import vega_svg
+from rlreport.draw.svg import drawings, with_drawings
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress
@@ -99,22 +99,20 @@ class ReportBuilder:
         return self.once(
             "charts",
             lambda: [
-                *overview_charts(
-                    self.tables,
-                    leading,
-                    band=context.report.band,
-                    run=context.run,
-                    vega=self.vega,
-                    language=context.report.language,
+                *self.drawn(
+                    overview_charts(self.tables, leading, band=context.report.band, run=context.run)
                 ),
                 *self.own_charts,
             ],
         )
 
-    def vega(self, specification: str) -> str:
-        """Draw where the charts of steps are drawn, see ``bake_steps``: V8 starts but once."""
-        beside = draws_beside(len(self.candidates))
-        return next(self.pool.map(vega_svg, [specification], None, beside=beside, here=False))
+    def drawn(self, charts: Sequence[Chart]) -> list[Chart]:
+        """Charts of a page, drawn where those of steps are, see ``bake_steps``: V8 starts once."""
+        beside, language = draws_beside(len(self.candidates)), self.context.report.language
+        svgs = self.pool.map(
+            drawings, [charts] if charts else [], language, beside=beside, here=False
+        )
+        return with_drawings(charts, next(svgs, []))
 
     @property
     def plan(self) -> Plan:

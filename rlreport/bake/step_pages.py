@@ -25,9 +25,8 @@ from rlreport.bake.step_page import StepRows, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
-from rlreport.draw.svg import drawn, themed, together
-from rlreport.draw.vega import get_ready as start_vega
-from rlreport.draw.vega import vega_svg
+from rlreport.draw.svg import drawings, drawn, with_drawings
+from rlreport.draw.svg import get_ready as start_vega
 from rlreport.pool import Pool
 from rlreport.read import RowLocations, fetch
 from rlreport.rollout import Rollout
@@ -153,7 +152,7 @@ def warm(pool: Pool, pages: int) -> None:
     if bakes_beside(pages):
         pool.warm(__name__, "get_ready")
     elif draws_beside(pages):
-        pool.warm("rlreport.draw.vega", "get_ready", most=1)
+        pool.warm("rlreport.draw.svg", "get_ready", most=1)
 
 
 def get_ready() -> None:
@@ -281,7 +280,7 @@ class _Baker:
         job, context = self._job, self._job.context
         addresses = addresses_from(context, root="../")
         if self._charts is None:
-            self._charts = drawn(_charts(job), language=context.report.language)
+            self._charts = drawn(_charts(job), context.report.language)
         if not self._rollouts:
             rollouts = _read(job, plan, context, self._shared.locations)
             self._rollouts = dict(zip(plan.rows.tolist(), rollouts, strict=True))
@@ -322,16 +321,15 @@ def _charts(job: StepJob) -> list[Chart]:
 def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
     """The jobs with their charts, drawn by a process beside while this one bakes their pages."""
     charts = [_charts(job) for job in jobs]
-    language = builder.context.report.language
     pictures = builder.pool.map(
-        vega_svg,
-        (together(own, language) for own in charts),
-        None,
+        drawings,
+        charts,
+        builder.context.report.language,
         beside=draws_beside(len(builder.candidates)),
         here=False,
     )
-    for job, own, svg in zip(jobs, charts, pictures, strict=True):
-        yield replace(job, charts=themed(svg, own, language))
+    for job, own, svgs in zip(jobs, charts, pictures, strict=True):
+        yield replace(job, charts=with_drawings(own, svgs))
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:

@@ -183,8 +183,8 @@ def build_once(
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
     with Pool(read.workers, read.ray) as pool:
         if _bytes(logs) in WORTH_HASTE and not read.cache:
-            # Another process imports what it needs for pages while this one does.
-            pool.warm("rlreport.bake.step_pages", "get_ready")
+            # Another process gets ready to draw while this one imports what it needs.
+            pool.warm("rlreport.draw.svg", "get_ready", most=1)
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 

@@ -14,11 +14,9 @@ from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import DASHED, MOST_POINTS, Series
-from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
-from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import marked, message, sentences
 
 BASE, NEW = "BASE", "NEW"
@@ -31,7 +29,6 @@ def comparison_charts(
     new: Floats,
     band: tuple[Floats, Floats, Floats],
     paths: Sequence[pd.DataFrame],
-    language: Language = ENGLISH,
 ) -> list[Chart]:
     """Draw what two runs feed.
 
@@ -41,7 +38,6 @@ def comparison_charts(
         new: mean reward of NEW there.
         band: the difference by step, and the low and high edge of its band.
         paths: ``step``, ``distance`` and ``reward`` of BASE and of NEW; empty without KL.
-        language: of the drawings.
     """
     charts = []
     if len(steps):
@@ -70,7 +66,7 @@ def comparison_charts(
         )
     if paths:
         charts.append(_paths(paths))
-    return drawn([chart for chart in charts if chart is not None], language=language)
+    return [chart for chart in charts if chart is not None]
 
 
 def _series(name: str, values: Floats) -> Series:

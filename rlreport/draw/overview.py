@@ -13,10 +13,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame, floats
 from rlreport.draw.series import Series
-from rlreport.draw.svg import drawn
-from rlreport.draw.vega import Vega, vega_svg
 from rlreport.tables import Tables
-from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message, sentences
 
 
@@ -26,18 +23,14 @@ def overview_charts(
     *,
     band: float = 1.0,
     run: str = "",
-    vega: Vega = vega_svg,
-    language: Language = ENGLISH,
 ) -> list[Chart]:
-    """Draws every chart of the overview that the tables can feed.
+    """Every chart of the overview, still to be drawn, that the tables can feed.
 
     Args:
         tables: of the whole run.
         findings: their steps are marked on the charts they name.
         band: factor of the standard deviation in bands.
         run: name of the run, kept in each specification's description.
-        vega: where Vega works.
-        language: of the drawings.
     """
     if tables.steps.empty:
         return []
@@ -52,8 +45,7 @@ def overview_charts(
             charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
             charts.extend(wanted(judged, frame))
-    found = [_told(chart, run) for chart in charts if chart is not None]
-    return drawn(found, vega, language)
+    return [_told(chart, run) for chart in charts if chart is not None]
 
 
 def _told(chart: Chart, run: str) -> Chart:

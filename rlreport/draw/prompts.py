@@ -15,26 +15,21 @@ from rlreport.draw.distribution import FEW_VALUES
 from rlreport.draw.extent import Axis, drawable, limits
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import DASHED, Series
-from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import figure
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
-from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
 
 LEAST_PROMPTS = 5
 """Prompts seen in two steps or more, below which a distribution of gains says nothing."""
 
 
-def prompt_charts(
-    tables: Tables, vega: Vega = vega_svg, language: Language = ENGLISH
-) -> list[Chart]:
-    """Draws the charts of the prompts page that the tables can feed."""
+def prompt_charts(tables: Tables) -> list[Chart]:
+    """The charts, still to be drawn, of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return drawn([chart for chart in _charts(tables) if chart is not None], vega, language)
+    return [chart for chart in _charts(tables) if chart is not None]
 
 
 def _charts(tables: Tables) -> Iterator[Chart | None]:

@@ -17,7 +17,6 @@ import orjson
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import FONT, SMALL, Theme, sentinels, tokens
-from rlreport.draw.vega import Vega, vega_svg
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 
@@ -46,26 +45,33 @@ _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
-def drawn(
-    charts: Sequence[Chart], vega: Vega = vega_svg, language: Language = ENGLISH
-) -> list[Chart]:
-    """The charts with their SVG, whose texts are in a language.
+def get_ready() -> None:
+    """Called by a process that is to draw: V8 takes half a second to start."""
+    _vega({"width": 1, "height": 1, "marks": []})
 
-    Args:
-        charts: those of a page.
-        vega: where Vega works, see ``vega_svg``.
-        language: of the drawings.
+
+def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
+    """The charts of a page with their SVG, whose texts are in a language.
 
     Raises:
         ValueError: Vega refused a chart.
     """
-    return themed(vega(together(charts, language)), charts, language)
+    return with_drawings(charts, drawings(charts, language))
 
 
-def together(charts: Sequence[Chart], language: Language = ENGLISH) -> str:
-    """One Vega specification (JSON) of all charts of a page, for ``themed``; "" of none."""
+def with_drawings(charts: Sequence[Chart], svgs: Sequence[str]) -> list[Chart]:
+    """The charts with what ``drawings`` made of them."""
+    return [replace(chart, svg=svg) for chart, svg in zip(charts, svgs, strict=True)]
+
+
+def drawings(charts: Sequence[Chart], language: Language) -> list[str]:
+    """The SVG of each chart of a page: a job for any process.
+
+    Raises:
+        ValueError: Vega refused a chart.
+    """
     if not charts:
-        return ""
+        return []
     said = language.of([chart.vega for chart in charts])
     whole = {
         "width": 1,
@@ -73,20 +79,12 @@ def together(charts: Sequence[Chart], language: Language = ENGLISH) -> str:
         "config": charts[0].vega["config"],
         "marks": [_group(vega, _label(i)) for i, vega in enumerate(said)],
     }
-    # Vega would measure every text, which takes most of its time; nothing depends on it.
-    return _TEXT_SIZE.sub(r"\g<1>0", _json(whole))
-
-
-def themed(svg: str, charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """The charts of a page with their SVG, of the one that Vega drew ``together``."""
-    if not charts:
-        return []
-    groups = {group.get("class", "").rpartition(" ")[2]: group for group in ET.XML(svg).iter()}
-    drawings = [
+    root = _vega(whole, measured=False)
+    groups = {group.get("class", "").rpartition(" ")[2]: group for group in root.iter()}
+    return [
         _themed(groups[_label(i)], chart, language.of(chart.description))
         for i, chart in enumerate(charts)
     ]
-    return [replace(chart, svg=drawing) for chart, drawing in zip(charts, drawings, strict=True)]
 
 
 def drawn_alone(chart: Chart) -> Chart:
@@ -98,7 +96,7 @@ def drawn_alone(chart: Chart) -> Chart:
     import vl_convert  # starts V8
 
     vega = vl_convert.vegalite_to_vega(_json(chart.spec))
-    root = ET.XML(vl_convert.vega_to_svg(_json(vega), allowed_base_urls=[]))
+    root = _vega(vega)
     box = root.get("viewBox", "0 0 1 1")
     return replace(chart, vega=vega, svg=_as_text(root, chart, box, chart.description))
 
@@ -129,6 +127,16 @@ def png(
     text = text.replace(f'"{FONT}"', f'"{font}"')
     picture: bytes = vl_convert.vega_to_png(text, scale=density, allowed_base_urls=[])
     return picture
+
+
+def _vega(specification: dict[str, Any], *, measured: bool = True) -> ET.Element:
+    """What Vega draws; it would measure every text, which takes most of its time."""
+    import vl_convert  # starts V8
+
+    text = _json(specification)
+    if not measured:
+        text = _TEXT_SIZE.sub(r"\g<1>0", text)
+    return ET.XML(vl_convert.vega_to_svg(text, allowed_base_urls=[]))
 
 
 def _label(position: int) -> str:

@@ -9,25 +9,18 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame
 from rlreport.draw.series import PALETTE, Series
-from rlreport.draw.svg import drawn
-from rlreport.draw.vega import Vega, vega_svg
 from rlreport.draw.words import label
-from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message, plural
 
 MOST_TEXTS = 6
 
 
-def token_charts(
-    by_step: pd.DataFrame, vega: Vega = vega_svg, language: Language = ENGLISH
-) -> list[Chart]:
-    """Draws the share of responses that hold each spreading text, over the steps.
+def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+    """The share of responses that hold each spreading text over the steps, still to be drawn.
 
     Args:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
             telling text first. Texts beyond the first MOST_TEXTS are not drawn.
-        vega: where Vega works.
-        language: of the drawings.
     """
     known = by_step[by_step["share"].notna()] if len(by_step) else by_step
     if known.empty:
@@ -56,7 +49,7 @@ def token_charts(
         if left_out
         else "",
     )
-    return drawn([chart] if chart else [], vega, language)
+    return [chart] if chart else []
 
 
 def _look(index: int) -> tuple[None, None, str, tuple[int, ...]]:
