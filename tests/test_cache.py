@@ -429,3 +429,9 @@ def test_messages_of_ours_are_kept_with_their_places() -> None:
 @dataclass
 class Example:
     text: str
+
+
+def test_the_cache_of_a_folder_that_is_not_there_is_an_error(tmp_path):
+    ran = CliRunner().invoke(main, ["cache", str(tmp_path / "none")])
+    assert (ran.exit_code, ran.output.count("there is no such folder")) == (2, 1)
+    assert not (tmp_path / "none").exists()

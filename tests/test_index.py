@@ -94,3 +94,15 @@ def test_an_index_of_no_report_is_refused(tmp_path):
         with pytest.raises(RlreportError, match=name):
             rlreport.index([tmp_path / name], tmp_path / "index.html")
     assert not (tmp_path / "index.html").exists()
+
+
+def test_reports_of_one_name_are_told_apart_by_their_places(runs, tmp_path):
+    def places() -> list[str]:
+        page = rlreport.index(tmp_path, tmp_path / "index.html").out.read_text()
+        return re.findall(r'<th[^>]*data-key="place"[^>]*>', page)
+
+    shutil.copy(runs / "run:2#<i>.html", tmp_path / "one.html")
+    assert all("hidden" in column for column in places())
+    shutil.copy(runs / "run:2#<i>.html", tmp_path / "two.html")
+    assert places()
+    assert not any("hidden" in column for column in places())

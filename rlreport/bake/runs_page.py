@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,8 @@ _COLUMNS = (
 _LAST = (
     ColumnView("responses", message("Responses"), hidden=True),
     ColumnView("version", message("Built by"), kind="text", hidden=True),
-    ColumnView("place", message("Report"), kind="text", hidden=True),
 )
+_PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
 def runs_view(listed: Sequence[Listed]) -> RunsView:
@@ -103,7 +103,9 @@ def runs_view(listed: Sequence[Listed]) -> RunsView:
             some=len(keys),
             all=len(differing),
         )
-    table = TableView("runs", message("Runs"), [*_COLUMNS, *columns, *_LAST], rows, note)
+    names = [row.cells[0].text for row in rows]
+    place = replace(_PLACE, hidden=len(set(names)) == len(names))  # what tells namesakes apart
+    table = TableView("runs", message("Runs"), [*_COLUMNS, *columns, *_LAST, place], rows, note)
     return RunsView(sentences(said), table)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from rlreport.errors import UsageError
 from rlreport.text.numbers import byte_size
 
 
@@ -20,6 +23,8 @@ def cache(folder: str, clear: bool) -> None:
     """
     from rlreport.store import store_at
 
+    if folder != "auto" and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: there is no such folder")
     store = store_at(folder)
     count, size = store.entries()
     if clear:
