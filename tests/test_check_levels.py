@@ -10,8 +10,7 @@ import pytest
 
 from rlreport.check.finding import Finding, NotRun
 from rlreport.check.noise import mean_of
-from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import last
+from rlreport.check.run import Run
 from rlreport.tables import BadLine, LogFile, Note, Tables
 from tests.check_cases import (
     INDEX,
@@ -81,7 +80,7 @@ def test_negative_kl_asks_for_more_than_chance(z: float, expected: str | None) -
     def z_of(shift: float) -> float:
         run_ = tables(kl_k1=noise + shift)
         kl = run_.responses["kl_k1"].to_numpy()
-        return mean_of(run_, kl, last(run_, Thresholds().trend)).z
+        return mean_of(run_, kl, Run(run_).last).z
 
     shift = solve(z, z_of, -1, 1)
     assert severity("negative_kl", tables(kl_k1=noise + shift)) == expected

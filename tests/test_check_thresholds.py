@@ -1,4 +1,4 @@
-"""Thresholds come from one table: read from TOML, documented from itself."""
+"""Thresholds come from the checks: read from TOML, documented from themselves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.docs import markdown
-from rlreport.check.registry import CHECKS
-from rlreport.check.thresholds import describe
+from rlreport.check.kl_explosion import KlExplosion
+from rlreport.check.missing_eos import MissingEos
+from rlreport.check.registry import CHECKS, LIMITS, describe
+from rlreport.check.windows import Trend
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.errors import UsageError
 from tests.check_cases import tables
@@ -27,10 +29,10 @@ def toml(tmp_path: Path) -> Path:
 def test_a_file_changes_what_it_names_and_nothing_else(toml: Path) -> None:
     toml.write_text("[kl_explosion]\nwarn = 20\n[trend]\nleast_steps = 4\n", encoding="utf-8")
     changed = load_thresholds(toml)
-    assert changed.kl_explosion.warn == 20
-    assert changed.trend.least_steps == 4
-    assert changed.kl_explosion.critical == Thresholds().kl_explosion.critical
-    assert changed.missing_eos == Thresholds().missing_eos
+    assert changed[KlExplosion].warn == 20
+    assert changed[Trend].least_steps == 4
+    assert changed[KlExplosion].critical == KlExplosion.critical.default
+    assert changed[MissingEos].rise == MissingEos.rise.default
 
 
 def test_a_changed_threshold_changes_the_verdict(toml: Path) -> None:
@@ -79,13 +81,17 @@ def test_a_pipe_or_a_device_is_refused_and_not_waited_for(toml: Path) -> None:
 
 def test_every_threshold_says_what_it_is_and_where_it_comes_from() -> None:
     rows = describe()
-    assert all(row.meaning and row.source and np.isfinite(row.value) for row in rows)
+    assert all(r.limit.meaning and r.limit.source and np.isfinite(r.value) for r in rows)
     assert {row.group for row in rows} <= {check.id for check in CHECKS} | {"trend"}
+
+
+def test_every_class_of_thresholds_has_a_name_of_its_own() -> None:
+    assert len({kind.__name__ for kind in LIMITS.values()}) == len(LIMITS)
 
 
 def test_the_description_shows_the_thresholds_in_use(toml: Path) -> None:
     toml.write_text("[length_hacking]\nratio = 2\n", encoding="utf-8")
-    rows = {(row.group, row.key): row.value for row in describe(load_thresholds(toml))}
+    rows = {(row.group, row.limit.key): row.value for row in describe(load_thresholds(toml))}
     assert rows["length_hacking", "ratio"] == 2
 
 
@@ -101,5 +107,5 @@ def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
 
 
 def test_the_name_of_a_method_stands_on_its_page_and_in_no_finding() -> None:
-    assert not [row.key for row in describe(Thresholds()) if "Dirichlet" in row.meaning]
+    assert not [r.limit.key for r in describe(Thresholds()) if "Dirichlet" in r.limit.meaning]
     assert "Dirichlet" in markdown()

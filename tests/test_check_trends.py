@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from rlreport.check.finding import Finding, NotRun
-from rlreport.check.noise import change
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import first_and_last
 from rlreport.tables import Tables
 from tests.check_cases import (
     INDEX,
@@ -66,9 +63,7 @@ def test_reward_stalled_asks_for_a_gain_beyond_chance(z: float, expected: str | 
 
     def z_of(gain: float) -> float:
         run_ = made(gain)
-        windows = first_and_last(run_, Thresholds().trend)
-        assert windows is not None
-        return change(run_, run_.responses["reward"].to_numpy(), *windows).z
+        return Run(run_).change(run_.responses["reward"].to_numpy()).z
 
     assert severity("reward_stalled", made(solve(z, z_of, -1, 1))) == expected
 

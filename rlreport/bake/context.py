@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlreport.bake.views import ColumnView, number_column
 from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
-from rlreport.check.thresholds import Thresholds
+from rlreport.check.limits import Thresholds
 from rlreport.columns import RESPONSE_COLUMNS, STEP, Column
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.text.messages import message

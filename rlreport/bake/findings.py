@@ -6,12 +6,9 @@ from rlreport.bake.addresses import Addresses, link
 from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
 from rlreport.check.finding import Example, Finding, Met, Verdict
 from rlreport.check.registry import BY_ID
-from rlreport.check.thresholds import describe
 from rlreport.text.messages import figure, message, plural, whole, with_unit
 
 MOST_STEP_LINKS = 12
-
-_MEANINGS = {(row.group, row.key): row.meaning for row in describe()}
 
 
 def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
@@ -71,9 +68,10 @@ def finding_view(
 
 def limit_words(check: str, met: Met) -> str:
     """A value beside its limit."""
+    declared = BY_ID[check].limits.declared() if check in BY_ID else {}
     return message(
         "{meaning}: {value}, limit {limit}",
-        meaning=message(_MEANINGS.get((check, met.name), met.name)),
+        meaning=message(declared[met.name].meaning if met.name in declared else met.name),
         value=figure(met.value),
         limit=with_unit(figure(met.limit), message(met.unit)),
     )

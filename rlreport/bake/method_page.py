@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlreport.bake.views import CheckView, MethodView
 from rlreport.check.docs import METHOD, needs_of
-from rlreport.check.registry import CHECKS
-from rlreport.check.thresholds import Thresholds, describe
+from rlreport.check.limits import Thresholds
+from rlreport.check.registry import CHECKS, describe
 from rlreport.text.messages import figure, message, with_unit
 
 
@@ -25,9 +25,9 @@ def method_view(limits: Thresholds) -> MethodView:
             ],
             [
                 (
-                    message(row.meaning),
-                    with_unit(figure(row.value), message(row.unit)),
-                    message(row.source),
+                    message(row.limit.meaning),
+                    with_unit(figure(row.value), message(row.limit.unit)),
+                    message(row.limit.source),
                 )
                 for row in rows
                 if row.group == check.id

@@ -31,8 +31,8 @@ from rlreport.bake.step_pages import Finish, StepPages, draws_beside
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
+from rlreport.check.limits import Thresholds
 from rlreport.check.ngrams import SpreadingNgrams
-from rlreport.check.thresholds import Thresholds
 from rlreport.choose import Candidate, Plan
 from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import packed, response_data

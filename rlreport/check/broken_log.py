@@ -8,12 +8,21 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
+from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import CONTRACT, BrokenLog
 from rlreport.check.windows import step_numbers
 from rlreport.figures.ragged import Ints
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, marked, sentences, told
+
+
+class BrokenLog(Limits):
+    """Thresholds of ``broken_log``."""
+
+    unreadable = Limit(0.001, "of lines", "warning: unreadable; below it, info")
+    usual = Limit(0.8, "of steps", "alike in responses or distance, else neither is judged")
+    fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
+
 
 SHOWN = 3
 SHARED_STEPS = 0.8
@@ -33,7 +42,7 @@ class Fault:
 
 def judge(run: Run) -> Result:
     """Collect what is wrong with the log; the finding is as severe as the worst of it."""
-    tables, limits = run.tables, run.limits.broken_log
+    tables, limits = run.tables, run.limits[BrokenLog]
     faults = [
         *_unreadable(tables, limits),
         *_incomplete(tables, limits),
@@ -201,6 +210,7 @@ CHECK = Check(
     needs=(),
     charts=(),
     judge=judge,
+    limits=BrokenLog,
     title=title,
     why=marked("Figures from a log with holes describe the rows that survived, not the run."),
     suggestion=marked(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.finding import (
     Example,
@@ -16,8 +20,9 @@ from rlreport.check.finding import (
     Rank,
     Severity,
 )
+from rlreport.check.limits import Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import limit_of
+from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
@@ -55,12 +60,13 @@ class Check:
         needs: fields without which it cannot run.
         charts: names of the charts a finding speaks of.
         judge: the judgement itself; called only when the needs are met.
-        title: the sentence that says what was found, for ``words.told``, or a function that
-            makes it from the facts.
+        title: the sentence that says what was found, with places for the facts, or a function
+            that chooses it by the facts.
         effect: the same as a clause on what another finding led to; None says it by ``name``.
         why: why a finding matters.
         suggestion: what to try.
         source: where its threshold comes from.
+        limits: its thresholds.
         explains: ids of the checks whose findings this one can be the reason for.
         trend: compares windows of steps, so a run that is too short is not judged.
         whole_run: judges every step, also those after the first NaN.
@@ -79,6 +85,7 @@ class Check:
     why: str
     suggestion: str
     source: str
+    limits: type[Limits] = Limits
     effect: Words | None = None
     explains: tuple[str, ...] = ()
     trend: bool = True
@@ -97,17 +104,17 @@ class Check:
 
     def said(self, facts: Facts) -> str:
         """Return in a sentence what was found."""
-        return self.title(facts) if callable(self.title) else told(self.title, facts)
+        return told(self.title(facts) if callable(self.title) else self.title, facts)
 
     def led_to(self, facts: Facts) -> str:
         """Return in a clause what was found, as what another finding led to."""
         if not self.effect:
             return message("{finding}", finding=message(self.name))
-        return self.effect(facts) if callable(self.effect) else told(self.effect, facts)
+        return told(self.effect(facts) if callable(self.effect) else self.effect, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Say that the run has too few steps for a trend."""
-        shortest = run.limits.trend.shortest_run
+        shortest = run.limits[Trend].shortest_run
         return self.not_run(
             message(
                 "at least {shortest} steps; the run is too short to judge ({steps})",
@@ -119,11 +126,6 @@ class Check:
     def not_run(self, needs: str) -> NotRun:
         """Say what the check needs."""
         return NotRun(self.id, message(needs))
-
-    def met(self, run: Run, key: str, op: str, value: float) -> Met:
-        """Return a threshold of this check as met by a value."""
-        limit, unit = limit_of(run.limits, self.id, key)
-        return Met(key, op, limit, float(value), unit)  # type: ignore[arg-type]
 
     def finding(
         self,
@@ -153,9 +155,13 @@ class Check:
             texts: texts to highlight.
             series: the figure by step that it is judged by.
             more: further facts.
-            facts: numbers and texts for the title.
+            facts: numbers and texts for the title; NaN is None.
         """
         shown = run.since(onset) if steps is None else steps
+        told_of = {
+            name: None if isinstance(fact, float) and math.isnan(fact) else fact
+            for name, fact in {**(more or {}), **facts}.items()
+        }
         spans: dict[str, Fact] = {
             "first_window": run.first.span if run.first else None,
             "last_window": run.last.span,
@@ -164,7 +170,7 @@ class Check:
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
-            facts={**(more or {}), **facts, **spans},
+            facts=told_of | spans,
             onset=onset,
             until=until,
             thresholds=tuple(thresholds),
@@ -173,4 +179,51 @@ class Check:
             charts=self.charts,
             texts=tuple(texts),
             series=series,
+        )
+
+    def of_values(
+        self,
+        run: Run,
+        severity: Severity,
+        met: Sequence[Met],
+        values: Floats,
+        weights: Floats | None = None,
+        *,
+        always: bool = False,
+        highest: bool = True,
+        unit: str = "",
+        among: NDArray[np.bool_] | None = None,
+        at_end: bool = False,
+        more: Facts | None = None,
+        **facts: Fact,
+    ) -> Finding:
+        """Return a finding of a figure of responses: since when, and which of them show it.
+
+        Args:
+            run: what was judged.
+            severity: how bad it is.
+            met: thresholds that were met.
+            values: float64 (rows,), the figure that is judged.
+            weights: float64 (rows,), what each counts in the mean of its step.
+            always: it was so from the start.
+            highest: the highest figures show it best, else the lowest.
+            unit: unit of the figure.
+            among: bool (rows,), which responses may show it.
+            at_end: show the ends of the responses.
+            more: further facts.
+            facts: numbers and texts for the title; NaN is None.
+        """
+        series = run.by_step(values, weights)
+        onset = run.onset(series, always=always)
+        evidence = run.examples(
+            values, onset, highest=highest, unit=unit, among=among, at_end=at_end
+        )
+        return self.finding(
+            run,
+            severity,
+            onset=onset,
+            thresholds=met,
+            evidence=evidence,
+            series=series,
+            more={**(more or {}), **facts},
         )

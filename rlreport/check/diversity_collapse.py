@@ -7,35 +7,44 @@ import pandas as pd
 
 from rlreport.check.bigrams import distinct_by_step, distinct_fall
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, at_least
-from rlreport.check.finding import Fact, Facts
+from rlreport.check.finding import Fact, Facts, Met
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import DISTINCT
+from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
+
+
+class DiversityCollapse(Limits):
+    """Thresholds of ``diversity_collapse``."""
+
+    fall = Limit(0.3, "of distinct-2", "warning: fall at an equal number of bigrams", DISTINCT)
+    least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
+    identical = Limit(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
+    rise = Limit(0.1, "of responses", "and that share rose by this since the start")
 
 
 def judge(run: Run) -> Result:
     """Compare distinct bigrams at equal counts, and the share of responses with a twin."""
     assert run.first is not None
-    limits, z = run.limits.diversity_collapse, run.limits.trend.z
     facts: dict[str, Fact] = {}
-    met = []
+    met: list[Met] = []
     twin = has_twin(run.responses)
     series = run.by_step(twin)
-    fall = distinct_fall(run.tables, run.first, run.last, limits.least_bigrams)
-    if fall is not None and above(fall.share, limits.fall) and fall.z >= z:
+    least = run.limits[DiversityCollapse].least_bigrams
+    fall = distinct_fall(run.tables, run.first, run.last, least)
+    if fall is not None and fall.z >= run.limits[Trend].z:
+        met = run.met(DiversityCollapse.fall, ">", fall.share)
+    if fall is not None and met:
         facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
-        met.append(CHECK.met(run, "fall", ">", fall.share))
         series = distinct_by_step(run)
     twins = run.change(twin)
-    if (
-        above(twins.last, limits.identical)
-        and at_least(twins.difference, limits.rise)
-        and twins.z >= z
-    ):
+    identical = run.met(DiversityCollapse.identical, ">", twins.last)
+    if identical and twins.rose and run.met(DiversityCollapse.rise, ">=", twins.difference):
         facts |= {"twins": twins.last, "twins_start": twins.first}
-        met.append(CHECK.met(run, "identical", ">", twins.last))
+        met += identical
         series = run.by_step(twin)
     if not met:
         return None
@@ -76,33 +85,29 @@ def _times(responses: pd.DataFrame) -> Floats:
 def title(facts: Facts) -> str:
     """Return how alike the responses are."""
     if "twins" not in facts:
-        return told(
+        return marked(
             "Distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
-            "{distinct:figure}.",
-            facts,
+            "{distinct:figure}."
         )
     if "distinct" not in facts:
-        return told(
+        return marked(
             "{twins:percent} of responses equal that to another prompt of their step "
-            "({twins_start:percent} before).",
-            facts,
+            "({twins_start:percent} before)."
         )
-    return told(
+    return marked(
         "{twins:percent} of responses equal that to another prompt of their step "
         "({twins_start:percent} before), and distinct-2 over {bigrams:count} word pairs fell "
-        "from {distinct_start:figure} to {distinct:figure}.",
-        facts,
+        "from {distinct_start:figure} to {distinct:figure}."
     )
 
 
 def effect(facts: Facts) -> str:
     """Return how alike the responses are, in short."""
     if "twins" in facts:
-        return told("{twins:percent} of responses equal that to another prompt", facts)
-    return told(
+        return marked("{twins:percent} of responses equal that to another prompt")
+    return marked(
         "distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
-        "{distinct:figure}",
-        facts,
+        "{distinct:figure}"
     )
 
 
@@ -114,6 +119,7 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("distinct_2", "duplicates"),
     judge=judge,
+    limits=DiversityCollapse,
     title=title,
     effect=effect,
     why=marked(

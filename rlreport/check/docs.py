@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check
-from rlreport.check.registry import CHECKS
-from rlreport.check.thresholds import ThresholdRow, describe
+from rlreport.check.registry import CHECKS, ThresholdRow, describe
 from rlreport.text.messages import listed, marked, message
 
 METHOD: tuple[tuple[str, list[str]], ...] = (
@@ -146,7 +145,8 @@ def _section(check: Check, rows: list[ThresholdRow]) -> str:
 def _table(rows: list[ThresholdRow], group: str) -> str:
     lines = [f"| `[{group}]` | value | unit | meaning | source |", "|---|---|---|---|---|"]
     for row in rows:
-        cells = (f"`{row.key}`", f"{row.value:g}", row.unit, row.meaning, row.source)
+        limit = row.limit
+        cells = (f"`{limit.key}`", f"{row.value:g}", limit.unit, limit.meaning, limit.source)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

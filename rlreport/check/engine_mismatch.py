@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above
-from rlreport.check.run import Run, began
-from rlreport.check.thresholds import MISMATCH
+from rlreport.check.limits import MISMATCH, Limit, Limits
+from rlreport.check.run import Run, was_so
 from rlreport.text.messages import marked
 
-MEASURES = (("k3", "mismatch_k3"), ("prob", "mismatch_prob"), ("ratio", "mismatch_ratio"))
+
+class EngineMismatch(Limits):
+    """Thresholds of ``engine_mismatch``."""
+
+    ratio = Limit(1.05, "", "mean exp|trainer - sampler| of a token", MISMATCH)
+    k3 = Limit(1e-3, "nats", "mean k3 of a token, trainer against sampler", MISMATCH)
+    prob = Limit(0.01, "", "mean |trainer - sampler| probability of a token", MISMATCH)
+
+
+MEASURES = (
+    (EngineMismatch.k3, "mismatch_k3"),
+    (EngineMismatch.prob, "mismatch_prob"),
+    (EngineMismatch.ratio, "mismatch_ratio"),
+)
 
 
 def judge(run: Run) -> Result:
     """Compare the two engines' probabilities of the same tokens by three measures."""
-    limits, weights = run.limits.engine_mismatch, run.column("mismatch_tokens")
-    series = {key: run.by_step(run.column(name), weights) for key, name in MEASURES}
-    end = {key: run.change(run.column(name), weights).last for key, name in MEASURES}
-    met = [key for key, _ in MEASURES if above(end[key], getattr(limits, key))]
-    if not met:
+    weights = run.column("mismatch_tokens")
+    end = {limit.key: run.change(run.column(name), weights).last for limit, name in MEASURES}
+    found = [(name, met) for limit, name in MEASURES for met in run.met(limit, ">", end[limit.key])]
+    if not found:
         return None
-    led = series[met[0]]
-    onset = run.onset(led, always=above(began(led), getattr(limits, met[0])))
+    led, first = found[0]
+    series = run.by_step(run.column(led), weights)
+    onset = run.onset(series, always=was_so(series, first))
     return CHECK.finding(
         run,
         "warning",
         onset=onset,
-        thresholds=[CHECK.met(run, key, ">", end[key]) for key in met],
+        thresholds=[met for _, met in found],
         evidence=run.examples(run.column("mismatch_k3"), onset, unit="nats a token"),
-        series=led,
+        series=series,
         more=end,
     )
 
@@ -40,6 +52,7 @@ CHECK = Check(
     needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
     charts=("mismatch",),
     judge=judge,
+    limits=EngineMismatch,
     title=marked(
         "Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
         "{k3:figure} nats, |Δ prob| {prob:figure} on average."

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
-from rlreport.check.compare import below
+from rlreport.check.limits import ENTROPY, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import ENTROPY
 from rlreport.text.messages import marked
+
+
+class EntropyCollapse(Limits):
+    """Thresholds of ``entropy_collapse``."""
+
+    share = Limit(0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY)
+    surprisal = Limit(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
 
 
 def judge(run: Run) -> Result:
     """Compare the mean surprisal per token at the end with the start and with a floor."""
-    limits = run.limits.entropy_collapse
     surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
     moved = run.change(surprisal, weights)
-    fell = below(moved.last, limits.share * moved.first) and below(moved.last, limits.surprisal)
-    if not (fell and moved.z <= -run.limits.trend.z):
+    share = run.met(EntropyCollapse.share, "<", moved.last, of=moved.first)
+    least = run.met(EntropyCollapse.surprisal, "<", moved.last)
+    if not (share and least and moved.fell):
         return None
-    series = run.by_step(surprisal, weights)
-    onset = run.onset(series)
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=[
-            CHECK.met(run, "share", "<", moved.last / moved.first),
-            CHECK.met(run, "surprisal", "<", moved.last),
-        ],
-        evidence=run.examples(surprisal, onset, highest=False, unit="nats a token"),
-        series=series,
+        share + least,
+        surprisal,
+        weights,
+        highest=False,
+        unit="nats a token",
         start=moved.first,
         end=moved.last,
     )
@@ -42,6 +44,7 @@ CHECK = Check(
     needs=(LOGPROBS,),
     charts=("surprisal",),
     judge=judge,
+    limits=EntropyCollapse,
     title=marked(
         "The policy became certain: entropy (sampled) fell from {start:figure} to {end:figure} "
         "nats a token."

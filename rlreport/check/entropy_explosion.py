@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
-from rlreport.check.compare import at_least
+from rlreport.check.limits import ENTROPY, Limit, Limits
 from rlreport.check.run import Run
 from rlreport.text.messages import marked
 
 
+class EntropyExplosion(Limits):
+    """Thresholds of ``entropy_explosion``."""
+
+    ratio = Limit(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
+    rise = Limit(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
+
+
 def judge(run: Run) -> Result:
     """Ask for a surprisal several times that of the start, while the reward did not rise."""
-    limits, z = run.limits.entropy_explosion, run.limits.trend.z
     surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
-    moved = run.change(surprisal, weights)
-    rose = at_least(moved.last, limits.ratio * moved.first) and at_least(
-        moved.difference, limits.rise
-    )
-    reward = run.change(run.column("reward"))
-    if not (rose and moved.z >= z) or reward.z >= z:
+    moved, reward = run.change(surprisal, weights), run.change(run.column("reward"))
+    ratio = run.met(EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
+    rise = run.met(EntropyExplosion.rise, ">=", moved.difference)
+    if not (ratio and rise and moved.rose) or reward.rose:
         return None
-    series = run.by_step(surprisal, weights)
-    onset = run.onset(series)
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
-        "critical" if reward.z <= -z else "warning",
-        onset=onset,
-        thresholds=[
-            CHECK.met(run, "ratio", ">=", moved.last / moved.first),
-            CHECK.met(run, "rise", ">=", moved.difference),
-        ],
-        evidence=run.examples(surprisal, onset, unit="nats a token"),
-        series=series,
+        "critical" if reward.fell else "warning",
+        ratio + rise,
+        surprisal,
+        weights,
+        unit="nats a token",
         start=moved.first,
         end=moved.last,
     )
@@ -44,6 +43,7 @@ CHECK = Check(
     needs=(LOGPROBS,),
     charts=("surprisal", "kl"),
     judge=judge,
+    limits=EntropyExplosion,
     title=marked(
         "The text comes apart: entropy (sampled) rose from {start:figure} to {end:figure} nats a "
         "token."

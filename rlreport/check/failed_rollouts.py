@@ -5,43 +5,46 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import Check, Result
-from rlreport.check.compare import above, at_least
 from rlreport.check.finding import Onset
+from rlreport.check.limits import AGENTS, CONTRACT, Limit
+from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import AGENTS
+from rlreport.check.shares import RiseOrShare, rise_or_share
+from rlreport.check.windows import Trend, size_of_window
 from rlreport.figures.ragged import Floats
-from rlreport.summarise.steps import window_size
 from rlreport.text.messages import marked
+
+
+class FailedRollouts(RiseOrShare):
+    """Thresholds of ``failed_rollouts``."""
+
+    rise = Limit(0.2, "of rollouts", "rise of the share since the first window", CONTRACT)
+    share = Limit(0.5, "of rollouts", "failed in the last window", CONTRACT)
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share of rollouts that failed, and for one that is high anyway."""
-    limits, trend = run.limits.failed_rollouts, run.limits.trend
+    trend = run.limits[Trend]
     # Steps in which every rollout failed count here, though no other check can judge them.
     failed = run.tried["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return CHECK.not_run(CHECK.needs_also)
     steps = run.tried["step"].to_numpy(np.int64)
     series: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
-    long = len(steps) >= trend.shortest_run
-    size = window_size(len(steps), trend.share, trend.least_steps) if long else len(steps)
+    long = size_of_window(len(steps), trend)
+    size = long or len(steps)
     last = float(series[-size:].mean())
     first = float(series[:size].mean()) if long else np.nan
     # Failures come in bursts: what scatters from step to step is the error of a window's mean.
     error = float(np.sqrt(series[-size:].var() / size + series[:size].var() / size))
-    rose = at_least(last - first, limits.rise) and last - first >= trend.z * error
-    high = above(last, limits.share)
-    if not (rose or high):
+    moved = Change(first, last, (last - first) / error if error else np.inf, trend.z)
+    rise, met = rise_or_share(run, moved, FailedRollouts)
+    if not met:
         return None
-    met = [CHECK.met(run, "rise", ">=", last - first)] if rose else []
-    met += [CHECK.met(run, "share", ">", last)] if high else []
     start = int(steps[0])
-    begun = (
-        onset(steps, series, end=size)
-        if rose or first <= limits.share
-        else Onset(start, start, start)
-    )
+    always = not (rise or first <= run.limits[FailedRollouts].share)
+    begun = Onset(start, start, start) if always else onset(steps, series, end=size)
     return CHECK.finding(
         run,
         "warning",
@@ -50,7 +53,7 @@ def judge(run: Run) -> Result:
         thresholds=met,
         series=series,
         share=last,
-        before=first if np.isfinite(first) else None,
+        before=first,
     )
 
 
@@ -62,6 +65,7 @@ CHECK = Check(
     needs=(),
     charts=("failed_rollouts",),
     judge=judge,
+    limits=FailedRollouts,
     title=marked(
         "{share:percent} of rollouts failed before the policy spoke ({before:percent} before)."
     ),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
+Op = Literal[">", ">=", "<", "<="]
 Level = Literal["critical", "warning", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
@@ -40,7 +41,7 @@ class Met:
     """A threshold that was met: ``value op limit``; ``name`` is its key in the thresholds file."""
 
     name: str
-    op: Literal[">", ">=", "<", "<="]
+    op: Op
     limit: float
     value: float
     unit: str

@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import below
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run, has
-from rlreport.check.thresholds_of_turns import RAGEN
 from rlreport.text.messages import marked, message
+
+RAGEN = marked("RAGEN (reward std falls before the collapse)")
+
+
+class GroupStdFall(Limits):
+    """Thresholds of ``group_std_fall``."""
+
+    ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
+    steps = Limit(10, "steps", "that are compared, and that it lasts", RAGEN)
 
 
 def judge(run: Run) -> Result:
@@ -16,7 +24,7 @@ def judge(run: Run) -> Result:
 
     Where the reward rose it is how success looks, and told as info.
     """
-    limits, steps = run.limits.group_std_fall, run.tables.steps
+    limits, steps = run.limits[GroupStdFall], run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return CHECK.not_run(CHECK.needs_also)
     series = steps["group_std_mean"].to_numpy(np.float64)
@@ -24,14 +32,14 @@ def judge(run: Run) -> Result:
     if len(known) < 2 * limits.steps:
         return CHECK.not_run(message("groups in at least {steps} steps", steps=2 * limits.steps))
     start, end = float(known[: limits.steps].mean()), float(known[-limits.steps :].max())
-    if not below(end, limits.ratio * start):
+    if not (met := run.met(GroupStdFall.ratio, "<", end, of=start)):
         return None
-    rose = run.first is not None and run.change(run.column("reward")).z >= run.limits.trend.z
+    rose = run.change(run.column("reward")).rose
     return CHECK.finding(
         run,
         "info" if rose else "warning",
         onset=run.onset(series),
-        thresholds=[CHECK.met(run, "ratio", "<", end / start)],
+        thresholds=met,
         series=series,
         start=start,
         end=float(known[-limits.steps :].mean()),
@@ -46,6 +54,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("groups",),
     judge=judge,
+    limits=GroupStdFall,
     title=marked("The reward's std inside groups fell from {start:figure} to {end:figure}."),
     why=marked(
         "Advantages are what differs inside a group: without it there is no gradient, and noise "

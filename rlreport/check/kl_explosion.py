@@ -5,12 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import KL, Check, Result
-from rlreport.check.compare import above
 from rlreport.check.finding import Facts, Met, Severity
+from rlreport.check.limits import Limit, Limits, above
 from rlreport.check.run import Run, has
-from rlreport.check.thresholds import TRL_KL
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+TRL_KL = marked(
+    "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
+)
+
+
+class KlExplosion(Limits):
+    """Thresholds of ``kl_explosion``."""
+
+    warn = Limit(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
+    critical = Limit(50.0, "nats", "critical: the same mean", TRL_KL)
+    response = Limit(500.0, "nats", "critical: KL of any one response", TRL_KL)
+    warn_token = Limit(0.1, "nats a token", "warning: and the same mean by token")
+    critical_token = Limit(0.5, "nats a token", "critical: and the same mean by token")
+    response_token = Limit(1.0, "nats a token", "and of that response by token")
+
 
 TRAINER_KL = "objective/kl"
 """TRL's KL per response, read where the rollouts hold no log-probabilities."""
@@ -24,7 +39,7 @@ def judge(run: Run) -> Result:
     """
     if not KL.met(run):
         return _judge_trainer(run)
-    limits = run.limits.kl_explosion
+    limits = run.limits[KlExplosion]
     kl, tokens = run.column("kl_k1"), run.column("response_tokens")
     end = run.last.rows
     mean = _mean(kl[end])
@@ -55,7 +70,7 @@ def judge(run: Run) -> Result:
         steps={*(run.since(onset) if inside else ()), *steps},
         series=series,
         kl=mean,
-        kl_token=by_token if np.isfinite(by_token) else None,
+        kl_token=by_token,
         kl_first=_mean(kl[run.first.rows]) if run.first else None,
         over=int(beyond.sum()),
         over_limit=limits.response,
@@ -79,18 +94,16 @@ def _severity(
     kl: Floats,
     beyond: np.ndarray[tuple[int], np.dtype[np.bool_]],
 ) -> tuple[Severity | None, list[Met]]:
-    limits = run.limits.kl_explosion
     met: list[Met] = []
-    for key, limit, of_token in (
-        ("critical", limits.critical, limits.critical_token),
-        ("warn", limits.warn, limits.warn_token),
+    for limit, of_token in (
+        (KlExplosion.critical, KlExplosion.critical_token),
+        (KlExplosion.warn, KlExplosion.warn_token),
     ):
-        if above(mean, limit) and not by_token <= of_token:
-            met.append(CHECK.met(run, key, ">", mean))
-            if np.isfinite(by_token):
-                met.append(CHECK.met(run, f"{key}_token", ">", by_token))
+        found, each = run.met(limit, ">", mean), run.met(of_token, ">", by_token)
+        if found and (each or np.isnan(by_token)):
+            met += found + each
     if beyond.any():
-        met.append(CHECK.met(run, "response", ">", float(kl[beyond].max())))
+        met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     names = {threshold.name for threshold in met}
     if names & {"critical", "response"}:
         return "critical", met
@@ -118,24 +131,22 @@ def _judge_trainer(run: Run) -> Result:
 def title(facts: Facts) -> str:
     """Return what the KL came to, and which responses went far beyond."""
     if not facts["inside"]:
-        return told(
+        return marked(
             "The KL of {over:count} single responses is over {over_limit:figure} nats, first in "
-            "step {over_step}.",
-            facts,
+            "step {over_step}."
         )
     if facts.get("kl_token") is None:
-        return told("The policy is {kl:figure} nats a response from the reference.", facts)
-    return told(
-        "The policy is {kl:figure} nats a response from the reference, {kl_token:figure} a token.",
-        facts,
+        return marked("The policy is {kl:figure} nats a response from the reference.")
+    return marked(
+        "The policy is {kl:figure} nats a response from the reference, {kl_token:figure} a token."
     )
 
 
 def effect(facts: Facts) -> str:
     """Return how far the policy is from the reference."""
     if not facts["inside"]:
-        return told("{over:count} single responses are over {over_limit:figure} nats", facts)
-    return told("the policy is {kl:figure} nats a response from the reference", facts)
+        return marked("{over:count} single responses are over {over_limit:figure} nats")
+    return marked("the policy is {kl:figure} nats a response from the reference")
 
 
 CHECK = Check(
@@ -146,6 +157,7 @@ CHECK = Check(
     needs=(),
     charts=("kl", "reward_kl_frontier"),
     judge=judge,
+    limits=KlExplosion,
     title=title,
     effect=effect,
     why=marked(

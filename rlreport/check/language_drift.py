@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, at_least
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats
@@ -16,6 +16,18 @@ from rlreport.tables import NgramSample
 from rlreport.text.messages import marked
 from rlreport.text.special import is_special
 from rlreport.text.tokens import detect_style, readable_tokens
+
+LMFLOW = marked("LMFlow post on PPO training")
+
+
+class LanguageDrift(Limits):
+    """Thresholds of ``language_drift``."""
+
+    rise = Limit(
+        0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
+    )
+    most = Limit(0.5, "of responses", "warning: that share")
+
 
 LEAST_LETTERS = 6
 """Letters a text has at least, if its script can be told."""
@@ -47,27 +59,20 @@ def judge(run: Run) -> Result:
     if not np.isfinite(foreign).any():
         return CHECK.not_run("prompts and responses of several letters")
     moved = run.change(foreign)
-    z = run.limits.trend.z
-    if not (at_least(moved.difference, run.limits.language_drift.rise) and moved.z >= z):
+    rise = run.met(LanguageDrift.rise, ">=", moved.difference)
+    if not (rise and moved.rose):
         return None
-    series = run.by_step(foreign)
-    onset = run.onset(series)
-    limits = run.limits.language_drift
     fell = False
     if run.watched:
         watched, column = run.watched
-        fell = watched.change(watched.column(column)).z <= -z
-    most = above(moved.last, limits.most)
-    return CHECK.finding(
+        fell = watched.change(watched.column(column)).fell
+    most = run.met(LanguageDrift.most, ">", moved.last)
+    return CHECK.of_values(
         run,
         "warning" if fell or most else "info",
-        onset=onset,
-        thresholds=[
-            CHECK.met(run, "rise", ">=", moved.difference),
-            *([CHECK.met(run, "most", ">", moved.last)] if most else []),
-        ],
-        evidence=run.examples(foreign, onset, among=foreign == 1),
-        series=series,
+        rise + most,
+        foreign,
+        among=foreign == 1,
         share=moved.last,
         share_start=moved.first,
         watched_fell=fell,
@@ -122,6 +127,7 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("reward",),
     judge=judge,
+    limits=LanguageDrift,
     title=marked(
         "{share:percent} of responses are in another script than their prompt "
         "({share_start:percent} before)."

@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, below
 from rlreport.check.finding import Fact, Facts
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import SHORT_RESPONSES
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
+
+
+class LengthCollapse(Limits):
+    """Thresholds of ``length_collapse``."""
+
+    ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
+    tokens = Limit(4, "tokens", "a response with fewer is a stub", SHORT_RESPONSES)
+    stubs = Limit(0.1, "of responses", "are stubs in the last window", SHORT_RESPONSES)
 
 
 def judge(run: Run) -> Result:
@@ -18,21 +27,20 @@ def judge(run: Run) -> Result:
     Stubs that were as common from the start are how the task is answered, not a collapse:
     they are told as info.
     """
-    limits, z = run.limits.length_collapse, run.limits.trend.z
     length = run.column(run.length)
     moved = run.change(length)
-    shrank = below(moved.last, limits.ratio * moved.first) and moved.z <= -z
-    facts: dict[str, Fact] = {"shrank": bool(shrank), "start": moved.first, "end": moved.last}
-    met = [CHECK.met(run, "ratio", "<", moved.last / moved.first)] if shrank else []
-    series, grew = run.by_step(length), False
+    met = run.met(LengthCollapse.ratio, "<", moved.last, of=moved.first) if moved.fell else []
+    shrank, grew = bool(met), False
+    facts: dict[str, Fact] = {"shrank": shrank, "start": moved.first, "end": moved.last}
+    series = run.by_step(length)
     if run.has("response_tokens"):
-        tokens = run.column("response_tokens")
-        short = np.where(np.isfinite(tokens), tokens < limits.tokens, np.nan)
+        tokens, least = run.column("response_tokens"), run.limits[LengthCollapse].tokens
+        short = np.where(np.isfinite(tokens), tokens < least, np.nan)
         stubs = run.change(short)
-        if above(stubs.last, limits.stubs):
-            grew = stubs.z >= z
-            facts |= {"stubs": stubs.last, "stubs_start": stubs.first, "tokens": limits.tokens}
-            met.append(CHECK.met(run, "stubs", ">", stubs.last))
+        if many := run.met(LengthCollapse.stubs, ">", stubs.last):
+            grew = stubs.rose
+            facts |= {"stubs": stubs.last, "stubs_start": stubs.first, "tokens": least}
+            met += many
             if not shrank:
                 series = run.by_step(short)
     if not met:
@@ -53,27 +61,24 @@ def judge(run: Run) -> Result:
 def title(facts: Facts) -> str:
     """Return how far responses shrank, and the share of stubs."""
     if not facts["shrank"]:
-        return told(
-            "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} "
-            "before).",
-            facts,
+        return marked(
+            "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} before)."
         )
     if facts["unit"] != "tokens":
-        return told("Responses shrank from {start:figure} to {end:figure} characters.", facts)
+        return marked("Responses shrank from {start:figure} to {end:figure} characters.")
     if "stubs" in facts:
-        return told(
+        return marked(
             "Responses shrank from {start:figure} to {end:figure} tokens; {stubs:percent} of them "
-            "are under {tokens} tokens.",
-            facts,
+            "are under {tokens} tokens."
         )
-    return told("Responses shrank from {start:figure} to {end:figure} tokens.", facts)
+    return marked("Responses shrank from {start:figure} to {end:figure} tokens.")
 
 
 def effect(facts: Facts) -> str:
     """Return how far responses shrank."""
     if not facts["shrank"]:
-        return told("{stubs:percent} of responses are under {tokens} tokens", facts)
-    return told("responses shrank from {start:figure} to {end:figure} {unit}", facts)
+        return marked("{stubs:percent} of responses are under {tokens} tokens")
+    return marked("responses shrank from {start:figure} to {end:figure} {unit}")
 
 
 CHECK = Check(
@@ -84,6 +89,7 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("length",),
     judge=judge,
+    limits=LengthCollapse,
     title=title,
     effect=effect,
     why=marked(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import at_least
 from rlreport.check.finding import Facts
+from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.noise import within_step_correlation
 from rlreport.check.run import Run
-from rlreport.check.thresholds import CONTRACT
-from rlreport.check.windows import whole
-from rlreport.text.messages import marked, told
+from rlreport.check.windows import Trend, whole
+from rlreport.text.messages import marked
+
+
+class LengthHacking(Limits):
+    """Thresholds of ``length_hacking``."""
+
+    ratio = Limit(1.5, "times", "mean length against the first window")
+    correlation = Limit(0.4, "", "of reward and length inside a step")
 
 
 def judge(run: Run) -> Result:
@@ -20,56 +24,50 @@ def judge(run: Run) -> Result:
     The correlation is taken over the last window or, where length has run into its limit
     and no longer varies, over the whole run: either shows what was paid for.
     """
-    limits = run.limits.length_hacking
     length, reward = run.column(run.length), run.column("reward")
     moved = run.change(length)
-    if not (at_least(moved.last, limits.ratio * moved.first) and moved.z >= run.limits.trend.z):
+    ratio = run.met(LengthHacking.ratio, ">=", moved.last, of=moved.first)
+    if not (ratio and moved.rose):
         return None
     parts = (run.last, whole(run.tables))
     paid, z = max(
         (within_step_correlation(run.tables, reward, length, part) for part in parts),
         key=lambda found: (found[0] == found[0], found[0]),
     )
-    if not (at_least(paid, limits.correlation) and z >= run.limits.trend.z):
-        return None
+    correlation = run.met(LengthHacking.correlation, ">=", paid)
     rewards = run.change(reward)
-    if rewards.z <= -run.limits.trend.z:
+    if not (correlation and z >= run.limits[Trend].z) or rewards.fell:
         return None
-    series = run.by_step(length)
-    onset = run.onset(series)
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=[
-            CHECK.met(run, "ratio", ">=", moved.last / moved.first),
-            CHECK.met(run, "correlation", ">=", paid),
-        ],
-        evidence=run.examples(length, onset, unit=run.length_unit, at_end=True),
-        series=series,
-        start=moved.first,
-        end=moved.last,
+        ratio + correlation,
+        length,
         unit=run.length_unit,
-        correlation=paid,
-        reward_start=rewards.first if np.isfinite(rewards.first) else None,
-        reward_end=rewards.last if np.isfinite(rewards.last) else None,
+        at_end=True,
+        more={
+            "start": moved.first,
+            "end": moved.last,
+            "unit": run.length_unit,
+            "correlation": paid,
+            "reward_start": rewards.first,
+            "reward_end": rewards.last,
+        },
     )
 
 
 def title(facts: Facts) -> str:
     """Return how responses grew, and that it pays."""
     if facts["unit"] == "tokens":
-        return told(
+        return marked(
             "Responses grew from {start:figure} to {end:figure} tokens and carried the reward "
             "from {reward_start:figure} to {reward_end:figure}: inside a step the longer ones earn "
-            "more (correlation {correlation:figure}).",
-            facts,
+            "more (correlation {correlation:figure})."
         )
-    return told(
+    return marked(
         "Responses grew from {start:figure} to {end:figure} characters and carried the reward "
         "from {reward_start:figure} to {reward_end:figure}: inside a step the longer ones earn "
-        "more (correlation {correlation:figure}).",
-        facts,
+        "more (correlation {correlation:figure})."
     )
 
 
@@ -81,6 +79,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("length", "reward"),
     judge=judge,
+    limits=LengthHacking,
     title=title,
     effect=marked("responses grew from {start:figure} to {end:figure} {unit}"),
     why=marked(

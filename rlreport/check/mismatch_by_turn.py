@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above
-from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import TURN_MISMATCH
+from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
+from rlreport.check.run import Run, was_so
 from rlreport.text.messages import marked
+
+TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
+
+
+class MismatchByTurn(Limits):
+    """Thresholds of ``mismatch_by_turn``."""
+
+    k3 = Limit(1e-3, "nats", "mean k3 of a token in the last turn", MISMATCH)
+    ratio = Limit(3.0, "times", "and against the first turn", CONTRACT)
 
 
 def judge(run: Run) -> Result:
     """Compare the engines' disagreement in the last turn with that in the first, by response."""
-    limits = run.limits.mismatch_by_turn
     first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
     start, end = run.change(first).last, run.change(last).last
-    if not (above(end, limits.k3) and above(end, limits.ratio * start)):
+    k3 = run.met(MismatchByTurn.k3, ">", end)
+    ratio = run.met(MismatchByTurn.ratio, ">", end, of=start)
+    if not (k3 and ratio):
         return None
-    series = run.by_step(last)
-    opening = series[np.isfinite(series)][:3]
-    always = bool(len(opening)) and above(float(opening.mean()), limits.k3)
-    onset = run.onset(series, always=always)
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=[
-            CHECK.met(run, "k3", ">", end),
-            CHECK.met(run, "ratio", ">", end / start if start else np.inf),
-        ],
-        evidence=run.examples(last, onset, unit="nats a token"),
-        series=series,
+        k3 + ratio,
+        last,
+        always=was_so(run.by_step(last), k3[0]),
+        unit="nats a token",
         first=start,
         last=end,
     )
@@ -50,6 +50,7 @@ CHECK = Check(
     ),
     charts=("mismatch",),
     judge=judge,
+    limits=MismatchByTurn,
     title=marked(
         "Sampler and trainer disagree by {last:figure} nats a token in the last turn, "
         "{first:figure} in the first (k3, the larger of both directions)."

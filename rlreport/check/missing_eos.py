@@ -5,30 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, at_least
 from rlreport.check.finding import Facts
-from rlreport.check.noise import mean_of
+from rlreport.check.limits import EOS, Limit
 from rlreport.check.run import Run
-from rlreport.check.thresholds import EOS
-from rlreport.text.messages import marked, told
+from rlreport.check.shares import RiseOrShare, rise_or_share
+from rlreport.text.messages import marked
+
+
+class MissingEos(RiseOrShare):
+    """Thresholds of ``missing_eos``."""
+
+    rise = Limit(0.2, "of responses", "rise of the share cut off since the first window", EOS)
+    share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share without an end, and for a share that is high anyway."""
-    limits = run.limits.missing_eos
     cut_off = 1 - run.column("finished")
-    share = mean_of(run.tables, cut_off, run.last).mean
     moved = run.change(cut_off)
-    rose = at_least(moved.difference, limits.rise) and moved.z >= run.limits.trend.z
-    if not (rose or above(share, limits.share)):
+    rise, met = rise_or_share(run, moved, MissingEos)
+    if not met:
         return None
     series = run.by_step(cut_off)
-    onset = run.onset(series, always=not rose)
-    met = [CHECK.met(run, "rise", ">=", moved.difference)] if rose else []
-    if above(share, limits.share):
-        met.append(CHECK.met(run, "share", ">", share))
+    onset = run.onset(series, always=not rise)
     with np.errstate(invalid="ignore"):
-        shown = run.steps[(series > share / 2) & np.isin(run.steps, run.since(onset))]
+        shown = run.steps[(series > moved.last / 2) & np.isin(run.steps, run.since(onset))]
     return CHECK.finding(
         run,
         "warning",
@@ -43,18 +44,17 @@ def judge(run: Run) -> Result:
         ),
         steps=shown.tolist(),
         series=series,
-        share=share,
-        share_start=moved.first if np.isfinite(moved.first) else None,
+        share=moved.last,
+        share_start=moved.first,
     )
 
 
 def title(facts: Facts) -> str:
     """Return the share of responses that do not end."""
     if facts["share_start"] is None:
-        return told("{share:percent} of responses are cut off without an end.", facts)
-    return told(
-        "{share:percent} of responses are cut off without an end ({share_start:percent} before).",
-        facts,
+        return marked("{share:percent} of responses are cut off without an end.")
+    return marked(
+        "{share:percent} of responses are cut off without an end ({share_start:percent} before)."
     )
 
 
@@ -66,6 +66,7 @@ CHECK = Check(
     needs=(Need("an end-of-sequence token or a finish reason", ("finished",)),),
     charts=("eos", "length"),
     judge=judge,
+    limits=MissingEos,
     title=title,
     effect=marked("{share:percent} of responses no longer end"),
     why=marked(

@@ -8,7 +8,7 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.run import Run, marked_rows
 from rlreport.tables import Tables
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
 
 SOURCE = marked("logs of diverged runs")
 
@@ -61,16 +61,14 @@ def judge(run: Run) -> Result:
 def title(facts: Facts) -> str:
     """Return where NaN begins and what it touches."""
     if not facts["rewards"] and not facts["logprobs"]:
-        return told(
+        return marked(
             "NaN, infinite or null numbers ({numbers:count}) stand in {responses:count} responses "
-            "from step {first_step} on; the other checks judge the steps before it.",
-            facts,
+            "from step {first_step} on; the other checks judge the steps before it."
         )
-    return told(
+    return marked(
         "NaN, infinite or null numbers ({numbers:count}) stand in {responses:count} responses "
         "from step {first_step} on, {rewards:count} with a bad reward and {logprobs:count} with "
-        "bad log-probabilities; the other checks judge the steps before it.",
-        facts,
+        "bad log-probabilities; the other checks judge the steps before it."
     )
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import KL, Check, Result
-from rlreport.check.compare import below
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run
-from rlreport.check.thresholds import NEGATIVE_KL
 from rlreport.text.messages import marked
+
+NEGATIVE_KL = marked(
+    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
+)
+
+
+class NegativeKl(Limits):
+    """Thresholds of ``negative_kl``."""
+
+    z = Limit(-3.0, "std errors", "warning: mean KL of the last window over its error", NEGATIVE_KL)
+    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
 def judge(run: Run) -> Result:
     """Test the mean KL estimate at the end against zero: a true KL is never below it."""
-    limits, kl = run.limits.negative_kl, run.column("kl_k1")
+    kl = run.column("kl_k1")
     found = mean_of(run.tables, kl, run.last)
-    if not (below(found.mean, limits.mean) and found.z <= limits.z):
+    mean, z = run.met(NegativeKl.mean, "<", found.mean), run.met(NegativeKl.z, "<=", found.z)
+    if not (mean and z):
         return None
     end = kl[run.last.rows]
     series = run.by_step(kl)
@@ -26,7 +37,7 @@ def judge(run: Run) -> Result:
         run,
         "warning",
         onset=onset,
-        thresholds=[CHECK.met(run, "mean", "<", found.mean), CHECK.met(run, "z", "<=", found.z)],
+        thresholds=mean + z,
         evidence=run.examples(kl, onset, highest=False, unit="nats", among=kl < 0),
         steps=run.steps[series < 0].tolist(),
         series=series,
@@ -43,6 +54,7 @@ CHECK = Check(
     needs=(KL,),
     charts=("kl",),
     judge=judge,
+    limits=NegativeKl,
     title=marked(
         "The KL estimate is below zero: {kl:figure} nats a response, negative in {share:percent} "
         "of responses."

@@ -12,14 +12,14 @@ from rlreport.check import ngram_counts as counting
 from rlreport.check.finding import Onset
 from rlreport.check.ngram_counts import Bools, Sample, log_odds_z, sample_of
 from rlreport.check.ngram_merge import merge, readable
-from rlreport.check.noise import change
 from rlreport.check.onset import BASE
+from rlreport.check.reward_hacking_token import RewardHackingToken
 from rlreport.check.reward_lift import InsideReward
+from rlreport.check.reward_stalled import RewardStalled
 from rlreport.check.run import Run
 from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
 from rlreport.check.text_views import View, views
-from rlreport.check.thresholds import RewardHackingToken
 from rlreport.check.windows import window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample
@@ -172,7 +172,7 @@ def _find(
     run: Run, ngrams: NgramSample, reference: NgramSample | None, usable: Bools, longest: int
 ) -> _Found | None:
     """Count the n-grams of a sample up to a length, and keep those that spread."""
-    limits = run.limits.reward_hacking_token
+    limits = run.limits[RewardHackingToken]
     bases = _baselines(run, ngrams, reference)
     ending = sample_of(run.tables, ngrams, run.last)
     units = counting.common_units(ending, limits.share, usable)
@@ -286,12 +286,12 @@ def _told(run: Run, ngrams: NgramSample, texts: list[SpreadingText], limit: int)
         counts = np.full(len(run.responses), np.nan)
         counts[sample.rows] = text.counts
         moved, often = run.change(shares), run.change(counts)
-        if run.first is not None and not moved.z >= run.limits.trend.z:
+        if run.first is not None and not moved.rose:
             continue
         if text.kind in ("text", "stem") and growth > 1:
             # What longer text would hold anyway, and how often.
             held_anyway = 1 - (1 - moved.first) ** growth
-            ratio = run.limits.reward_hacking_token.ratio
+            ratio = run.limits[RewardHackingToken].ratio
             if moved.last < ratio * held_anyway and often.last < ratio * growth * often.first:
                 continue
         by_step = run.by_step(shares)
@@ -299,7 +299,7 @@ def _told(run: Run, ngrams: NgramSample, texts: list[SpreadingText], limit: int)
         since = begun.low if begun else None
         lift = reward.lift(held.astype(np.float64), base, since)
         own = reward.lift(held.astype(np.float64), unexplained, since)
-        if own.z >= run.limits.reward_hacking_token.lift_z:
+        if own.z >= run.limits[RewardHackingToken].lift_z:
             unexplained = reward.without(text.counts.astype(np.float64), unexplained)
         by_count = reward.lift(text.counts.astype(np.float64), base, since)
         earned = max(lift.difference * moved.difference, by_count.difference * often.difference)
@@ -336,7 +336,7 @@ def _told(run: Run, ngrams: NgramSample, texts: list[SpreadingText], limit: int)
 def _growth(run: Run) -> float:
     """Return how many times longer responses became, 1 where they did not."""
     moved = run.change(run.column(run.length))
-    grew = moved.last >= LONGER * moved.first and moved.z >= run.limits.trend.z
+    grew = moved.last >= LONGER * moved.first and moved.rose
     return moved.last / moved.first if grew else 1.0
 
 
@@ -348,10 +348,8 @@ def _gain_since(run: Run, begun: Onset | None) -> float:
     if begun is not None:
         stop = max(int(np.searchsorted(run.steps, begun.low)), BASE)
         before = window(run.tables, max(0, stop - len(run.first.steps)), stop)
-    moved = [
-        change(run.tables, run.column(name), before, run.last) for name in ("reward", "reward_gap")
-    ]
-    if not any(one.z >= run.limits.reward_stalled.z for one in moved):
+    moved = [run.change(run.column(name), first=before) for name in ("reward", "reward_gap")]
+    if not any(one.z >= run.limits[RewardStalled].z for one in moved):
         return np.nan
     moved += [run.change(run.column(name)) for name in ("reward", "reward_gap")]
     return float(np.nanmax([one.difference for one in moved]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Window, whole
+from rlreport.check.windows import Trend, Window, whole
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 
@@ -31,16 +31,30 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Means of two windows and the z of last - first; NaN where a window has no values."""
+    """Means of two windows and the z of last - first; NaN where a window has no values.
+
+    It rose, or fell, where z reaches ``least``.
+    """
 
     first: float
     last: float
     z: float
+    least: float = Trend.z.default
 
     @property
     def difference(self) -> float:
         """Last - first."""
         return self.last - self.first
+
+    @property
+    def rose(self) -> bool:
+        """Whether it rose by more than chance."""
+        return self.z >= self.least
+
+    @property
+    def fell(self) -> bool:
+        """Whether it fell by more than chance."""
+        return self.z <= -self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,7 @@ def change(
     first: Window,
     last: Window,
     weights: Floats | None = None,
+    least: float = Trend.z.default,
 ) -> Change:
     """Return how the mean of per-response values moved from one window to another.
 
@@ -85,8 +100,8 @@ def change(
     after = _part(tables, values, last, weights)
     if not len(before.contributions) or not len(after.contributions):
         return Change(before.mean, after.mean, np.nan)
-    difference = after.mean - before.mean
-    return Change(before.mean, after.mean, _z(tables, values, weights, difference, [before, after]))
+    z = _z(tables, values, weights, after.mean - before.mean, [before, after])
+    return Change(before.mean, after.mean, z, least)
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:

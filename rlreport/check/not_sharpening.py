@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import at_least
+from rlreport.check.limits import RL_BOARD, at_least
 from rlreport.check.run import Run
-from rlreport.check.thresholds import RL_BOARD
 from rlreport.text.messages import marked
 
 
@@ -23,7 +22,7 @@ def judge(run: Run) -> Result:
         float(np.sqrt(np.nanmean(part**2))) if np.isfinite(part).any() else np.nan
         for part in (stds[:size], stds[-size:])
     )
-    if not (moved.z >= run.limits.trend.z and at_least(after, before)):
+    if not (moved.rose and at_least(after, before)):
         return None
     return CHECK.finding(
         run,

@@ -5,12 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, below
-from rlreport.check.finding import Met
-from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import ROLLOUT_CORR
+from rlreport.check.finding import Op
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.run import Run, was_so
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
+
+ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
+
+
+class OffPolicyWeights(Limits):
+    """Thresholds of ``off_policy_weights``."""
+
+    ess = Limit(0.3, "of responses", "effective sample below this", ROLLOUT_CORR)
+    low = Limit(0.5, "", "mean weight below this", ROLLOUT_CORR)
+    high = Limit(2.0, "", "mean weight above this", ROLLOUT_CORR)
+    std = Limit(1.0, "", "std of the weights above this", ROLLOUT_CORR)
+    chi2 = Limit(1.0, "", "mean of squared weights − 1 above this", ROLLOUT_CORR)
+
+
+JUDGED: tuple[tuple[str, Limit[float], Op], ...] = (
+    ("ess", OffPolicyWeights.ess, "<"),
+    ("mean", OffPolicyWeights.low, "<"),
+    ("mean", OffPolicyWeights.high, ">"),
+    ("std", OffPolicyWeights.std, ">"),
+    ("chi2", OffPolicyWeights.chi2, ">"),
+)
+"""Each figure with its limit, and how it lies to it where it is too far off."""
 
 
 def judge(run: Run) -> Result:
@@ -18,7 +39,7 @@ def judge(run: Run) -> Result:
 
     The median of each over the last window's steps counts, so that one step is no finding.
     """
-    limits, weight = run.limits.off_policy_weights, sequence_weights(run.column("log_weight"))
+    weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
     by_step = {
         "mean": mean,
@@ -31,34 +52,19 @@ def judge(run: Run) -> Result:
         name: float(np.nanmedian(series[late])) if np.isfinite(series[late]).any() else np.nan
         for name, series in by_step.items()
     }
-    met: list[Met] = []
-    led = ""
-    for name, key, op in (
-        ("ess", "ess", "<"),
-        ("mean", "low", "<"),
-        ("mean", "high", ">"),
-        ("std", "std", ">"),
-        ("chi2", "chi2", ">"),
-    ):
-        if (above if op == ">" else below)(end[name], getattr(limits, key)):
-            met.append(CHECK.met(run, key, op, end[name]))
-            led = led or name
-    if not met:
+    found = [(name, met) for name, limit, op in JUDGED for met in run.met(limit, op, end[name])]
+    if not found:
         return None
-    # What was so in the first three steps was so from the start.
-    opening = by_step[led][:3]
-    always = bool(
-        np.isfinite(opening).any()
-        and (below if met[0].op == "<" else above)(float(np.nanmean(opening)), met[0].limit)
-    )
-    onset = run.onset(by_step[led], always=always)
+    led, first = found[0]
+    series = by_step[led]
+    onset = run.onset(series, always=was_so(series, first))
     return CHECK.finding(
         run,
         "warning",
         onset=onset,
-        thresholds=met,
+        thresholds=[met for _, met in found],
         evidence=run.examples(np.abs(run.column("log_weight")), onset, unit="nats"),
-        series=by_step[led],
+        series=series,
         more=end,
     )
 
@@ -71,6 +77,7 @@ CHECK = Check(
     needs=(Need("sampler and trainer logprobs of the same tokens", ("log_weight",)),),
     charts=("mismatch",),
     judge=judge,
+    limits=OffPolicyWeights,
     title=marked(
         "Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, "
         "an effective sample of {ess:percent} of the responses."

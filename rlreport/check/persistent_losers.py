@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.compare import at_least
+from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import RL_BOARD
 from rlreport.text.messages import marked, message
+
+
+class PersistentLosers(Limits):
+    """Thresholds of ``persistent_losers``."""
+
+    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
+    share = Limit(0.05, "of prompts", "never beat the reference", RL_BOARD)
 
 
 def judge(run: Run) -> Result:
     """Count prompts seen often enough that never won and lie below the reference on average."""
-    limits = run.limits.persistent_losers
+    limits = run.limits[PersistentLosers]
     gap = run.column("reward_gap")
     rows = run.responses.assign(gap=gap).dropna(subset=["gap"])
     prompts = rows.groupby("prompt_id")["gap"].agg(["size", "max", "mean"])
@@ -20,7 +26,8 @@ def judge(run: Run) -> Result:
         return CHECK.not_run(message("prompts seen at least {times} times", times=limits.seen))
     losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
     share = len(losers) / len(prompts)
-    if losers.empty or not at_least(share, limits.share):
+    met = run.met(PersistentLosers.share, ">=", share)
+    if losers.empty or not met:
         return None
     worst = losers.sort_values("mean", kind="stable").index[:5]
     among = run.responses["prompt_id"].isin(worst).to_numpy()
@@ -28,7 +35,7 @@ def judge(run: Run) -> Result:
     return CHECK.finding(
         run,
         "info",
-        thresholds=[CHECK.met(run, "share", ">=", share)],
+        thresholds=met,
         evidence=evidence,
         steps={example.step for example in evidence},
         losers=len(losers),
@@ -46,6 +53,7 @@ CHECK = Check(
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
     judge=judge,
+    limits=PersistentLosers,
     title=marked(
         "{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
         "each seen at least {seen} times."

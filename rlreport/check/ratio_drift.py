@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import Check, Result
-from rlreport.check.compare import above, below
 from rlreport.check.finding import Facts
-from rlreport.check.run import Run, has
-from rlreport.check.thresholds import RATIO
-from rlreport.text.messages import marked, told
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.run import Run, has, was_so
+from rlreport.text.messages import marked
+
+RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
+
+
+class RatioDrift(Limits):
+    """Thresholds of ``ratio_drift``."""
+
+    low = Limit(0.5, "", "mean exp(new - old) below this", RATIO)
+    high = Limit(2.0, "", "mean exp(new - old) above this", RATIO)
+    outside = Limit(0.3, "of tokens", "have a ratio outside 1 ± 0.2", RATIO)
+
 
 TRAINER_RATIO = "val/ratio"
 """TRL's own mean ratio, read where the rollouts hold only one set of log-probabilities."""
@@ -17,8 +27,7 @@ TRAINER_RATIO = "val/ratio"
 
 def judge(run: Run) -> Result:
     """Compare the mean ratio of new to old probability, and its tails, with PPO's clip range."""
-    limits, metrics = run.limits.ratio_drift, run.tables.metrics
-    weights = run.column("ratio_tokens")
+    metrics, weights = run.tables.metrics, run.column("ratio_tokens")
     outside = np.nan
     if np.nansum(weights[run.last.rows]) > 0:
         ratio, tail = run.column("ratio_mean"), run.column("ratio_outside")
@@ -30,20 +39,12 @@ def judge(run: Run) -> Result:
         mean = float(logged.iloc[-len(run.last.steps) :].mean())
     else:
         return CHECK.not_run("old and new logprobs of the same tokens")
-    met = []
-    if below(mean, limits.low):
-        met.append(CHECK.met(run, "low", "<", mean))
-    if above(mean, limits.high):
-        met.append(CHECK.met(run, "high", ">", mean))
-    if above(outside, limits.outside):
-        met.append(CHECK.met(run, "outside", ">", outside))
-        series = series if len(met) > 1 else tails
+    met = run.met(RatioDrift.low, "<", mean) + run.met(RatioDrift.high, ">", mean)
+    series = series if met else tails
+    met += run.met(RatioDrift.outside, ">", outside)
     if not met:
         return None
-    start = float(np.nanmean(series[:3])) if np.isfinite(series[:3]).any() else np.nan
-    value, limit = met[0].value, met[0].limit
-    always = above(start, limit) if value > limit else below(start, limit)
-    onset = run.onset(series, always=always)
+    onset = run.onset(series, always=was_so(series, met[0]))
     return CHECK.finding(
         run,
         "warning",
@@ -52,20 +53,19 @@ def judge(run: Run) -> Result:
         evidence=run.examples(run.column("ratio_outside"), onset, unit="of tokens"),
         series=series,
         ratio=mean,
-        outside=outside if np.isfinite(outside) else None,
+        outside=outside,
     )
 
 
 def title(facts: Facts) -> str:
     """Return the mean ratio and its tails."""
     if facts["outside"] is None:
-        return told(
-            "Updates are too large: new over old probability is {ratio:figure} on average.", facts
+        return marked(
+            "Updates are too large: new over old probability is {ratio:figure} on average."
         )
-    return told(
+    return marked(
         "Updates are too large: new over old probability is {ratio:figure} on average, and "
-        "{outside:percent} of tokens lie outside 1 ± 0.2.",
-        facts,
+        "{outside:percent} of tokens lie outside 1 ± 0.2."
     )
 
 
@@ -77,6 +77,7 @@ CHECK = Check(
     needs=(),
     charts=("mismatch",),
     judge=judge,
+    limits=RatioDrift,
     title=title,
     why=marked(
         "PPO trusts its data only near the policy that sampled it; past the clip range most "

@@ -5,7 +5,12 @@ Inside a rank and a severity this order decides which finding comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import stat
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from rlreport.check import (
     broken_log,
@@ -43,6 +48,8 @@ from rlreport.check import (
     zero_variance_groups,
 )
 from rlreport.check.check import Check
+from rlreport.check.limits import Limit, Limits, Thresholds
+from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
 
 CHECKS: tuple[Check, ...] = (
@@ -83,9 +90,81 @@ CHECKS: tuple[Check, ...] = (
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
 
+LIMITS: dict[str, type[Limits]] = {
+    "trend": Trend,
+    **{check.id: check.limits for check in CHECKS if check.limits.declared()},
+}
+"""Thresholds by what a file of them calls their group: the windows', and each check's own."""
+
+MAX_TOML = 1_000_000
+"""Bytes of a file of thresholds that are read."""
+
 
 def refuse_unknown(ids: Iterable[str]) -> None:
     """Raise UsageError where an id is that of no check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
+    """One threshold as documented: the group it is of, what is declared, the value in force."""
+
+    group: str
+    limit: Limit[float]
+    value: float
+
+
+def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
+    """List every threshold, for the docs and ``rlreport checks``."""
+    known = thresholds or Thresholds()
+    return [
+        ThresholdRow(group, limit, getattr(known[kind], key))
+        for group, kind in LIMITS.items()
+        for key, limit in kind.declared().items()
+    ]
+
+
+def load_thresholds(path: str | Path) -> Thresholds:
+    """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); the rest keep their defaults.
+
+    Raises:
+        UsageError: the file cannot be read, is no TOML, or holds an unknown group, an
+            unknown key or a value that is not a finite number.
+    """
+    file = Path(path)
+    try:
+        # A pipe or a device may have no end.
+        if not (stat.S_ISREG(file.stat().st_mode) and file.stat().st_size <= MAX_TOML):
+            raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read thresholds: {error.strerror}") from error
+    except RecursionError:
+        raise UsageError(f"{path}: not valid TOML: nested too deep") from None
+    except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    for name, settings in given.items():
+        if name not in LIMITS:
+            raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(LIMITS)}")
+        if not isinstance(settings, dict):
+            raise UsageError(f"{path}: [{name}] must be a table, such as [{name}]")
+        _refuse_odd(settings, LIMITS[name].declared(), f"{path}: [{name}]")
+    return Thresholds({LIMITS[name].__name__: settings for name, settings in given.items()})
+
+
+def _refuse_odd(
+    settings: Mapping[str, object], declared: Mapping[str, Limit[float]], where: str
+) -> None:
+    """Raise UsageError where a setting is none of those declared, or no number as its default."""
+    for key, value in settings.items():
+        if key not in declared:
+            known = ", ".join(declared)
+            raise UsageError(f"{where} has no threshold {key!r}; known: {known}")
+        whole = isinstance(declared[key].default, int)
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            kind = "a whole number" if whole else "a number"
+            raise UsageError(f"{where} {key} must be {kind}, not {value!r}")
+        if not abs(value) <= sys.float_info.max:
+            raise UsageError(f"{where} {key} must be finite, not {value!r:.40}")

@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import above
 from rlreport.check.finding import Facts
-from rlreport.check.noise import change
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.onset import BASE
 from rlreport.check.run import Run
-from rlreport.check.thresholds import LMFLOW
 from rlreport.check.windows import Window, window
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+LMFLOW = marked("LMFlow post on PPO training")
+
+
+class RewardCollapse(Limits):
+    """Thresholds of ``reward_collapse``."""
+
+    lost = Limit(0.5, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+    spread = Limit(0.5, "std of reward", "and lost by more than this, of the std inside a step")
 
 
 def judge(run: Run) -> Result:
@@ -23,7 +30,6 @@ def judge(run: Run) -> Result:
     by the same measure.
     """
     assert run.first is not None
-    limits, z = run.limits.reward_collapse, run.limits.trend.z
     size = len(run.first.steps)
     reward = run.column("reward")
     series = run.by_step(reward)
@@ -31,28 +37,27 @@ def judge(run: Run) -> Result:
     smooth = np.lib.stride_tricks.sliding_window_view(means, size).mean(axis=1)
     start = int(np.argmax(smooth))
     best = window(run.tables, start, start + size)
-    loss = change(run.tables, reward, best, run.last)
-    gain = change(run.tables, reward, run.first, best)
-    fall = change(run.tables, reward, run.first, run.last)
-    least = limits.spread * run.spread()
-    lost = -loss.difference
-    if not (loss.z <= -z and above(lost, limits.lost * gain.difference) and above(lost, least)):
+    loss = run.change(reward, first=best)
+    gain = run.change(reward, last=best)
+    fall = run.change(reward)
+    lost, inside = -loss.difference, run.spread()
+    of_gain = run.met(RewardCollapse.lost, ">", lost, of=gain.difference)
+    met = run.met(RewardCollapse.spread, ">", lost, of=inside)
+    if not (loss.fell and of_gain and met):
         return None
-    if _with_the_reference(run, best, lost, z):
+    if _with_the_reference(run, best, lost):
         return None
-    below_start = fall.z <= -z and above(-fall.difference, least)
+    below = run.met(RewardCollapse.spread, ">", -fall.difference, of=inside)
+    below_start = bool(fall.fell and below)
     # A slow fall may begin inside the best window: from its own best three steps on.
     best_steps = means[start : start + size]
     top = start + int(np.argmax(np.lib.stride_tricks.sliding_window_view(best_steps, BASE).mean(1)))
     onset = run.onset(series, peak=(top, top + BASE))
-    met = [CHECK.met(run, "spread", ">", lost / run.spread())]
-    if gain.difference > 0:
-        met.append(CHECK.met(run, "lost", ">", lost / gain.difference))
     return CHECK.finding(
         run,
         "critical" if below_start else "warning",
         onset=onset,
-        thresholds=met,
+        thresholds=met + (of_gain if gain.difference > 0 else []),
         evidence=run.examples(reward, onset, highest=False),
         series=series,
         start=gain.first,
@@ -63,27 +68,23 @@ def judge(run: Run) -> Result:
     )
 
 
-def _with_the_reference(run: Run, best: Window, lost: float, z: float) -> bool:
+def _with_the_reference(run: Run, best: Window, lost: float) -> bool:
     """Say whether the frozen reference fell as well and the gap to it did not: harder prompts."""
     reference, gap = (
-        change(run.tables, run.column(name), best, run.last)
-        for name in ("ref_reward", "reward_gap")
+        run.change(run.column(name), first=best) for name in ("ref_reward", "reward_gap")
     )
-    fell_alike = reference.z <= -z and -reference.difference > lost / 2
-    return fell_alike and not (gap.z <= -z and -gap.difference > lost / 2)
+    fell_alike = reference.fell and -reference.difference > lost / 2
+    return fell_alike and not (gap.fell and -gap.difference > lost / 2)
 
 
 def title(facts: Facts) -> str:
     """Return from where to where the reward fell."""
     if facts["below_start"]:
-        return told(
-            "The reward fell from {best:figure} to {end:figure}, below its start at "
-            "{start:figure}.",
-            facts,
+        return marked(
+            "The reward fell from {best:figure} to {end:figure}, below its start at {start:figure}."
         )
-    return told(
-        "The reward fell from {best:figure} to {end:figure}; it had started at {start:figure}.",
-        facts,
+    return marked(
+        "The reward fell from {best:figure} to {end:figure}; it had started at {start:figure}."
     )
 
 
@@ -95,6 +96,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("reward", "reward_distribution"),
     judge=judge,
+    limits=RewardCollapse,
     title=title,
     effect=marked("the reward fell from {best:figure} to {end:figure}"),
     why=marked(

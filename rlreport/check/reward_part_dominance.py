@@ -6,11 +6,19 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import above
 from rlreport.check.finding import Facts
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.run import Run
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+
+class RewardPartDominance(Limits):
+    """Thresholds of ``reward_part_dominance``."""
+
+    share = Limit(
+        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
+    )
 
 
 def judge(run: Run) -> Result:
@@ -19,7 +27,6 @@ def judge(run: Run) -> Result:
     A part's share of the variance is its covariance with the reward over the reward's
     variance; the shares of parts that add up to the reward add up to one.
     """
-    limit = run.limits.reward_part_dominance.share
     extras = run.tables.extras
     parts = {
         name: extras[name].to_numpy(np.float64)
@@ -31,7 +38,7 @@ def judge(run: Run) -> Result:
         return CHECK.not_run("reward_parts, two or more")
     reward = run.column("reward")
     gain = run.change(reward)
-    rose = gain.z >= run.limits.trend.z
+    rose = gain.rose
     found = []
     for name, part in parts.items():
         known = np.isfinite(reward) & np.isfinite(part) & (run.place >= _start(run))
@@ -41,18 +48,19 @@ def judge(run: Run) -> Result:
         of_gain = run.change(part).difference / gain.difference if rose else np.nan
         found.append((name, of_variance, of_gain))
     name, of_variance, of_gain = max(found, key=lambda f: float(np.nanmax([f[1], f[2], -1.0])))
-    if not (above(of_variance, limit) or above(of_gain, limit)):
+    met = run.met(RewardPartDominance.share, ">", float(np.nanmax([of_variance, of_gain, -1.0])))
+    if not met:
         return None
     return CHECK.finding(
         run,
         "info",
-        thresholds=[CHECK.met(run, "share", ">", float(np.nanmax([of_variance, of_gain])))],
+        thresholds=met,
         evidence=run.examples(parts[name], None),
         series=run.by_step(parts[name]),
         steps=run.last.steps,
         part=name,
-        of_variance=of_variance if np.isfinite(of_variance) else None,
-        of_gain=of_gain if np.isfinite(of_gain) else None,
+        of_variance=of_variance,
+        of_gain=of_gain,
     )
 
 
@@ -63,15 +71,13 @@ def _start(run: Run) -> int:
 def title(facts: Facts) -> str:
     """Return which part dominates, and what."""
     if facts["of_gain"] is None:
-        return told(
+        return marked(
             "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside "
-            "steps.",
-            facts,
+            "steps."
         )
-    return told(
+    return marked(
         "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside steps "
-        "and {of_gain:percent} of its gain.",
-        facts,
+        "and {of_gain:percent} of its gain."
     )
 
 
@@ -83,6 +89,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("reward",),
     judge=judge,
+    limits=RewardPartDominance,
     title=title,
     why=marked("The other parts of the reward hardly steer the policy: it learns this one alone."),
     suggestion=marked("Weigh the parts so that their spreads inside a step are alike."),

@@ -9,12 +9,21 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset
+from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run
-from rlreport.check.thresholds import CONTRACT
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+
+class RewardShift(Limits):
+    """Thresholds of ``reward_shift``."""
+
+    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
+    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
+    still = Limit(4.0, "std errors", "without a reference: nothing else jumps by this at that step")
+
 
 NEAR = 5
 """Steps on each side over which a jump is told from a slope."""
@@ -36,6 +45,9 @@ EVIDENT = 4.0
 
 LEAST_PROMPTS = 8
 """Prompts seen on both sides, from which the change of the reward itself can be told."""
+
+MOST_TOLD = 1000.0
+"""Errors, or std, of a jump that are told at most: without noise it has no end of them."""
 
 NEW = 0.8
 """Share of the responses after a jump whose prompts are new, if the prompts changed."""
@@ -99,17 +111,19 @@ def judge(run: Run) -> Result:
     Where prompts return, the same prompts are compared: if their reward stayed, it is the
     prompts that changed, which is told as info.
     """
-    limits = run.limits.reward_shift
+    limits = run.limits[RewardShift]
     referenced = run.has("ref_reward")
     column = "ref_reward" if referenced else "reward"
     reward = run.column(column)
     series = run.by_step(reward)
     found = jump(series)
-    if found is None or not found.sudden or found.z < limits.z:
+    if found is None or not found.sudden:
         return None
     spread = run.spread(column)
     size = found.after - found.before
-    if not abs(size) >= limits.spread * spread or not abs(size) > 1e-9:
+    z = run.met(RewardShift.z, ">=", min(found.z, MOST_TOLD))
+    far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
+    if not (z and far and abs(size) > 1e-9):
         return None
     if not referenced and (
         not _evident(run, reward, found) or _others_jump(run, found, limits.still)
@@ -122,10 +136,7 @@ def judge(run: Run) -> Result:
         run,
         "info" if prompts_changed else "warning",
         onset=onset,
-        thresholds=[
-            CHECK.met(run, "z", ">=", min(found.z, 1000.0)),
-            CHECK.met(run, "spread", ">=", abs(size) / spread if spread > 0 else 1000.0),
-        ],
+        thresholds=z + far,
         evidence=run.examples(reward, onset, highest=size > 0),
         series=series,
         before=found.before,
@@ -197,21 +208,18 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
 def title(facts: Facts) -> str:
     """Return what jumped, when, and what changed."""
     if facts["prompts_changed"]:
-        return told(
+        return marked(
             "The prompts changed at step {at}: mean reward went from {before:figure} to "
-            "{after:figure}, but not that of prompts seen on both sides.",
-            facts,
+            "{after:figure}, but not that of prompts seen on both sides."
         )
     if facts["referenced"]:
-        return told(
+        return marked(
             "The frozen reference's mean reward jumped from {before:figure} to {after:figure} at "
-            "step {at}: the scoring changed, not the policy.",
-            facts,
+            "step {at}: the scoring changed, not the policy."
         )
-    return told(
+    return marked(
         "The mean reward jumped from {before:figure} to {after:figure} at step {at}, while "
-        "length, KL and entropy did not move.",
-        facts,
+        "length, KL and entropy did not move."
     )
 
 
@@ -223,6 +231,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("reward",),
     judge=judge,
+    limits=RewardShift,
     title=title,
     why=marked(
         "Rewards before and after are not comparable: a rise or a fall across the change says "

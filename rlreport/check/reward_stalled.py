@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts
+from rlreport.check.finding import Fact, Facts, Met
+from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds import RL_BOARD
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+
+class RewardStalled(Limits):
+    """Thresholds of ``reward_stalled``."""
+
+    z = Limit(2.0, "std errors", "info: gain of the last window over the first", RL_BOARD)
 
 
 def judge(run: Run) -> Result:
@@ -17,12 +23,11 @@ def judge(run: Run) -> Result:
         return CHECK.too_short(run)
     reward, gap = run.column("reward"), run.column("reward_gap")
     facts: dict[str, Fact] = {}
-    met = []
+    met: list[Met] = []
     if run.first is not None:
         moved = run.change(reward)
-        if moved.z < run.limits.reward_stalled.z:
+        if met := run.met(RewardStalled.z, "<", moved.z):
             facts |= {"start": moved.first, "end": moved.last}
-            met.append(CHECK.met(run, "z", "<", moved.z))
     end = gap[run.last.rows]
     end = end[np.isfinite(end)]
     if len(end) and np.mean(end > 0) <= np.mean(end < 0):
@@ -37,20 +42,16 @@ def judge(run: Run) -> Result:
 def title(facts: Facts) -> str:
     """Return what was not gained."""
     if "wins" not in facts:
-        return told(
-            "The reward did not rise: {start:figure} at first, {end:figure} at the end.", facts
-        )
+        return marked("The reward did not rise: {start:figure} at first, {end:figure} at the end.")
     if "start" not in facts:
-        return told(
+        return marked(
             "The policy beats the reference in {wins:percent} of responses and loses in "
-            "{losses:percent}.",
-            facts,
+            "{losses:percent}."
         )
-    return told(
+    return marked(
         "The reward did not rise: {start:figure} at first, {end:figure} at the end, where the "
         "policy beats the reference in {wins:percent} of responses and loses in "
-        "{losses:percent}.",
-        facts,
+        "{losses:percent}."
     )
 
 
@@ -62,6 +63,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("reward", "win_rate"),
     judge=judge,
+    limits=RewardStalled,
     title=title,
     why=marked("The run cost its compute and the policy is no better by its own reward."),
     suggestion=marked(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check import noise, windows
-from rlreport.check.finding import Example, Onset
+from rlreport.check.finding import Example, Met, Onset, Op
+from rlreport.check.limits import Limit, Thresholds, above, at_least, below
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
-from rlreport.check.thresholds import Thresholds
-from rlreport.check.windows import Window
+from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample, Tables
 from rlreport.text.messages import message
@@ -29,6 +29,13 @@ SHOWN = 3
 
 CANDIDATES = 400
 """Clearest responses among which three of different prompts are looked for."""
+
+_MEETS: Mapping[Op, Callable[[float, float], bool]] = {
+    ">": above,
+    "<": below,
+    ">=": at_least,
+    "<=": lambda value, limit: at_least(-value, -limit),
+}
 
 
 class Run:
@@ -53,9 +60,7 @@ class Run:
         self.tried = tables.steps[tried]
         tables = self.tables
         self.limits = limits or Thresholds()
-        pair = windows.first_and_last(tables, self.limits.trend)
-        self.first: Window | None = pair[0] if pair else None
-        self.last: Window = windows.last(tables, self.limits.trend)
+        self.first, self.last = windows.first_and_last(tables, self.limits[Trend])
         self.steps: Ints = windows.step_numbers(tables)
 
     @property
@@ -105,12 +110,36 @@ class Run:
         """Unit of ``length``."""
         return message("tokens") if self.length == "response_tokens" else message("characters")
 
-    def change(self, values: Floats, weights: Floats | None = None) -> Change:
-        """Return how the mean of per-response values moved from the first window to the last."""
-        if self.first is None:
-            end = noise.mean_of(self.tables, values, self.last, weights)
-            return Change(np.nan, end.mean, np.nan)
-        return noise.change(self.tables, values, self.first, self.last, weights)
+    def change(
+        self,
+        values: Floats,
+        weights: Floats | None = None,
+        *,
+        first: Window | None = None,
+        last: Window | None = None,
+    ) -> Change:
+        """Return how the mean of per-response values moved from a window to another.
+
+        From the run's first to its last, unless others are named.
+        """
+        start, end = first or self.first, last or self.last
+        if start is None:
+            return Change(np.nan, noise.mean_of(self.tables, values, end, weights).mean, np.nan)
+        return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
+
+    def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
+        """Return the threshold where a value meets it, give or take rounding; else nothing.
+
+        Args:
+            limit: such as ``KlExplosion.warn``.
+            op: how the value must lie to it.
+            value: the value.
+            of: what it is judged in: ``value / of`` is what is told.
+        """
+        bound: float = getattr(self.limits[limit.owner], limit.key)
+        if not _MEETS[op](value, bound * of):
+            return []
+        return [Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)]
 
     def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean of per-response values in each step, float64 (S,), NaN without any."""
@@ -232,6 +261,11 @@ def began(series: Floats) -> float:
     """Return the median of a figure's first three steps, NaN without any."""
     start = series[np.isfinite(series)][:SHOWN]
     return float(np.median(start)) if len(start) else np.nan
+
+
+def was_so(series: Floats, met: Met) -> bool:
+    """Say whether a figure by step met a threshold in its first three steps already."""
+    return _MEETS[met.op](began(series), met.limit)
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from rlreport.check.check import Check, Result
-from rlreport.check.compare import above, at_least
+from rlreport.check.finding import Met
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.noise import Change
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats
 
 
-class RiseOrShare(Protocol):
+class RiseOrShare(Limits):
     """Thresholds of a check that compares a share with its start, and with a limit."""
 
-    @property
-    def rise(self) -> float:
-        """Rise since the first window."""
+    rise: Limit[float]
+    share: Limit[float]
 
-    @property
-    def share(self) -> float:
-        """Share in the last window."""
+
+def rise_or_share(
+    run: Run, moved: Change, limits: type[RiseOrShare]
+) -> tuple[list[Met], list[Met]]:
+    """Return the threshold of the rise where the share rose, and all that it met."""
+    rise = run.met(limits.rise, ">=", moved.difference) if moved.rose else []
+    return rise, [*rise, *run.met(limits.share, ">", moved.last)]
 
 
 def judge_share(
-    check: Check, run: Run, values: Floats, limits: RiseOrShare, weights: Floats | None = None
+    check: Check,
+    run: Run,
+    values: Floats,
+    limits: type[RiseOrShare],
+    weights: Floats | None = None,
 ) -> Result:
     """Return a finding where a share rose by points since the start, or is high.
 
@@ -37,23 +44,19 @@ def judge_share(
         weights: float64 (rows,), what each share is of.
     """
     moved = run.change(values, weights)
-    rose = at_least(moved.difference, limits.rise) and moved.z >= run.limits.trend.z
-    high = above(moved.last, limits.share)
-    if not (rose or high):
+    rise, met = rise_or_share(run, moved, limits)
+    if not met:
         return None
-    series = run.by_step(values, weights)
-    onset = run.onset(series, always=not rose)
-    met = [check.met(run, "rise", ">=", moved.difference)] if rose else []
-    met += [check.met(run, "share", ">", moved.last)] if high else []
-    return check.finding(
+    return check.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(values, onset, among=values > 0),
-        series=series,
+        met,
+        values,
+        weights,
+        always=not rise,
+        among=values > 0,
         share=moved.last,
-        before=moved.first if np.isfinite(moved.first) else None,
+        before=moved.first,
     )
 
 

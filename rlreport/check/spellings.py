@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlreport.check.ngram_counts import Sample, log_odds_z, occurrences, sample_of
+from rlreport.check.reward_hacking_token import RewardHackingToken
 from rlreport.check.run import Run
 from rlreport.check.spreading_text import SpreadingText
 from rlreport.figures.ragged import Ints
@@ -48,7 +49,7 @@ def united(
     Returns:
         The texts, those left out that do not spread when all their spellings are counted.
     """
-    limits = run.limits.reward_hacking_token
+    limits = run.limits[RewardHackingToken]
     spellings = _spellings({t.words for t, _ in texts if _free(t.words)}, ngrams, style)
     sample, ending = sample_of(run.tables, ngrams), sample_of(run.tables, ngrams, run.last)
     told: dict[str, SpreadingText] = {}

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import PRIME_RL
 from rlreport.text.messages import marked
+
+PRIME_RL = marked("prime-rl: max_off_policy_steps is 8")
+
+
+class StaleRollouts(Limits):
+    """Thresholds of ``stale_rollouts``."""
+
+    lag = Limit(8.0, "steps", "mean lag of the last window", PRIME_RL)
 
 
 def judge(run: Run) -> Result:
     """Compare the mean lag of the last window with the steps that asynchronous training bears."""
-    lag, limit = run.column("lag"), run.limits.stale_rollouts.lag
+    lag = run.column("lag")
     moved = run.change(lag)
-    if not above(moved.last, limit):
+    if not (met := run.met(StaleRollouts.lag, ">", moved.last)):
         return None
-    series = run.by_step(lag)
-    onset = run.onset(series, always=above(moved.first, limit))
-    return CHECK.finding(
-        run,
-        "warning",
-        onset=onset,
-        thresholds=[CHECK.met(run, "lag", ">", moved.last)],
-        evidence=run.examples(lag, onset, unit="steps"),
-        series=series,
-        lag=moved.last,
-    )
+    always = bool(run.met(StaleRollouts.lag, ">", moved.first))
+    return CHECK.of_values(run, "warning", met, lag, always=always, unit="steps", lag=moved.last)
 
 
 CHECK = Check(
@@ -36,6 +34,7 @@ CHECK = Check(
     needs=(Need("policy_version", ("lag",)),),
     charts=("lag", "reward"),
     judge=judge,
+    limits=StaleRollouts,
     title=marked(
         "Responses were sampled {lag:figure} steps before the step that learns from them."
     ),

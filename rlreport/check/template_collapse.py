@@ -6,11 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, below
+from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import RAGEN_2
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
+
+RAGEN_2 = marked("RAGEN-2 (template collapse)")
+
+
+class TemplateCollapse(Limits):
+    """Thresholds of ``template_collapse``."""
+
+    prompts = Limit(4, "prompts", "with two responses each, else a step is not judged")
+    first = Limit(0.3, "beyond chance", "responses that find their prompt at first", RAGEN_2)
+    last = Limit(0.1, "beyond chance", "the same in the last window, below this", RAGEN_2)
+    surprisal = Limit(0.8, "times", "surprisal that fell further is another matter", CONTRACT)
+
 
 _BUCKETS = 4096
 """Hashed n-grams; some share a bucket, which only blurs."""
@@ -22,26 +33,24 @@ def judge(run: Run) -> Result:
     Variety that stays (surprisal) beside a link that is lost tells templates from a policy
     that says one thing only, which other checks find.
     """
-    limits = run.limits.template_collapse
-    series = _recognised(run, limits.prompts)
+    series = _recognised(run, run.limits[TemplateCollapse].prompts)
     window = len(run.last.steps)
     early, late = series[:window], series[-window:]
     if np.isfinite(early).sum() < 2 or np.isfinite(late).sum() < 2:
         return CHECK.not_run(CHECK.needs_also)
     first, last = float(np.nanmean(early)), float(np.nanmean(late))
-    if not (above(first, limits.first) and below(last, limits.last)):
+    linked = run.met(TemplateCollapse.first, ">", first)
+    lost = run.met(TemplateCollapse.last, "<", last)
+    if not (linked and lost):
         return None
     surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
-    if below(surprisal.last, limits.surprisal * surprisal.first):
+    if run.met(TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
         return None
     return CHECK.finding(
         run,
         "warning",
         onset=run.onset(series),
-        thresholds=[
-            CHECK.met(run, "first", ">", first),
-            CHECK.met(run, "last", "<", last),
-        ],
+        thresholds=linked + lost,
         evidence=run.examples(run.column(run.length), None),
         series=series,
         start=first,
@@ -104,6 +113,7 @@ CHECK = Check(
     needs=(Need("logprobs", ("surprisal_mean",)),),
     charts=("surprisal", "reward"),
     judge=judge,
+    limits=TemplateCollapse,
     title=marked(
         "{end:percent} of responses can be told to belong to their prompt beyond chance "
         "({start:percent} before), at the same surprisal."

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, below
+from rlreport.check.limits import AGENTS, CONTRACT, Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.thresholds_of_turns import AGENTS
 from rlreport.text.messages import marked
+
+
+class ToolDisuse(Limits):
+    """Thresholds of ``tool_disuse``."""
+
+    ratio = Limit(0.3, "times", "calls a response against the first window", AGENTS)
+    calls = Limit(0.2, "calls", "fewer at the start are not judged", CONTRACT)
 
 
 def judge(run: Run) -> Result:
     """Look for calls that fell to a fraction of the start, while the reward did not fall."""
-    limits, z = run.limits.tool_disuse, run.limits.trend.z
     calls = run.column("tool_calls")
     moved = run.change(calls)
-    fell = below(moved.last, limits.ratio * moved.first) and moved.z <= -z
-    if not (fell and above(moved.first, limits.calls)):
+    ratio = run.met(ToolDisuse.ratio, "<", moved.last, of=moved.first)
+    if not (ratio and moved.fell and run.met(ToolDisuse.calls, ">", moved.first)):
         return None
-    if run.has("reward") and run.change(run.column("reward")).z <= -z:
+    if run.has("reward") and run.change(run.column("reward")).fell:
         return None
-    series = run.by_step(calls)
-    onset = run.onset(series)
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=[CHECK.met(run, "ratio", "<", moved.last / moved.first)],
-        evidence=run.examples(calls, onset, highest=False, unit="calls"),
-        series=series,
+        ratio,
+        calls,
+        highest=False,
+        unit="calls",
         start=moved.first,
         end=moved.last,
     )
@@ -41,6 +44,7 @@ CHECK = Check(
     needs=(Need("turns with calls of tools", ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     judge=judge,
+    limits=ToolDisuse,
     title=marked(
         "Responses call tools {end:figure} times ({start:figure} before), and the reward did "
         "not fall."

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
+from rlreport.check.limits import AGENTS, CONTRACT, Limit
 from rlreport.check.run import Run
-from rlreport.check.shares import judge_share, part_of
-from rlreport.check.thresholds_of_turns import AGENTS
+from rlreport.check.shares import RiseOrShare, judge_share, part_of
 from rlreport.text.messages import marked
+
+
+class ToolErrors(RiseOrShare):
+    """Thresholds of ``tool_errors``."""
+
+    rise = Limit(0.2, "of calls", "rise of the share since the first window", CONTRACT)
+    share = Limit(0.5, "of calls", "answered by an error in the last window", CONTRACT)
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share, and for a share that is high anyway."""
     calls = run.column("tool_calls")
     share = part_of(run.column("tool_errors"), calls)
-    return judge_share(CHECK, run, share, run.limits.tool_errors, calls)
+    return judge_share(CHECK, run, share, ToolErrors, calls)
 
 
 CHECK = Check(
@@ -24,6 +31,7 @@ CHECK = Check(
     needs=(Need("turns with calls of tools", ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     judge=judge,
+    limits=ToolErrors,
     title=marked(
         "{share:percent} of tool calls are answered by an error ({before:percent} before)."
     ),

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above
-from rlreport.check.finding import Finding
+from rlreport.check.limits import AGENTS, EOS, Limit
 from rlreport.check.run import Run
-from rlreport.check.shares import judge_share
-from rlreport.check.thresholds_of_turns import AGENTS
+from rlreport.check.shares import RiseOrShare, judge_share
 from rlreport.text.messages import marked
+
+
+class TurnLimit(RiseOrShare):
+    """Thresholds of ``turn_limit``."""
+
+    note = Limit(0.05, "of conversations", "info: stopped at the limit", AGENTS)
+    rise = Limit(0.2, "of conversations", "warning: rise since the first window", EOS)
+    share = Limit(0.5, "of conversations", "warning: stopped in the last window", EOS)
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share at the limit and a high one; a smaller one is a note."""
-    values, limits = run.column("at_turn_limit"), run.limits.turn_limit
-    found = judge_share(CHECK, run, values, limits)
-    if isinstance(found, Finding):
+    values = run.column("at_turn_limit")
+    if found := judge_share(CHECK, run, values, TurnLimit):
         return found
     moved = run.change(values)
-    if not above(moved.last, limits.note):
+    if not (met := run.met(TurnLimit.note, ">", moved.last)):
         return None
-    onset = run.onset(run.by_step(values), always=above(moved.first, limits.note))
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "info",
-        onset=onset,
-        thresholds=[CHECK.met(run, "note", ">", moved.last)],
-        evidence=run.examples(values, onset, among=values > 0),
-        series=run.by_step(values),
+        met,
+        values,
+        always=bool(run.met(TurnLimit.note, ">", moved.first)),
+        among=values > 0,
         share=moved.last,
         before=moved.first,
     )
@@ -41,6 +45,7 @@ CHECK = Check(
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
     charts=("turns", "eos"),
     judge=judge,
+    limits=TurnLimit,
     title=marked(
         "{share:percent} of conversations are stopped at the limit of turns ({before:percent} "
         "before)."

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
+from rlreport.check.limits import EOS, Limit
 from rlreport.check.run import Run
-from rlreport.check.shares import judge_share
-from rlreport.check.thresholds import EOS
+from rlreport.check.shares import RiseOrShare, judge_share
 from rlreport.text.messages import marked
+
+
+class UnclosedThinking(RiseOrShare):
+    """Thresholds of ``unclosed_thinking``."""
+
+    rise = Limit(0.2, "of responses", "rise of the share since the first window", EOS)
+    share = Limit(0.5, "of responses", "that think do not end it in the last window", EOS)
 
 
 def judge(run: Run) -> Result:
     """Look for a rise of the share, and for a share that is high anyway."""
-    return judge_share(CHECK, run, run.column("unclosed_thinking"), run.limits.unclosed_thinking)
+    return judge_share(CHECK, run, run.column("unclosed_thinking"), UnclosedThinking)
 
 
 CHECK = Check(
@@ -22,6 +29,7 @@ CHECK = Check(
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     judge=judge,
+    limits=UnclosedThinking,
     title=marked(
         "The thinking of {share:percent} of responses that think never ends ({before:percent} "
         "before)."

@@ -7,12 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above, below
 from rlreport.check.finding import SEVERITIES, Facts, Finding
+from rlreport.check.limits import Limit, Limits, above, below
 from rlreport.check.run import Run, began
-from rlreport.check.thresholds import CRITIC
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked
+
+CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
+
+
+class ValueDivergence(Limits):
+    """Thresholds of ``value_divergence``."""
+
+    explained = Limit(-0.5, "", "warning: explained variance of the last window", CRITIC)
+    weak = Limit(0.0, "", "info: explained variance of the last window", CRITIC)
+    spread = Limit(5.0, "times", "warning: std of values against std of returns", CRITIC)
+    floor = Limit(0.01, "of the run's", "least variance of returns that can be followed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     Where returns hardly vary any more there is nothing to follow, and a ratio of two small
     variances says nothing: their variance counts as no less than a part of the run's.
     """
-    limits = run.limits.value_divergence
+    limits = run.limits[ValueDivergence]
     count = len(run.steps)
     inside = run.place >= count - len(run.last.steps)
     end = fit(run, returns, error, np.where(inside, 0, -1), 1)
@@ -90,10 +100,9 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     wide = above(spread, limits.spread)
     if not (weak or wide):
         return None
-    met = [CHECK.met(run, "spread", ">", spread)] if wide else []
     by_fit = bad or not wide
-    if by_fit:
-        met.insert(0, CHECK.met(run, "explained" if bad else "weak", "<", explained))
+    fit_met = run.met(ValueDivergence.explained if bad else ValueDivergence.weak, "<", explained)
+    met = [*(fit_met if by_fit else []), *run.met(ValueDivergence.spread, ">", spread)]
     # Each step against its own returns: their scale changes over a run.
     with np.errstate(invalid="ignore", divide="ignore"):
         own = (steps.error if by_fit else steps.value) / np.fmax(steps.returns, least)
@@ -115,11 +124,10 @@ def _judged(run: Run, returns: str, error: str) -> Result:
 def title(facts: Facts) -> str:
     """Return how well the critic follows."""
     if facts["weak"]:
-        return told("The critic is weak: explained variance {explained:figure}.", facts)
-    return told(
+        return marked("The critic is weak: explained variance {explained:figure}.")
+    return marked(
         "The critic does not follow the returns: explained variance {explained:figure}, std of "
-        "values {spread:figure} × that of the returns.",
-        facts,
+        "values {spread:figure} × that of the returns."
     )
 
 
@@ -131,6 +139,7 @@ CHECK = Check(
     needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
     charts=("explained_variance", "value"),
     judge=judge,
+    limits=ValueDivergence,
     title=title,
     why=marked(
         "Advantages are returns less values: a critic that is worse than a constant adds noise to "

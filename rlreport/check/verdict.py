@@ -19,11 +19,11 @@ from rlreport.check.finding import (
     NotRun,
     Verdict,
 )
+from rlreport.check.limits import Thresholds
 from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.thresholds import Thresholds
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message

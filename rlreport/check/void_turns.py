@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.compare import above
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
 from rlreport.check.shares import part_of
-from rlreport.check.thresholds_of_turns import SIMPLE_TIR
 from rlreport.text.messages import marked
+
+SIMPLE_TIR = marked("SimpleTIR (void turns)")
+
+
+class VoidTurns(Limits):
+    """Thresholds of ``void_turns``."""
+
+    share = Limit(0.1, "of turns", "have neither a call nor an answer", SIMPLE_TIR)
 
 
 def judge(run: Run) -> Result:
@@ -15,17 +22,16 @@ def judge(run: Run) -> Result:
     turns = run.column("turns")
     share = part_of(run.column("void_turns"), turns)
     moved = run.change(share, turns)
-    if not above(moved.last, run.limits.void_turns.share):
+    if not (met := run.met(VoidTurns.share, ">", moved.last)):
         return None
-    series = run.by_step(share, turns)
-    onset = run.onset(series, always=above(moved.first, run.limits.void_turns.share))
-    return CHECK.finding(
+    return CHECK.of_values(
         run,
         "warning",
-        onset=onset,
-        thresholds=[CHECK.met(run, "share", ">", moved.last)],
-        evidence=run.examples(share, onset, among=share > 0),
-        series=series,
+        met,
+        share,
+        turns,
+        always=bool(run.met(VoidTurns.share, ">", moved.first)),
+        among=share > 0,
         share=moved.last,
         before=moved.first,
     )
@@ -39,6 +45,7 @@ CHECK = Check(
     needs=(Need("turns", ("void_turns",)),),
     charts=("turns", "length"),
     judge=judge,
+    limits=VoidTurns,
     title=marked(
         "{share:percent} of turns have neither a call nor an answer ({before:percent} before)."
     ),

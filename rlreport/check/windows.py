@@ -6,10 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlreport.check.thresholds import Trend
+from rlreport.check.limits import Limit, Limits
 from rlreport.figures.ragged import Ints
-from rlreport.summarise.steps import window_size
+from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables
+
+
+class Trend(Limits):
+    """How windows of steps are made and compared."""
+
+    share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
+    least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
+    shortest_run = Limit(5, "steps", "a shorter run is too short to judge")
+    z = Limit(3.0, "std errors", "a difference of means must be larger than chance by this")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +52,18 @@ def step_numbers(tables: Tables) -> Ints:
     return tables.steps["step"].to_numpy(dtype=np.int64)
 
 
-def first_and_last(tables: Tables, trend: Trend) -> tuple[Window, Window] | None:
-    """Return the first and the last window, or None if the run is too short to judge."""
-    steps = len(tables.steps)
-    if steps < trend.shortest_run:
-        return None
-    size = window_size(steps, trend.share, trend.least_steps)
-    return window(tables, 0, size), window(tables, steps - size, steps)
+def size_of_window(steps: int, trend: Trend) -> int:
+    """Return how many steps the first and the last window have; 0 in a run too short to judge."""
+    long = steps >= trend.shortest_run
+    return window_size(steps, trend.share, trend.least_steps) if long else 0
 
 
-def last(tables: Tables, trend: Trend) -> Window:
-    """Return the last window; a run too short for a trend is one window."""
+def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]:
+    """Return the first and the last window; a run too short for a trend is one window."""
     steps = len(tables.steps)
-    size = (
-        steps if steps < trend.shortest_run else window_size(steps, trend.share, trend.least_steps)
-    )
-    return window(tables, steps - size, steps)
+    if size := size_of_window(steps, trend):
+        return window(tables, 0, size), window(tables, steps - size, steps)
+    return None, whole(tables)
 
 
 def whole(tables: Tables) -> Window:

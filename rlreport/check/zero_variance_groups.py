@@ -5,11 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.compare import above
-from rlreport.check.run import Run, began
-from rlreport.check.thresholds import GROUPS
+from rlreport.check.limits import Limit, Limits, above
+from rlreport.check.run import Run, was_so
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
+
+GROUPS = marked("DAPO; TRL frac_reward_zero_std")
+
+
+class ZeroVarianceGroups(Limits):
+    """Thresholds of ``zero_variance_groups``."""
+
+    share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
+    grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
+
 
 ALIKE = 1e-6
 """Population standard deviation of the reward below which a group's responses are alike."""
@@ -21,7 +30,7 @@ def judge(run: Run) -> Result:
     Groups that are alike because all responses earn the best reward, after the reward
     rose, are a task that is learned: worth knowing, nothing wrong.
     """
-    limits = run.limits.zero_variance_groups
+    limits = run.limits[ZeroVarianceGroups]
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")["reward"]
     groups = by_group.agg(["size", "max"]).assign(
@@ -35,21 +44,21 @@ def judge(run: Run) -> Result:
     if run.has("value_mean"):
         return CHECK.not_run("a run that learns from groups; this one has a critic")
     share = float((late["std"] < ALIKE).mean())
-    if not above(share, limits.share):
+    if not (met := run.met(ZeroVarianceGroups.share, ">", share)):
         return None
     alike = late[late["std"] < ALIKE]
     solved = float((alike["max"] >= run.responses["reward"].max()).sum()) / len(late)
-    rose = run.first is not None and run.change(run.column("reward")).z >= run.limits.trend.z
+    rose = run.change(run.column("reward")).rose
     learned = not above(share - solved, limits.share) and rose
     by_step = (groups["std"] < ALIKE).astype(float).groupby(groups["step"]).mean()
     series: Floats = np.asarray(by_step.reindex(run.steps), dtype=np.float64)
-    onset = run.onset(series, always=above(began(series), limits.share))
+    onset = run.onset(series, always=was_so(series, met[0]))
     among = run.responses["group"].isin(groups.index[groups["std"] < ALIKE]).to_numpy()
     return CHECK.finding(
         run,
         "info" if learned else "warning",
         onset=onset,
-        thresholds=[CHECK.met(run, "share", ">", share)],
+        thresholds=met,
         evidence=run.examples(run.column("reward"), onset, highest=False, among=among),
         series=series,
         share=share,
@@ -66,6 +75,7 @@ CHECK = Check(
     needs=(REWARD,),
     charts=("groups",),
     judge=judge,
+    limits=ZeroVarianceGroups,
     title=marked(
         "{share:percent} of {groups:count} groups have no variance in reward, {solved:percent} "
         "because every response earns the best reward."

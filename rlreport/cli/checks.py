@@ -16,8 +16,7 @@ def checks() -> None:
       rlreport checks
       rlreport build logs/ --thresholds mine.toml
     """
-    from rlreport.check.registry import CHECKS
-    from rlreport.check.thresholds import describe
+    from rlreport.check.registry import CHECKS, describe
 
     rows = describe()
     for check in CHECKS:
@@ -25,7 +24,7 @@ def checks() -> None:
         say(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
         for row in rows:
             if row.group == check.id:
-                unit = f" {row.unit}" if row.unit else ""
-                say(f"  {row.key} = {row.value:g}{unit}: {row.meaning}")
+                unit = f" {row.limit.unit}" if row.limit.unit else ""
+                say(f"  {row.limit.key} = {row.value:g}{unit}: {row.limit.meaning}")
         say(f"  source: {check.source}")
         say()

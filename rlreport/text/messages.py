@@ -83,7 +83,7 @@ def told(literal: str, facts: Places) -> str:
     begins a sentence with it, ``small`` goes on with it, ``clause`` takes the full stop off one.
     A tuple is a list of what it holds. A fact that is absent is "–".
     """
-    known = isinstance(literal, Message) or not literal
+    known = isinstance(literal, Message | Joined) or not literal
     return literal if known else Message(literal, facts)
 
 
