@@ -26,7 +26,6 @@ from rlreport.text.numbers import MISSING
 MOST_CHARACTERS = 20_000
 """Characters of a text that are shown; a comparison holds hundreds."""
 
-SNIPPET = 400
 LEVELS = {
     "better": "healthy",
     "worse": "critical",
