@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from string import ascii_letters
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from rlreport.figures.ragged import Floats
 from rlreport.tables import NgramSample
 from rlreport.text.messages import marked
 from rlreport.text.special import is_special
-from rlreport.text.tokens import detect_style, readable_tokens
 
 LMFLOW = marked("LMFlow post on PPO training")
 
@@ -32,6 +32,7 @@ class LanguageDrift(Limits):
 LEAST_LETTERS = 6
 """Letters a text has at least, if its script can be told."""
 
+_NO_LETTERS = bytes(set(range(128)) - set(ascii_letters.encode()))
 _JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "HANGUL"}
 
 
@@ -47,6 +48,9 @@ def script(character: str) -> str | None:
 
 def scripts(text: str) -> Counter[str]:
     """Return how many letters of each script a text has."""
+    if text.isascii():
+        letters = len(text.encode().translate(None, _NO_LETTERS))
+        return Counter({"LATIN": letters} if letters else {})
     return Counter(found for character in text if (found := script(character)))
 
 
@@ -92,15 +96,15 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
     of_prompt = dict(
         zip(prompts["prompt_id"], (number(scripts(str(p))) for p in prompts["prompt"]), strict=True)
     )
-    style = detect_style(ngrams.vocabulary) if ngrams.unit == "token" else None
-    texts = readable_tokens(ngrams.vocabulary, style) if style else ngrams.vocabulary
     sample = sample_of(run.tables, ngrams)
     units = np.asarray(sample.units)
     letters: dict[str, Floats] = {}
-    for place, (raw, text) in enumerate(zip(ngrams.vocabulary, texts, strict=True)):
+    for place, (raw, text) in enumerate(zip(ngrams.vocabulary, run.units[1], strict=True)):
         if not is_special(raw):
             for name, count in scripts(text).items():
-                letters.setdefault(name, np.zeros(len(ngrams.vocabulary)))[place] = count
+                if name not in letters:
+                    letters[name] = np.zeros(len(ngrams.vocabulary))
+                letters[name][place] = count
     found = np.full(len(run.responses), np.nan)
     if not letters or not len(units):
         return found

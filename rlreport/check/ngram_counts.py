@@ -98,6 +98,11 @@ def holders(sample: Sample, keys_of: Callable[[Sample], Ints]) -> tuple[Ints, In
     return keys, counts
 
 
+def least_holders(sample: Sample, share: float) -> float:
+    """Return how many responses of a sample are a share of them, or a hair's breadth less."""
+    return share * len(sample.rows) * (1 - 1e-9)
+
+
 def common_units(sample: Sample, least: float, usable: Bools) -> Ints:
     """Return the usable units that at least ``least`` of the responses hold, ascending.
 
@@ -109,7 +114,7 @@ def common_units(sample: Sample, least: float, usable: Bools) -> Ints:
         return np.where(usable[part.units], part.units.astype(np.int64), -1)
 
     units, counts = holders(sample, usable_units)
-    enough = counts >= least * len(sample.rows) * (1 - 1e-9)
+    enough = counts >= least_holders(sample, least)
     units, counts = units[enough], counts[enough]
     if len(units) > MOST_UNITS:
         units = units[np.argsort(-counts, kind="stable")[:MOST_UNITS]]

@@ -19,12 +19,12 @@ from rlreport.check.reward_stalled import RewardStalled
 from rlreport.check.run import Run
 from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
-from rlreport.check.text_views import View, views
+from rlreport.check.text_views import Common, View, views
 from rlreport.check.windows import window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
-from rlreport.text.tokens import Style, detect_style
+from rlreport.text.tokens import Style, readable_tokens
 
 MOST_NGRAMS = 300
 """Spreading n-grams looked at more closely, those with the largest z."""
@@ -95,13 +95,16 @@ def spreading_ngrams(run: Run, limit: int = 20) -> SpreadingNgrams:
     ngrams = run.tables.ngrams
     if ngrams is None or not len(sample_of(run.tables, ngrams, run.last).rows):
         return _empty()
-    style = detect_style(ngrams.vocabulary) if ngrams.unit == "token" else None
+    style, texts = run.units
     reference = run.tables.ref_ngrams
     of_reference = {}
     if reference is not None and reference.unit == ngrams.unit:
-        of_reference = {view.kind: view.sample for view in views(reference, style, None)}
+        words = readable_tokens(reference.vocabulary, style) if style else reference.vocabulary
+        of_reference = {view.kind: view.sample for view in views(reference, words, None)}
     told: dict[str, list[SpreadingText]] = {"text": _ngram_texts(run, ngrams, style)}
-    for view in views(ngrams, style, run.responses):
+    ending = sample_of(run.tables, ngrams, run.last)
+    common = Common(ending, counting.least_holders(ending, run.limits[RewardHackingToken].share))
+    for view in views(ngrams, texts, run.responses, common):
         told[view.kind] = _view_texts(run, view, of_reference.get(view.kind))
     return _told(run, ngrams, named_once(told), limit)
 
@@ -139,7 +142,7 @@ def _candidates(
     padded = np.append(places, -1)
     keys, counts = counting.holders(ending, lambda part: counting.ngram_keys(part, padded, size, n))
     after = counts.astype(np.float64)
-    common = after >= limits.share * len(ending.rows) * (1 - 1e-9)
+    common = after >= counting.least_holders(ending, limits.share)
     keys, after = keys[common], after[common]
     before = counting.counts_of(base, padded, size, n, keys).astype(np.float64)
     z = log_odds_z(after, len(ending.rows), before, len(base.rows))

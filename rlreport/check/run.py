@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import NgramSample, Tables
 from rlreport.text.messages import message
+from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 if TYPE_CHECKING:
     from rlreport.check.ngrams import SpreadingNgrams
@@ -74,6 +75,15 @@ class Run:
         from rlreport.check.ngrams import spreading_ngrams
 
         return spreading_ngrams(self)
+
+    @cached_property
+    def units(self) -> tuple[Style | None, Sequence[str]]:
+        """How units of the sampled texts are written, None for words; each as people read it."""
+        ngrams = self.tables.ngrams
+        if ngrams is None or ngrams.unit != "token":
+            return None, ngrams.vocabulary if ngrams else ()
+        style = detect_style(ngrams.vocabulary)
+        return style, readable_tokens(ngrams.vocabulary, style)
 
     @cached_property
     def watched(self) -> tuple[Run, str] | None:
