@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,20 @@ LONGEST_NAME = 40
 
 
 _NO_FIGURES = pd.DataFrame()
+
+
+class OfStep(NamedTuple):
+    """Attributes of a context in which the parts of steps differ, see there."""
+
+    steps: pd.DataFrame
+    shown_steps: list[int]
+    verdict: Verdict
+    finding_places: dict[str, int]
+    usual_responses: int | None
+    in_progress: int | None
+
+
+NOTHING = OfStep(_NO_FIGURES, [], Verdict("unjudged"), {}, None, None)
 
 
 @dataclass(frozen=True)
@@ -119,21 +134,29 @@ class PageContext:
         row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
         rows = self._step_figures.iloc[sorted({0, max(0, row - 1), row})]
         incomplete = bool(rows["incomplete"].iat[-1])
-        return replace(
-            self,
+        own = OfStep(
             steps=rows,
-            windows=((0, 0), (0, 0)),
-            window_figures=_NO_FIGURES,
             shown_steps=sorted(linked & self._places.keys()),
             verdict=Verdict("unjudged", findings=findings),
             finding_places={f.name: self.finding_places[f.name] for f in findings},
-            first_rows=self._first_rewards,
             usual_responses=self.usual_responses if incomplete else None,
+            in_progress=self.in_progress if self.in_progress == step else None,
+        )
+        return replace(self.of_steps, **own._asdict())
+
+    @cached_property
+    def of_steps(self) -> PageContext:
+        """What is the same in the parts of all steps; of what is their own, nothing."""
+        return replace(
+            self,
+            **NOTHING._asdict(),
+            windows=((0, 0), (0, 0)),
+            window_figures=_NO_FIGURES,
+            first_rows=self._first_rewards,
             file_names=[],
             metrics_names=[],
             read=replace(self.read, workers=0, metrics=(), cache="", cache_size=0, ray=None),
             left_out=[],
-            in_progress=self.in_progress if self.in_progress == step else None,
             listed_static=[],
             thresholds=Thresholds(),
             card=Card(),

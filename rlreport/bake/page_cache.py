@@ -2,31 +2,34 @@
 
 A page is kept under a hash of all that it is made of: the part of the context that is its own,
 its rows with the hashes of their lines, what of them is shown, the program. So it needs no
-rules about when it is stale.
+rules about when it is stale. The links to the same prompts at other steps, which any new step
+may change, are no part of that: they are put in anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from rlreport.bake.context import OfStep
 from rlreport.bake.pages import Page
 from rlreport.bake.responses_page import ListedRows
+from rlreport.bake.script_json import script_json
 from rlreport.choose import StepPlan
 from rlreport.encoding import decoded, encoded
 from rlreport.options import ReadOptions
-from rlreport.read import RowLocations
 from rlreport.read.cache import kept_formats
 from rlreport.store import Store, program, store_at
 
 if TYPE_CHECKING:
-    from rlreport.bake.step_pages import StepJob
+    from rlreport.bake.report import ReportBuilder
+    from rlreport.bake.step_page import StepTwins
+    from rlreport.bake.step_pages import Shared, StepJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +37,18 @@ class KeptPage:
     """A step's page as it was made once.
 
     Attributes:
-        weight: bytes that it takes in its form, with its rows in the list of the run.
-        page: path, view and title; None of a page that was too heavy to be shown.
+        names: its path, view and title.
         html: its text, UTF-8.
+        twins: where in it the links to the same prompts begin and end.
         listed: its rows in the list of the run.
+        in_list: bytes that they take there.
     """
 
-    weight: int
-    page: tuple[str, str, str] | None
+    names: tuple[str, str, str]
     html: NDArray[np.uint8]
+    twins: tuple[int, int]
     listed: ListedRows
+    in_list: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +57,38 @@ class PageCache:
 
     store: Store
 
-    def get(self, address: bytes) -> tuple[int, Page | None, ListedRows] | None:
-        """Return a page's weight, the page unless it was too heavy, and its rows in the list."""
+    def get(self, address: bytes, twins: StepTwins) -> tuple[Page, ListedRows, int] | None:
+        """Return a page with these links, its rows in the list, and the bytes these take there."""
         if not address or (data := self.store.get(address)) is None:
             return None
         try:
             kept = decoded(KeptPage, data)
-            page = Page(*kept.page, kept.html.tobytes().decode()) if kept.page else None
+            begin, end = kept.twins
+            if not 0 <= begin <= end <= len(kept.html):
+                return None
+            html = kept.html[:begin].tobytes() + _written(twins) + kept.html[end:].tobytes()
+            return Page(*kept.names, html.decode()), kept.listed, kept.in_list
         except ValueError:
             return None
-        return kept.weight, page, kept.listed
 
-    def put(self, address: bytes, weight: int, page: Page, listed: ListedRows, taken: bool) -> None:
-        """Keep a page; of one that is too heavy to be taken only that."""
+    def put(
+        self, address: bytes, twins: StepTwins, page: Page, listed: ListedRows, in_list: int
+    ) -> None:
+        """Keep a page with these links."""
         if not address:
             return
         with suppress(ValueError):  # text that is no Unicode
-            html = np.frombuffer(page.html.encode() if taken else b"", np.uint8)
-            names = (page.path, page.view, page.title) if taken else None
-            self.store.put(address, encoded(KeptPage(weight, names, html, listed)))
+            html, links = page.html.encode(), _written(twins)
+            if html.count(links) == 1:  # else it cannot be told where they stand
+                place = (html.index(links), html.index(links) + len(links))
+                names = (page.path, page.view, page.title)
+                own = KeptPage(names, np.frombuffer(html, np.uint8), place, listed, in_list)
+                self.store.put(address, encoded(own))
+
+
+def _written(twins: StepTwins) -> bytes:
+    """Return the member of the rows' data that holds the links, as ``script_json`` writes it."""
+    return b'"twins":' + script_json(twins).encode()
 
 
 def page_cache(options: ReadOptions) -> PageCache | None:
@@ -84,36 +102,71 @@ def page_cache(options: ReadOptions) -> PageCache | None:
     return PageCache(store_at(options.cache, options.cache_size))
 
 
-def page_address(
-    job: StepJob,
-    plan: StepPlan,
-    locations: RowLocations,
-    finish: Callable[[Page], tuple[Any, int]],
-) -> bytes:
-    """Hash all that a page is made of; b"" where the lines of its rows are not known."""
-    first = job.responses.index[0]
-    rows = plan.rows - first
-    responses, context = job.responses, job.context
-    if not responses["line_hash"].to_numpy()[rows].all():
+def shared_address(builder: ReportBuilder) -> bytes:
+    """Hash what the pages of all steps are made of; b"" where they are not kept."""
+    context, columns = builder.context, _columns(builder)
+    if not context.read.cache:
         return b""
-    files = np.unique(responses["file"].to_numpy()[rows]).tolist()
+    kinds = [(name, values.dtype.str) for name, values in columns.items()]
+    finish, style = builder.finish.__qualname__, builder.locations.style
+    try:
+        told = encoded(["page", program(), finish, context.of_steps, style, kinds])
+    except (TypeError, ValueError):  # text that is no Unicode
+        return b""
+    return xxhash.xxh3_128_digest(told)
+
+
+def rows_address(builder: ReportBuilder, rows: slice) -> bytes:
+    """Hash all that the tables say of some responses; b"" where pages are not kept."""
+    if not builder.context.read.cache:
+        return b""
+    hasher = xxhash.xxh3_128()
+    try:
+        for values in _columns(builder).values():
+            own = values[rows]
+            hasher.update(encoded(own) if own.dtype == object else own.tobytes())
+    except (TypeError, ValueError):  # text that is no Unicode
+        return b""
+    return hasher.digest()
+
+
+def _columns(builder: ReportBuilder) -> dict[str, NDArray[np.generic]]:
+    """Return all columns of responses that pages are made of."""
+
+    def made() -> dict[str, NDArray[np.generic]]:
+        # Where a line begins does not matter, as it is known by its hash.
+        responses = builder.tables.responses.drop(columns=["file", "offset", "length"])
+        extras = builder.tables.extras.add_prefix("extra:")
+        return {
+            str(name): np.ascontiguousarray(table[name].to_numpy())
+            for table in (responses, extras)
+            for name in table.columns
+        }
+
+    return builder.once("columns", made)
+
+
+def page_address(job: StepJob, plan: StepPlan, shared: Shared) -> bytes:
+    """Hash all that a page is made of; b"" where the lines of its rows are not known."""
+    responses, context, locations = job.responses, job.context, shared.locations
+    rows = plan.rows - responses.index[0]
+    if not (shared.address and job.address and responses["line_hash"].to_numpy()[rows].all()):
+        return b""
+    shown = responses["file"].to_numpy()[rows]
+    files = np.unique(shown).tolist()
     formats = kept_formats([locations.formats[file] for file in files], context.read.tokenizer)
     if not formats:
         return b""
-    names = [locations.sources[file].name for file in files]
-    shown = responses["file"].to_numpy()[rows]
     parts = [
-        ("page", program(), finish.__qualname__, context, names, formats, locations.style),
-        # Where a line begins does not matter, as it is known by its hash.
-        responses.drop(columns=["file", "offset", "length"]),
+        [locations.sources[file].name for file in files],
+        formats,
         np.searchsorted(files, shown),
-        job.extras,
+        [getattr(context, name) for name in OfStep._fields],
         job.texts if context.report.redact else [],
-        job.twins,
         job.static,
         (rows, plan.with_tokens, plan.digits, plan.responses, job.candidate.pointed),
     ]
     try:
-        return xxhash.xxh3_128_digest(encoded(parts))
+        return xxhash.xxh3_128_digest(shared.address + job.address + encoded(parts))
     except (TypeError, ValueError):  # text that is no Unicode
         return b""

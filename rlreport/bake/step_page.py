@@ -20,6 +20,7 @@ from rlreport.bake.key_figures import step_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
+from rlreport.choose import StepPlan
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
@@ -39,6 +40,10 @@ LEAST_CHARTED = 8
 """Responses of a step from which it has charts."""
 
 
+StepTwins = Mapping[str, tuple[Name | None, Name | None]]
+"""n of a shown response -> names of the nearest earlier and later one to its prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepRows:
     """The rows of one step as its page needs them.
@@ -50,7 +55,7 @@ class StepRows:
         rollouts: the shown responses, in the order of the list.
         with_tokens: n of the responses whose token data is carried.
         digits: significant digits of token values.
-        twins: prompt -> names of the nearest earlier and later response to it.
+        twins: links to the same prompts at other steps.
     """
 
     step: int
@@ -59,14 +64,48 @@ class StepRows:
     rollouts: Sequence[Rollout]
     with_tokens: frozenset[int]
     digits: int
-    twins: Mapping[int, tuple[Name | None, Name | None]] = field(default_factory=dict)
+    twins: StepTwins = field(default_factory=dict)
 
 
 def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
     """Charts of a step, still to be drawn; none of a step of few responses: its list says more."""
+    responses = _judged(responses)
     if len(responses) < LEAST_CHARTED:
         return []
     return step_charts(responses, context.first_rows, step=step)
+
+
+def best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
+    """Sort responses as pages list them: highest reward first, NaN last, then in log order."""
+    reward = dict(zip(responses["n"].tolist(), responses["reward"].tolist(), strict=True))
+
+    def key(rollout: Rollout) -> tuple[bool, float, int]:
+        value = reward[rollout.n]
+        return (value != value, -value if value == value else 0.0, rollout.n)
+
+    return sorted(rollouts, key=key)
+
+
+def twins_of(
+    responses: pd.DataFrame,
+    plan: StepPlan,
+    twins: Mapping[int, tuple[Name | None, Name | None]],
+) -> StepTwins:
+    """Return the links of a page: of the responses of its step, those that a plan shows.
+
+    Args:
+        responses: of the step.
+        plan: what is shown of them.
+        twins: prompt -> names of the nearest earlier and later response to it.
+    """
+    shown = responses[["n", "prompt_id"]].to_numpy()[plan.rows - responses.index[0]].tolist()
+    return {str(n): twins[prompt] for n, prompt in shown if prompt in twins}
+
+
+def _judged(responses: pd.DataFrame) -> pd.DataFrame:
+    """The responses of training; those of validation where a step has no other."""
+    trained = responses["validation"].to_numpy() == 0
+    return responses if trained.all() or not trained.any() else responses[trained]
 
 
 def step_view(
@@ -198,7 +237,7 @@ class _Shown:
             "highlights": sorted({text for f in findings for text in f.texts}),
             "metrics": token_metrics(rollouts),
             "nan": empty_metrics(rollouts),
-            "twins": self._twins(),
+            "twins": self.rows.twins,
             **conversation_data(rollouts),
             **group_data(
                 self.rows.responses,
@@ -207,12 +246,6 @@ class _Shown:
                 ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
             ),
         }
-
-    def _twins(self) -> dict[str, tuple[Name | None, Name | None]]:
-        """The shown responses' prompts at other steps: n -> names before and after."""
-        prompts = self.rows.responses["prompt_id"].to_numpy()[self.places].tolist()
-        pairs = zip(self.rows.rollouts, prompts, strict=True)
-        return {str(r.n): self.rows.twins[p] for r, p in pairs if p in self.rows.twins}
 
     def _ranks(self, key: str) -> list[int | None]:
         """Ranks of the shown responses among all of the step, 1 is the largest value."""

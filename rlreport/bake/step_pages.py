@@ -17,11 +17,24 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.context import PageContext
-from rlreport.bake.page_cache import PageCache, page_address, page_cache
+from rlreport.bake.page_cache import (
+    PageCache,
+    page_address,
+    page_cache,
+    rows_address,
+    shared_address,
+)
 from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.responses_page import ListedRows, findings_at, listed_rows
-from rlreport.bake.step_page import StepRows, charts_of, step_view
+from rlreport.bake.step_page import (
+    StepRows,
+    StepTwins,
+    best_first,
+    charts_of,
+    step_view,
+    twins_of,
+)
 from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
@@ -180,6 +193,7 @@ class StepJob:
         texts: numbers of their texts, see ``response_numbers``.
         twins: the same prompts at other steps, see ``Twins.of``.
         static: rows of it that the list of the run may hold as HTML.
+        address: hash of its rows, b"" where pages are not kept.
         context: what of the run its page is made of.
         charts: its charts, drawn; None for whoever bakes the page to draw them.
     """
@@ -192,6 +206,7 @@ class StepJob:
     texts: list[int]
     twins: dict[int, tuple[Name | None, Name | None]]
     static: int
+    address: bytes
     context: PageContext
     charts: list[Chart] | None = None
 
@@ -217,18 +232,21 @@ class Shared(NamedTuple):
         finish: what the form makes of a page.
         bare: weight of the list of the run without rows.
         kept: pages that were kept.
+        address: hash of what all pages are made of, b"" where they are not kept.
     """
 
     locations: RowLocations
     finish: Finish
     bare: int
     kept: PageCache | None
+    address: bytes
 
 
 def _shared(builder: ReportBuilder) -> Shared:
     context, finish = builder.context, builder.finish
     bare = responses_page([], context, addresses_from(context, root=""))
-    return Shared(builder.locations, finish, finish(bare)[1], page_cache(context.read))
+    kept, address = page_cache(context.read), shared_address(builder)
+    return Shared(builder.locations, finish, finish(bare)[1], kept, address)
 
 
 def bake_within(job: StepJob, shared: Shared) -> BakedStep:
@@ -245,21 +263,22 @@ def _attempts(job: StepJob, shared: Shared, *, bake: bool) -> BakedStep | None:
     baker = _Baker(job, shared)
     for attempt in range(ATTEMPTS + 1):
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
-        address = page_address(job, plan, shared.locations, shared.finish) if shared.kept else b""
-        kept = shared.kept.get(address) if shared.kept else None
-        if kept and (kept[1] or (kept[0] > job.allowance and not least)):
-            weight, page, listed = kept
+        own = twins_of(job.responses, plan, job.twins)
+        address = page_address(job, plan, shared) if shared.kept else b""
+        kept = shared.kept.get(address, own) if shared.kept else None
+        if kept:
+            page, listed, in_list = kept
             listed.strings["finding"] = findings_at(job.context, plan.step, listed.n)
-            content = shared.finish(page)[0] if page else None
         elif not bake:
             return None
         else:
-            page, listed = baker.page(plan)
-            content, own = shared.finish(page)
-            weight = own + baker.weight_in_list(listed)
+            page, listed = baker.page(plan, own)
+            in_list = baker.weight_in_list(listed)
             if shared.kept:
-                shared.kept.put(address, weight, page, listed, weight <= job.allowance or least)
-        if page and (weight <= job.allowance or least):
+                shared.kept.put(address, own, page, listed, in_list)
+        content, weight = shared.finish(page)
+        weight += in_list
+        if weight <= job.allowance or least:
             return BakedStep(content, weight, plan, listed)
         scale = max(SLACK * scale, SLACK * weight / candidate.cost_of(plan))
         plan = candidate.packed(0 if attempt == ATTEMPTS - 1 else steady(job.allowance / scale))
@@ -275,8 +294,8 @@ class _Baker:
         self._rollouts: dict[int, Rollout] = {}
         self._charts = job.charts
 
-    def page(self, plan: StepPlan) -> tuple[Page, ListedRows]:
-        """Bakes the page, and gathers its rows in the list of the run."""
+    def page(self, plan: StepPlan, own: StepTwins) -> tuple[Page, ListedRows]:
+        """Bakes the page with its links, and gathers its rows in the list of the run."""
         job, context = self._job, self._job.context
         addresses = addresses_from(context, root="../")
         if self._charts is None:
@@ -289,10 +308,10 @@ class _Baker:
             plan.step,
             job.responses,
             job.extras,
-            _best_first(shown, job.responses),
+            best_first(shown, job.responses),
             frozenset(r.n for r in shown[: plan.with_tokens]),
             plan.digits,
-            job.twins,
+            own,
         )
         view = step_view(rows, context, addresses, self._charts)
         page = rendered("step", view, context, addresses, root="../", step=plan.step)
@@ -315,7 +334,7 @@ class _Baker:
 
 
 def _charts(job: StepJob) -> list[Chart]:
-    return charts_of(_judged(job.responses), job.context, job.candidate.step)
+    return charts_of(job.responses, job.context, job.candidate.step)
 
 
 def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
@@ -330,12 +349,6 @@ def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJ
     )
     for job, own, svgs in zip(jobs, charts, pictures, strict=True):
         yield replace(job, charts=with_drawings(own, svgs))
-
-
-def _judged(responses: pd.DataFrame) -> pd.DataFrame:
-    """The responses of training; those of validation where a step has no other."""
-    trained = responses["validation"].to_numpy() == 0
-    return responses if trained.all() or not trained.any() else responses[trained]
 
 
 def _read(
@@ -382,16 +395,6 @@ def _jobs(
             texts[rows].tolist(),
             same.of(candidate.step) if same else {},
             static.get(candidate.step, 0),
+            rows_address(builder, rows),
             builder.context.of_step(candidate.step),
         )
-
-
-def _best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
-    """Highest reward first, NaN last, then in log order."""
-    reward = dict(zip(responses["n"].tolist(), responses["reward"].tolist(), strict=True))
-
-    def key(rollout: Rollout) -> tuple[bool, float, int]:
-        value = reward[rollout.n]
-        return (value != value, -value if value == value else 0.0, rollout.n)
-
-    return sorted(rollouts, key=key)
