@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from rlreport.check.finding import Finding, NotRun
-from rlreport.check.ngram_counts import log_odds_z
+from rlreport.check.ngram_counts import least_holders, log_odds_z, sample_of
 from rlreport.check.ngrams import spreading_ngrams
 from rlreport.check.run import Run
+from rlreport.check.text_views import Common, View, views
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
 from tests.tables_builder import make_tables, sample
@@ -186,3 +187,41 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
 def test_tables_without_text_have_no_ngrams() -> None:
     assert spreading_ngrams(Run(tables())).table.empty
     assert isinstance(run("reward_hacking_token", tables()), NotRun)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_too_few_responses_can_hold_is_left_out_and_nothing_else(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pieces = [
+        *(
+            " " + word
+            for word in ("power", "Power", "em", "walk", "ΟΔΟΣ", "ΟΔΟΣΑ", "ΟΔ", "İstan", "the")
+        ),
+        *("ful", "fulness", "ing", "ed", "ΟΣ", "ΑΣ", "bul", "s", "e", "ly", ".", " 7", "，"),
+        *(f" {''.join(rng.choice(list('abe'), 4))}" for _ in range(40)),
+    ]
+    held = np.minimum(rng.geometric(0.07, size=(len(STEP), 14)), len(pieces)) - 1
+    made = tables(reward=0.0)
+    made.ngrams = sample([[pieces[i] for i in row] for row in held.tolist()])
+    judged = Run(made)
+    ngrams, (_, texts) = made.ngrams, judged.units
+    ending = sample_of(judged.tables, ngrams, judged.last)
+    common = Common(ending, least_holders(ending, 0.2))
+
+    def spread(found: list[View]) -> dict[tuple[str, str], list[int]]:
+        """Return how often each response holds what enough of the last window hold."""
+        told = {}
+        for view in found:
+            counts = np.zeros((len(view.sample.rows), len(view.sample.vocabulary)), int)
+            row = np.repeat(np.arange(len(counts)), np.diff(view.sample.offsets))
+            np.add.at(counts, (row, view.sample.units), 1)
+            enough = (counts[common.places(ngrams)] > 0).sum(axis=0) >= common.least
+            for unit in np.flatnonzero(enough).tolist():
+                told[view.kind, view.sample.vocabulary[unit]] = counts[:, unit].tolist()
+        return told
+
+    few, all_ = views(ngrams, texts, None, common), views(ngrams, texts, None)
+    assert spread(few) == spread(all_)
+    assert list(spread(few)) == list(spread(all_))
+    assert any(kind == "stem" for kind, _ in spread(few))
+    assert sum(len(v.sample.vocabulary) for v in few) < sum(len(v.sample.vocabulary) for v in all_)
