@@ -210,7 +210,7 @@ def test_what_too_few_responses_can_hold_is_left_out_and_nothing_else(seed: int)
 
     def spread(found: list[View]) -> dict[tuple[str, str], list[int]]:
         """Return how often each response holds what enough of the last window hold."""
-        told = {}
+        told: dict[tuple[str, str], list[int]] = {}
         for view in found:
             counts = np.zeros((len(view.sample.rows), len(view.sample.vocabulary)), int)
             row = np.repeat(np.arange(len(counts)), np.diff(view.sample.offsets))
