@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rlreport.check.finding import (
-    Example,
     Fact,
     Facts,
     Finding,
@@ -21,7 +17,7 @@ from rlreport.check.finding import (
     Severity,
 )
 from rlreport.check.limits import Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
@@ -131,14 +127,16 @@ class Check:
         self,
         run: Run,
         severity: Severity,
+        met: Iterable[Met] = (),
         *,
+        series: Floats | None = None,
+        always: bool = False,
         onset: Onset | None = None,
+        dated: bool = True,
         until: int | None = None,
-        thresholds: Iterable[Met] = (),
-        evidence: tuple[Example, ...] = (),
+        shown: Shown | None = None,
         steps: Iterable[int] | None = None,
         texts: Iterable[str] = (),
-        series: Floats | None = None,
         more: Facts | None = None,
         **facts: Fact,
     ) -> Finding:
@@ -147,17 +145,20 @@ class Check:
         Args:
             run: what was judged.
             severity: how bad it is.
-            onset: since when.
+            met: all thresholds that were met.
+            series: float64 (S,), the figure by step that it is judged by.
+            always: it was so from the start.
+            onset: since when; told from the series unless given.
+            dated: whether it can be told since when.
             until: when it ended, None if it goes on.
-            thresholds: all that were met.
-            evidence: responses that show it.
+            shown: which responses show it.
             steps: steps that show it; those since the onset unless given.
             texts: texts to highlight.
-            series: the figure by step that it is judged by.
             more: further facts.
             facts: numbers and texts for the title; NaN is None.
         """
-        shown = run.since(onset) if steps is None else steps
+        if onset is None and dated and series is not None:
+            onset = run.onset(series, always=always)
         told_of = {
             name: None if isinstance(fact, float) and math.isnan(fact) else fact
             for name, fact in {**(more or {}), **facts}.items()
@@ -173,57 +174,10 @@ class Check:
             facts=told_of | spans,
             onset=onset,
             until=until,
-            thresholds=tuple(thresholds),
-            evidence=evidence,
-            steps=tuple(sorted(set(shown))),
+            thresholds=tuple(met),
+            evidence=run.examples(shown, onset) if shown else (),
+            steps=tuple(sorted(set(run.since(onset) if steps is None else steps))),
             charts=self.charts,
             texts=tuple(texts),
             series=series,
-        )
-
-    def of_values(
-        self,
-        run: Run,
-        severity: Severity,
-        met: Sequence[Met],
-        values: Floats,
-        weights: Floats | None = None,
-        *,
-        always: bool = False,
-        highest: bool = True,
-        unit: str = "",
-        among: NDArray[np.bool_] | None = None,
-        at_end: bool = False,
-        more: Facts | None = None,
-        **facts: Fact,
-    ) -> Finding:
-        """Return a finding of a figure of responses: since when, and which of them show it.
-
-        Args:
-            run: what was judged.
-            severity: how bad it is.
-            met: thresholds that were met.
-            values: float64 (rows,), the figure that is judged.
-            weights: float64 (rows,), what each counts in the mean of its step.
-            always: it was so from the start.
-            highest: the highest figures show it best, else the lowest.
-            unit: unit of the figure.
-            among: bool (rows,), which responses may show it.
-            at_end: show the ends of the responses.
-            more: further facts.
-            facts: numbers and texts for the title; NaN is None.
-        """
-        series = run.by_step(values, weights)
-        onset = run.onset(series, always=always)
-        evidence = run.examples(
-            values, onset, highest=highest, unit=unit, among=among, at_end=at_end
-        )
-        return self.finding(
-            run,
-            severity,
-            onset=onset,
-            thresholds=met,
-            evidence=evidence,
-            series=series,
-            more={**(more or {}), **facts},
         )

@@ -9,7 +9,7 @@ from rlreport.check.bigrams import distinct_by_step, distinct_fall
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Fact, Facts, Met
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
@@ -48,24 +48,11 @@ def judge(run: Run) -> Result:
         series = run.by_step(twin)
     if not met:
         return None
-    onset = run.onset(series)
     times = _times(run.responses)
     repeated = bool((times[run.last.rows] > 1).any())
     distinct = run.column("distinct_2")
-    evidence = (
-        run.examples(times, onset, unit="times in its step")
-        if repeated
-        else run.examples(distinct, onset, highest=False)
-    )
-    return CHECK.finding(
-        run,
-        "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=evidence,
-        series=series,
-        more=facts,
-    )
+    shown = Shown(times, unit="times in its step") if repeated else Shown(distinct, highest=False)
+    return CHECK.finding(run, "warning", met, series=series, shown=shown, more=facts)
 
 
 def has_twin(responses: pd.DataFrame) -> Floats:

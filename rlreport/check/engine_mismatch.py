@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
+from rlreport.check.finding import Fact
 from rlreport.check.limits import MISMATCH, Limit, Limits
-from rlreport.check.run import Run, was_so
+from rlreport.check.run import Run, Shown
+from rlreport.check.shapes import Figure, judge_figures
 from rlreport.text.messages import marked
 
 
@@ -16,32 +18,17 @@ class EngineMismatch(Limits):
     prob = Limit(0.01, "", "mean |trainer - sampler| probability of a token", MISMATCH)
 
 
-MEASURES = (
-    (EngineMismatch.k3, "mismatch_k3"),
-    (EngineMismatch.prob, "mismatch_prob"),
-    (EngineMismatch.ratio, "mismatch_ratio"),
-)
-
-
 def judge(run: Run) -> Result:
     """Compare the two engines' probabilities of the same tokens by three measures."""
     weights = run.column("mismatch_tokens")
-    end = {limit.key: run.change(run.column(name), weights).last for limit, name in MEASURES}
-    found = [(name, met) for limit, name in MEASURES for met in run.met(limit, ">", end[limit.key])]
-    if not found:
-        return None
-    led, first = found[0]
-    series = run.by_step(run.column(led), weights)
-    onset = run.onset(series, always=was_so(series, first))
-    return CHECK.finding(
-        run,
-        "warning",
-        onset=onset,
-        thresholds=[met for _, met in found],
-        evidence=run.examples(run.column("mismatch_k3"), onset, unit="nats a token"),
-        series=series,
-        more=end,
-    )
+    figures = [
+        Figure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
+        for limit in (EngineMismatch.k3, EngineMismatch.prob, EngineMismatch.ratio)
+        for values in [run.column(f"mismatch_{limit.key}")]
+    ]
+    ends: dict[str, Fact] = {figure.limit.key: figure.end for figure in figures}
+    shown = Shown(run.column("mismatch_k3"), unit="nats a token")
+    return judge_figures(CHECK, run, figures, shown, **ends)
 
 
 CHECK = Check(

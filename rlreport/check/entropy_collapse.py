@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.limits import ENTROPY, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 
@@ -23,14 +23,12 @@ def judge(run: Run) -> Result:
     least = run.met(EntropyCollapse.surprisal, "<", moved.last)
     if not (share and least and moved.fell):
         return None
-    return CHECK.of_values(
+    return CHECK.finding(
         run,
         "warning",
         share + least,
-        surprisal,
-        weights,
-        highest=False,
-        unit="nats a token",
+        series=run.by_step(surprisal, weights),
+        shown=Shown(surprisal, highest=False, unit="nats a token"),
         start=moved.first,
         end=moved.last,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.limits import ENTROPY, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 
@@ -23,13 +23,12 @@ def judge(run: Run) -> Result:
     rise = run.met(EntropyExplosion.rise, ">=", moved.difference)
     if not (ratio and rise and moved.rose) or reward.rose:
         return None
-    return CHECK.of_values(
+    return CHECK.finding(
         run,
         "critical" if reward.fell else "warning",
         ratio + rise,
-        surprisal,
-        weights,
-        unit="nats a token",
+        series=run.by_step(surprisal, weights),
+        shown=Shown(surprisal, unit="nats a token"),
         start=moved.first,
         end=moved.last,
     )

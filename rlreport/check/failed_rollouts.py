@@ -10,7 +10,7 @@ from rlreport.check.limits import AGENTS, CONTRACT, Limit
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.run import Run
-from rlreport.check.shares import RiseOrShare, rise_or_share
+from rlreport.check.shapes import RiseOrShare, rise_or_share
 from rlreport.check.windows import Trend, size_of_window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
@@ -48,10 +48,11 @@ def judge(run: Run) -> Result:
     return CHECK.finding(
         run,
         "warning",
-        onset=begun,
-        steps=steps[steps >= (begun.step if begun else steps[-size])].tolist(),
-        thresholds=met,
+        met,
         series=series,
+        onset=begun,
+        dated=False,
+        steps=steps[steps >= (begun.step if begun else steps[-size])].tolist(),
         share=last,
         before=first,
     )

@@ -38,8 +38,7 @@ def judge(run: Run) -> Result:
     return CHECK.finding(
         run,
         "info" if rose else "warning",
-        onset=run.onset(series),
-        thresholds=met,
+        met,
         series=series,
         start=start,
         end=float(known[-limits.steps :].mean()),

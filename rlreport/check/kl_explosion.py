@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import KL, Check, Result
 from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.limits import Limit, Limits, above
-from rlreport.check.run import Run, has
+from rlreport.check.run import Run, Shown, mean
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -42,45 +42,41 @@ def judge(run: Run) -> Result:
     limits = run.limits[KlExplosion]
     kl, tokens = run.column("kl_k1"), run.column("response_tokens")
     end = run.last.rows
-    mean = _mean(kl[end])
+    whole = mean(kl[end])
     by_token = _ratio(np.nansum(kl[end]), np.nansum(np.where(np.isfinite(kl), tokens, 0)[end]))
     with np.errstate(invalid="ignore", divide="ignore"):
         own = np.where(tokens > 0, kl / tokens, np.inf)
         beyond = (kl > limits.response) & (own > limits.response_token)
-    severity, met = _severity(run, mean, by_token, kl, beyond)
+    severity, met = _severity(run, whole, by_token, kl, beyond)
     if severity is None:
         return None
     series = run.by_step(kl)
-    always = run.first is not None and above(_mean(kl[run.first.rows]), limits.warn)
-    inside = above(mean, limits.warn)
+    always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
+    inside = above(whole, limits.warn)
     onset = run.onset(series, always=always) if inside else None
-    steps = run.steps[np.isin(np.arange(len(run.steps)), run.place[beyond])][:20].tolist()
+    far = run.steps[np.isin(np.arange(len(run.steps)), run.place[beyond])][:20].tolist()
     return CHECK.finding(
         run,
         severity,
+        met,
+        series=series,
         onset=onset,
-        thresholds=met,
-        evidence=run.examples(
+        dated=inside,
+        shown=Shown(
             kl,
-            onset,
             unit="nats",
             token=run.column("kl_max_position"),
             among=None if inside else beyond,
         ),
-        steps={*(run.since(onset) if inside else ()), *steps},
-        series=series,
-        kl=mean,
+        steps={*(run.since(onset) if inside else ()), *far},
+        kl=whole,
         kl_token=by_token,
-        kl_first=_mean(kl[run.first.rows]) if run.first else None,
+        kl_first=mean(kl[run.first.rows]) if run.first else None,
         over=int(beyond.sum()),
         over_limit=limits.response,
         over_step=int(run.steps[run.place[np.flatnonzero(beyond)[0]]]) if beyond.any() else None,
         inside=inside,
     )
-
-
-def _mean(values: Floats) -> float:
-    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def _ratio(total: float, of: float) -> float:
@@ -89,7 +85,7 @@ def _ratio(total: float, of: float) -> float:
 
 def _severity(
     run: Run,
-    mean: float,
+    kl_mean: float,
     by_token: float,
     kl: Floats,
     beyond: np.ndarray[tuple[int], np.dtype[np.bool_]],
@@ -99,7 +95,7 @@ def _severity(
         (KlExplosion.critical, KlExplosion.critical_token),
         (KlExplosion.warn, KlExplosion.warn_token),
     ):
-        found, each = run.met(limit, ">", mean), run.met(of_token, ">", by_token)
+        found, each = run.met(limit, ">", kl_mean), run.met(of_token, ">", by_token)
         if found and (each or np.isnan(by_token)):
             met += found + each
     if beyond.any():
@@ -112,20 +108,15 @@ def _severity(
 
 def _judge_trainer(run: Run) -> Result:
     """Judge the trainer's own KL, for rollouts without log-probabilities."""
-    metrics = run.tables.metrics
-    if not has(metrics, TRAINER_KL):
+    series = run.trainers(TRAINER_KL)
+    if series is None:
         return CHECK.not_run(KL.words)
-    values = metrics.set_index("step")[TRAINER_KL].reindex(run.steps).to_numpy(np.float64)
-    mean = _mean(values[-len(run.last.steps) :])
-    none = np.zeros(len(run.responses), np.bool_)
-    length = run.column("response_tokens")[run.last.rows]
-    severity, met = _severity(run, mean, _ratio(mean, _mean(length)), np.zeros(0), none[:0])
+    kl = mean(run.late(series))
+    by_token = _ratio(kl, mean(run.column("response_tokens")[run.last.rows]))
+    severity, met = _severity(run, kl, by_token, np.zeros(0), np.zeros(0, np.bool_))
     if severity is None:
         return None
-    onset = run.onset(values)
-    return CHECK.finding(
-        run, severity, onset=onset, thresholds=met, series=values, kl=mean, inside=True
-    )
+    return CHECK.finding(run, severity, met, series=series, kl=kl, inside=True)
 
 
 def title(facts: Facts) -> str:

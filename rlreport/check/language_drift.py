@@ -11,7 +11,7 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngram_counts import sample_of
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Floats
 from rlreport.tables import NgramSample
 from rlreport.text.messages import marked
@@ -71,12 +71,12 @@ def judge(run: Run) -> Result:
         watched, column = run.watched
         fell = watched.change(watched.column(column)).fell
     most = run.met(LanguageDrift.most, ">", moved.last)
-    return CHECK.of_values(
+    return CHECK.finding(
         run,
         "warning" if fell or most else "info",
         rise + most,
-        foreign,
-        among=foreign == 1,
+        series=run.by_step(foreign),
+        shown=Shown(foreign, among=foreign == 1),
         share=moved.last,
         share_start=moved.first,
         watched_fell=fell,

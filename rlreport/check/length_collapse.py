@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Fact, Facts
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
@@ -45,14 +45,13 @@ def judge(run: Run) -> Result:
                 series = run.by_step(short)
     if not met:
         return None
-    onset = run.onset(series, always=not shrank and not grew)
     return CHECK.finding(
         run,
         "warning" if shrank or grew else "info",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(length, onset, highest=False, unit=run.length_unit),
+        met,
         series=series,
+        always=not shrank and not grew,
+        shown=Shown(length, highest=False, unit=run.length_unit),
         unit=run.length_unit,
         more=facts,
     )

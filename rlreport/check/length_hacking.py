@@ -6,7 +6,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.noise import within_step_correlation
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Trend, whole
 from rlreport.text.messages import marked
 
@@ -38,21 +38,18 @@ def judge(run: Run) -> Result:
     rewards = run.change(reward)
     if not (correlation and z >= run.limits[Trend].z) or rewards.fell:
         return None
-    return CHECK.of_values(
+    return CHECK.finding(
         run,
         "warning",
         ratio + correlation,
-        length,
+        series=run.by_step(length),
+        shown=Shown(length, unit=run.length_unit, at_end=True),
+        start=moved.first,
+        end=moved.last,
         unit=run.length_unit,
-        at_end=True,
-        more={
-            "start": moved.first,
-            "end": moved.last,
-            "unit": run.length_unit,
-            "correlation": paid,
-            "reward_start": rewards.first,
-            "reward_end": rewards.last,
-        },
+        correlation=paid,
+        reward_start=rewards.first,
+        reward_end=rewards.last,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
-from rlreport.check.run import Run, was_so
+from rlreport.check.run import Run, Shown, was_so
 from rlreport.text.messages import marked
 
 TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
@@ -25,13 +25,14 @@ def judge(run: Run) -> Result:
     ratio = run.met(MismatchByTurn.ratio, ">", end, of=start)
     if not (k3 and ratio):
         return None
-    return CHECK.of_values(
+    series = run.by_step(last)
+    return CHECK.finding(
         run,
         "warning",
         k3 + ratio,
-        last,
-        always=was_so(run.by_step(last), k3[0]),
-        unit="nats a token",
+        series=series,
+        always=was_so(series, k3[0]),
+        shown=Shown(last, unit="nats a token"),
         first=start,
         last=end,
     )

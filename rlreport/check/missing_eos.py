@@ -7,8 +7,8 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import EOS, Limit
-from rlreport.check.run import Run
-from rlreport.check.shares import RiseOrShare, rise_or_share
+from rlreport.check.run import Run, Shown
+from rlreport.check.shapes import RiseOrShare, rise_or_share
 from rlreport.text.messages import marked
 
 
@@ -29,21 +29,16 @@ def judge(run: Run) -> Result:
     series = run.by_step(cut_off)
     onset = run.onset(series, always=not rise)
     with np.errstate(invalid="ignore"):
-        shown = run.steps[(series > moved.last / 2) & np.isin(run.steps, run.since(onset))]
+        cut = run.steps[(series > moved.last / 2) & np.isin(run.steps, run.since(onset))]
+    length = run.column(run.length)
     return CHECK.finding(
         run,
         "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(
-            run.column(run.length),
-            onset,
-            unit=run.length_unit,
-            among=cut_off == 1,
-            at_end=True,
-        ),
-        steps=shown.tolist(),
+        met,
         series=series,
+        onset=onset,
+        shown=Shown(length, unit=run.length_unit, among=cut_off == 1, at_end=True),
+        steps=cut.tolist(),
         share=moved.last,
         share_start=moved.first,
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
-from rlreport.check.run import Run, marked_rows
+from rlreport.check.run import Run, Shown, marked_rows
 from rlreport.tables import Tables
 from rlreport.text.messages import marked
 
@@ -38,18 +38,17 @@ def judge(run: Run) -> Result:
     ended = int(steps[-1]) < int(run.steps[-1])
     values = rows["nan_values"].to_numpy(np.float64)
     series = np.bincount(run.place, values, minlength=len(run.steps)).astype(np.float64)
-    onset = Onset(start, start, start)
     # The first ones tell how it began.
     order = -run.place.astype(np.float64)
     among = marked_rows(len(rows), (worst if len(worst) else bad).index)
     return CHECK.finding(
         run,
         "critical" if len(worst) else "warning",
-        onset=onset,
-        until=int(steps[-1]) if ended else None,
-        evidence=run.examples(order, onset, among=among),
-        steps=steps[:200].tolist(),
         series=series,
+        onset=Onset(start, start, start),
+        until=int(steps[-1]) if ended else None,
+        shown=Shown(order, among=among),
+        steps=steps[:200].tolist(),
         first_step=start,
         numbers=int(values.sum()),
         responses=len(bad),

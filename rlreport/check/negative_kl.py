@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import KL, Check, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import mean_of
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 NEGATIVE_KL = marked(
@@ -32,15 +32,14 @@ def judge(run: Run) -> Result:
     end = kl[run.last.rows]
     series = run.by_step(kl)
     always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= found.mean / 2
-    onset = run.onset(series, always=always)
     return CHECK.finding(
         run,
         "warning",
-        onset=onset,
-        thresholds=mean + z,
-        evidence=run.examples(kl, onset, highest=False, unit="nats", among=kl < 0),
-        steps=run.steps[series < 0].tolist(),
+        mean + z,
         series=series,
+        always=always,
+        shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
+        steps=run.steps[series < 0].tolist(),
         kl=found.mean,
         share=float((end < 0).sum() / np.isfinite(end).sum()),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlreport.check.ngram_counts import Bools
 from rlreport.text.tokens import Style, readable_tokens
@@ -15,23 +14,21 @@ LONGEST_TEXT = 24
 """Units in a merged text at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A merged text: its units, and the n-gram (by index) that it grew from."""
-
-    units: tuple[int, ...]
-    seed: int
+Units = tuple[int, ...]
 
 
-def merge(ngrams: Sequence[tuple[int, ...]], held: Bools) -> list[Text]:
+def merge(ngrams: Sequence[Units], held: Bools) -> list[Units]:
     """Join overlapping n-grams that the same responses hold, and drop what they cover.
 
     Args:
         ngrams: units of each n-gram, the one most worth telling first.
         held: bool (n-grams, responses), which responses hold each.
+
+    Returns:
+        The units of each merged text.
     """
-    by_start: dict[tuple[int, ...], list[int]] = {}
-    by_end: dict[tuple[int, ...], list[int]] = {}
+    by_start: dict[Units, list[int]] = {}
+    by_end: dict[Units, list[int]] = {}
     for i, units in enumerate(ngrams):
         by_start.setdefault(units[:-1], []).append(i)
         by_end.setdefault(units[1:], []).append(i)
@@ -40,7 +37,7 @@ def merge(ngrams: Sequence[tuple[int, ...]], held: Bools) -> list[Text]:
         if i not in open_:
             continue
         grown = _grow(i, units, ngrams, held, by_start, by_end)
-        texts.append(Text(grown, i))
+        texts.append(grown)
         for j in list(open_):
             covered = set(ngrams[j]) & set(grown)
             if covered and (held[i] & held[j]).sum() >= SAME * held[j].sum():
@@ -51,12 +48,12 @@ def merge(ngrams: Sequence[tuple[int, ...]], held: Bools) -> list[Text]:
 
 def _grow(
     seed: int,
-    units: tuple[int, ...],
-    ngrams: Sequence[tuple[int, ...]],
+    units: Units,
+    ngrams: Sequence[Units],
     held: Bools,
-    by_start: dict[tuple[int, ...], list[int]],
-    by_end: dict[tuple[int, ...], list[int]],
-) -> tuple[int, ...]:
+    by_start: dict[Units, list[int]],
+    by_end: dict[Units, list[int]],
+) -> Units:
     """Extend an n-gram to both sides as long as the same responses hold what is added.
 
     A unit that is already there ends it: "ha ha ha" is the text "ha", repeated.

@@ -72,15 +72,15 @@ class SpreadingNgrams:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidates:
-    """N-grams of one length that pass the thresholds on shares."""
+class _Candidate:
+    """An n-gram that passes the thresholds on shares: its units, in what it is compared with."""
 
-    n: int
+    units: tuple[int, ...]
     base: Sample
-    keys: Ints
-    before: Floats
-    after: Floats
-    z: Floats
+    before: float
+    after: float
+    z: float
+    key: int
 
 
 # Rewards may be as large as a float holds.
@@ -136,10 +136,10 @@ def _baselines(run: Run, ngrams: NgramSample, reference: NgramSample | None) -> 
 
 
 def _candidates(
-    n: int, ending: Sample, base: Sample, places: Ints, size: int, limits: RewardHackingToken
-) -> _Candidates:
+    n: int, ending: Sample, base: Sample, units: Ints, places: Ints, limits: RewardHackingToken
+) -> list[_Candidate]:
     # The last place stands for units outside the vocabulary (-1 indexes it).
-    padded = np.append(places, -1)
+    padded, size = np.append(places, -1), len(units)
     keys, counts = counting.holders(ending, lambda part: counting.ngram_keys(part, padded, size, n))
     after = counts.astype(np.float64)
     common = after >= counting.least_holders(ending, limits.share)
@@ -149,32 +149,31 @@ def _candidates(
     after, before = after / len(ending.rows), before / len(base.rows)
     # A hair's breadth of tolerance: 0.3 is three times 0.1, whatever the rounding.
     chosen = (after >= limits.ratio * before * (1 - 1e-9)) & (z >= limits.z)
-    return _Candidates(n, base, keys[chosen], before[chosen], after[chosen], z[chosen])
+    told = (values[chosen].tolist() for values in (before, after, z, keys))
+    return [
+        _Candidate(_units_of(found[-1], n, units), base, *found)
+        for found in zip(*told, strict=True)
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Candidates of a sample, the largest z first, with what each response holds of them."""
-
-    flat: list[tuple[_Candidates, int]]
-    units: Ints
-    counts: Ints
-    position: Ints
-
-    def units_of(self, place: int) -> tuple[int, ...]:
-        """Return the vocabulary units of a candidate."""
-        candidates, i = self.flat[place]
-        key, numbers = int(candidates.keys[i]), []
-        for _ in range(candidates.n):
-            key, number = divmod(key, len(self.units))
-            numbers.append(int(self.units[number]))
-        return tuple(reversed(numbers))
+def _units_of(key: int, n: int, units: Ints) -> tuple[int, ...]:
+    """Return the vocabulary units of a key."""
+    numbers = []
+    for _ in range(n):
+        key, number = divmod(key, len(units))
+        numbers.append(int(units[number]))
+    return tuple(reversed(numbers))
 
 
 def _find(
     run: Run, ngrams: NgramSample, reference: NgramSample | None, usable: Bools, longest: int
-) -> _Found | None:
-    """Count the n-grams of a sample up to a length, and keep those that spread."""
+) -> tuple[list[_Candidate], Ints, Ints]:
+    """Count the n-grams of a sample up to a length, and keep those that spread.
+
+    Returns:
+        The candidates, the largest z first; how often each response holds each, and where
+        first, int64 (candidates, S).
+    """
     limits = run.limits[RewardHackingToken]
     bases = _baselines(run, ngrams, reference)
     ending = sample_of(run.tables, ngrams, run.last)
@@ -182,57 +181,40 @@ def _find(
     places = np.full(len(ngrams.vocabulary), -1, np.int64)
     places[units] = np.arange(len(units))
     found = [
-        candidates
+        candidate
         for n in range(1, longest + 1)
         for base in bases
-        if len((candidates := _candidates(n, ending, base, places, len(units), limits)).keys)
+        for candidate in _candidates(n, ending, base, units, places, limits)
     ]
-    flat = [(c, i) for c in found for i in range(len(c.keys))]
-    if not flat:
-        return None
-    flat.sort(key=lambda item: (-item[0].z[item[1]], item[0].n, item[0].keys[item[1]]))
-    flat = flat[:MOST_NGRAMS]
+    found = sorted(found, key=lambda c: (-c.z, len(c.units), c.key))[:MOST_NGRAMS]
     sample = sample_of(run.tables, ngrams)
-    counts = np.zeros((len(flat), len(sample.rows)), np.int64)
+    counts = np.zeros((len(found), len(sample.rows)), np.int64)
     position = np.full(counts.shape, -1, np.int64)
     for n in range(1, longest + 1):
-        of_n = [j for j, (c, _) in enumerate(flat) if c.n == n]
-        if not of_n:
-            continue
-        keys = np.array([flat[j][0].keys[flat[j][1]] for j in of_n])
-        wanted, inverse = np.unique(keys, return_inverse=True)
-        many, where = counting.occurrences(sample, places, len(units), n, wanted)
-        counts[of_n], position[of_n] = many[inverse], where[inverse]
-    return _Found(flat, units, counts, position)
+        of_n = [j for j, candidate in enumerate(found) if len(candidate.units) == n]
+        if of_n:
+            wanted, inverse = np.unique([found[j].key for j in of_n], return_inverse=True)
+            many, where = counting.occurrences(sample, places, len(units), n, wanted)
+            counts[of_n], position[of_n] = many[inverse], where[inverse]
+    return found, counts, position
 
 
 def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[SpreadingText]:
     """Merge the n-grams that spread into the texts a person would name."""
     usable = np.array([_usable(text) for text in ngrams.vocabulary], dtype=np.bool_)
-    found = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
-    if found is None:
-        return []
+    found, counts, position = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
     texts: list[tuple[SpreadingText, Sample]] = []
-    of_all = [found.units_of(i) for i in range(len(found.flat))]
-    for text in merge(of_all, found.counts > 0):
-        words = readable([ngrams.vocabulary[u] for u in text.units], ngrams.unit, style)
+    for units in merge([candidate.units for candidate in found], counts > 0):
+        words = readable([ngrams.vocabulary[u] for u in units], ngrams.unit, style)
         # Whoever holds the text holds each of its n-grams: the longest and rarest tells most
         # nearly how many do. A part alone may stand in many other words.
-        inside = [i for i, units in enumerate(of_all) if _contains(text.units, units)]
-        nearest = min(inside, key=lambda i: (-len(of_all[i]), found.counts[i].astype(bool).sum()))
-        candidates, i = found.flat[nearest]
+        inside = [i for i, one in enumerate(found) if _contains(units, one.units)]
+        i = min(inside, key=lambda i: (-len(found[i].units), (counts[i] > 0).sum()))
         if words:
-            spreading = SpreadingText(
-                "text",
-                words,
-                len(text.units),
-                float(candidates.before[i]),
-                float(candidates.after[i]),
-                float(candidates.z[i]),
-                found.counts[nearest],
-                found.position[nearest],
-            )
-            texts.append((spreading, candidates.base))
+            near = found[i]
+            shares = near.before, near.after, near.z
+            text = SpreadingText("text", words, len(units), *shares, counts[i], position[i])
+            texts.append((text, near.base))
     if style is None:
         return [text for text, _ in texts]
     return united(run, ngrams, style, texts)
@@ -246,22 +228,12 @@ def _contains(whole: Sequence[int], part: Sequence[int]) -> bool:
 
 def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[SpreadingText]:
     """Return what spreads in a view."""
-    usable = np.ones(len(view.sample.vocabulary), np.bool_)
-    found = _find(run, view.sample, reference, usable, 1)
-    if found is None:
-        return []
+    words = view.sample.vocabulary
+    found, counts, nowhere = _find(run, view.sample, reference, np.ones(len(words), np.bool_), 1)
+    nowhere = np.full_like(nowhere, -1)
     return [
-        SpreadingText(
-            view.kind,
-            view.sample.vocabulary[found.units_of(place)[0]],
-            1,
-            float(candidates.before[i]),
-            float(candidates.after[i]),
-            float(candidates.z[i]),
-            found.counts[place],
-            np.full(found.counts.shape[1], -1, np.int64),
-        )
-        for place, (candidates, i) in enumerate(found.flat)
+        SpreadingText(view.kind, words[c.units[0]], 1, c.before, c.after, c.z, held, place)
+        for c, held, place in zip(found, counts, nowhere, strict=True)
     ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.limits import RL_BOARD, at_least
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown, mean
 from rlreport.text.messages import marked
 
 
@@ -15,21 +15,14 @@ def judge(run: Run) -> Result:
     reward = run.column("reward")
     moved = run.change(reward)
     squares = (reward - run.by_step(reward)[run.place]) ** 2
-    size = len(run.last.steps)
-    with np.errstate(invalid="ignore"):
-        stds = np.sqrt(run.by_step(squares))
-    before, after = (
-        float(np.sqrt(np.nanmean(part**2))) if np.isfinite(part).any() else np.nan
-        for part in (stds[:size], stds[-size:])
-    )
+    stds, size = np.sqrt(run.by_step(squares)), len(run.last.steps)
+    before, after = (float(np.sqrt(mean(part**2))) for part in (stds[:size], run.late(stds)))
     if not (moved.rose and at_least(after, before)):
         return None
     return CHECK.finding(
         run,
         "info",
-        evidence=run.examples(reward, None, highest=False),
-        steps=run.last.steps,
-        series=stds,
+        shown=Shown(reward, highest=False),
         start=moved.first,
         end=moved.last,
         std_start=before,

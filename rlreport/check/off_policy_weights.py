@@ -7,7 +7,8 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Op
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run, was_so
+from rlreport.check.run import Run, Shown, median
+from rlreport.check.shapes import Figure, judge_figures
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
 
@@ -24,16 +25,6 @@ class OffPolicyWeights(Limits):
     chi2 = Limit(1.0, "", "mean of squared weights − 1 above this", ROLLOUT_CORR)
 
 
-JUDGED: tuple[tuple[str, Limit[float], Op], ...] = (
-    ("ess", OffPolicyWeights.ess, "<"),
-    ("mean", OffPolicyWeights.low, "<"),
-    ("mean", OffPolicyWeights.high, ">"),
-    ("std", OffPolicyWeights.std, ">"),
-    ("chi2", OffPolicyWeights.chi2, ">"),
-)
-"""Each figure with its limit, and how it lies to it where it is too far off."""
-
-
 def judge(run: Run) -> Result:
     """Judge the weights w = exp(sum of trainer - sampler logp) by four figures of each step.
 
@@ -47,26 +38,17 @@ def judge(run: Run) -> Result:
         "std": np.sqrt(np.maximum(square - mean**2, 0)),
         "chi2": square - 1,
     }
-    late = slice(-len(run.last.steps), None)
-    end = {
-        name: float(np.nanmedian(series[late])) if np.isfinite(series[late]).any() else np.nan
-        for name, series in by_step.items()
-    }
-    found = [(name, met) for name, limit, op in JUDGED for met in run.met(limit, op, end[name])]
-    if not found:
-        return None
-    led, first = found[0]
-    series = by_step[led]
-    onset = run.onset(series, always=was_so(series, first))
-    return CHECK.finding(
-        run,
-        "warning",
-        onset=onset,
-        thresholds=[met for _, met in found],
-        evidence=run.examples(np.abs(run.column("log_weight")), onset, unit="nats"),
-        series=series,
-        more=end,
+    ends = {name: median(run.late(series)) for name, series in by_step.items()}
+    judged: tuple[tuple[str, Limit[float], Op], ...] = (
+        ("ess", OffPolicyWeights.ess, "<"),
+        ("mean", OffPolicyWeights.low, "<"),
+        ("mean", OffPolicyWeights.high, ">"),
+        ("std", OffPolicyWeights.std, ">"),
+        ("chi2", OffPolicyWeights.chi2, ">"),
     )
+    figures = [Figure(limit, op, by_step[name], ends[name]) for name, limit, op in judged]
+    shown = Shown(np.abs(run.column("log_weight")), unit="nats")
+    return judge_figures(CHECK, run, figures, shown, **ends)
 
 
 CHECK = Check(

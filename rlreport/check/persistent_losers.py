@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.limits import RL_BOARD, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked, message
 
 
@@ -31,18 +33,17 @@ def judge(run: Run) -> Result:
         return None
     worst = losers.sort_values("mean", kind="stable").index[:5]
     among = run.responses["prompt_id"].isin(worst).to_numpy()
-    evidence = run.examples(gap, None, highest=False, among=among)
-    return CHECK.finding(
+    found = CHECK.finding(
         run,
         "info",
-        thresholds=met,
-        evidence=evidence,
-        steps={example.step for example in evidence},
+        met,
+        shown=Shown(gap, highest=False, among=among),
         losers=len(losers),
         prompts=len(prompts),
         share=share,
         seen=limits.seen,
     )
+    return replace(found, steps=tuple(sorted({example.step for example in found.evidence})))
 
 
 CHECK = Check(

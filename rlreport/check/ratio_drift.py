@@ -7,7 +7,8 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run, has, was_so
+from rlreport.check.run import Run, Shown, mean
+from rlreport.check.shapes import Figure, judge_figures
 from rlreport.text.messages import marked
 
 RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
@@ -27,34 +28,25 @@ TRAINER_RATIO = "val/ratio"
 
 def judge(run: Run) -> Result:
     """Compare the mean ratio of new to old probability, and its tails, with PPO's clip range."""
-    metrics, weights = run.tables.metrics, run.column("ratio_tokens")
+    weights, logged = run.column("ratio_tokens"), run.trainers(TRAINER_RATIO)
+    tail = run.column("ratio_outside")
     outside = np.nan
     if np.nansum(weights[run.last.rows]) > 0:
-        ratio, tail = run.column("ratio_mean"), run.column("ratio_outside")
-        mean, outside = run.change(ratio, weights).last, run.change(tail, weights).last
+        ratio = run.column("ratio_mean")
+        at_end, outside = run.change(ratio, weights).last, run.change(tail, weights).last
         series, tails = run.by_step(ratio, weights), run.by_step(tail, weights)
-    elif has(metrics, TRAINER_RATIO):
-        logged = metrics.set_index("step")[TRAINER_RATIO].reindex(run.steps)
-        series = tails = logged.to_numpy(np.float64)
-        mean = float(logged.iloc[-len(run.last.steps) :].mean())
+    elif logged is not None:
+        series = tails = logged
+        at_end = mean(run.late(logged))
     else:
         return CHECK.not_run("old and new logprobs of the same tokens")
-    met = run.met(RatioDrift.low, "<", mean) + run.met(RatioDrift.high, ">", mean)
-    series = series if met else tails
-    met += run.met(RatioDrift.outside, ">", outside)
-    if not met:
-        return None
-    onset = run.onset(series, always=was_so(series, met[0]))
-    return CHECK.finding(
-        run,
-        "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(run.column("ratio_outside"), onset, unit="of tokens"),
-        series=series,
-        ratio=mean,
-        outside=outside,
-    )
+    figures = [
+        Figure(RatioDrift.low, "<", series, at_end),
+        Figure(RatioDrift.high, ">", series, at_end),
+        Figure(RatioDrift.outside, ">", tails, outside),
+    ]
+    shown = Shown(tail, unit="of tokens")
+    return judge_figures(CHECK, run, figures, shown, ratio=at_end, outside=outside)
 
 
 def title(facts: Facts) -> str:

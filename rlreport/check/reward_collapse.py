@@ -8,7 +8,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.onset import BASE
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Window, window
 from rlreport.text.messages import marked
 
@@ -52,14 +52,13 @@ def judge(run: Run) -> Result:
     # A slow fall may begin inside the best window: from its own best three steps on.
     best_steps = means[start : start + size]
     top = start + int(np.argmax(np.lib.stride_tricks.sliding_window_view(best_steps, BASE).mean(1)))
-    onset = run.onset(series, peak=(top, top + BASE))
     return CHECK.finding(
         run,
         "critical" if below_start else "warning",
-        onset=onset,
-        thresholds=met + (of_gain if gain.difference > 0 else []),
-        evidence=run.examples(reward, onset, highest=False),
+        met + (of_gain if gain.difference > 0 else []),
         series=series,
+        onset=run.onset(series, peak=(top, top + BASE)),
+        shown=Shown(reward, highest=False),
         start=gain.first,
         best=loss.first,
         end=loss.last,

@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, LogText
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
@@ -68,7 +68,6 @@ def judge(run: Run) -> Result:
     held = spread.held[top["ngram"]]
     shares = np.where(np.isfinite(held), held >= 0, np.nan)
     series = run.by_step(shares)
-    onset = run.onset(series, always=run.first is None)
     carried, start, end = _carried(run, shares)
     held_by_most = run.met(RewardHackingToken.held, ">=", top["share_last"])
     carries = run.met(RewardHackingToken.carried, ">=", carried)
@@ -88,11 +87,11 @@ def judge(run: Run) -> Result:
     return CHECK.finding(
         run,
         "critical" if critical else "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(
+        met,
+        series=series,
+        always=run.first is None,
+        shown=Shown(
             counts,
-            onset,
             unit="occurrences",
             token=held if in_tokens else None,
             among=held >= 0,
@@ -100,7 +99,6 @@ def judge(run: Run) -> Result:
             at_end=top["kind"] == "closing",
         ),
         texts=texts if top["kind"] != "structure" else (),
-        series=series,
         text=LogText(top["ngram"]) if top["kind"] != "structure" else str(top["ngram"]),
         kind=str(top["kind"]),
         share=float(top["share_last"]),

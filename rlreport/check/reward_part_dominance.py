@@ -9,7 +9,7 @@ from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 
@@ -54,10 +54,8 @@ def judge(run: Run) -> Result:
     return CHECK.finding(
         run,
         "info",
-        thresholds=met,
-        evidence=run.examples(parts[name], None),
-        series=run.by_step(parts[name]),
-        steps=run.last.steps,
+        met,
+        shown=Shown(parts[name]),
         part=name,
         of_variance=of_variance,
         of_gain=of_gain,

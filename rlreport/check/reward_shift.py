@@ -12,7 +12,7 @@ from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.onset import noise
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -131,14 +131,13 @@ def judge(run: Run) -> Result:
         return None
     prompts_changed = _prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
-    onset = Onset(step, step, step)
     return CHECK.finding(
         run,
         "info" if prompts_changed else "warning",
-        onset=onset,
-        thresholds=z + far,
-        evidence=run.examples(reward, onset, highest=size > 0),
+        z + far,
         series=series,
+        onset=Onset(step, step, step),
+        shown=Shown(reward, highest=size > 0),
         before=found.before,
         after=found.after,
         at=step,

@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Met
 from rlreport.check.limits import RL_BOARD, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 
@@ -35,8 +35,7 @@ def judge(run: Run) -> Result:
     if not facts:
         return None
     by = gap if np.isfinite(gap).any() else reward
-    evidence = run.examples(by, None, highest=False)
-    return CHECK.finding(run, "info", thresholds=met, evidence=evidence, more=facts)
+    return CHECK.finding(run, "info", met, shown=Shown(by, highest=False), more=facts)
 
 
 def title(facts: Facts) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,29 @@ _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
     ">=": at_least,
     "<=": lambda value, limit: at_least(-value, -limit),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Which responses show a finding.
+
+    Attributes:
+        by: float64 (rows,), the figure that shows it; NaN is left out.
+        highest: the highest figures are the clearest, else the lowest.
+        unit: unit of the figure.
+        token: float64 (rows,), position of the token to look at, NaN for none.
+        among: bool (rows,), which responses may be chosen.
+        look_for: text that excerpts are cut around.
+        at_end: cut the ends of the responses.
+    """
+
+    by: Floats
+    highest: bool = True
+    unit: str = ""
+    token: Floats | None = None
+    among: NDArray[np.bool_] | None = None
+    look_for: str = ""
+    at_end: bool = False
 
 
 class Run:
@@ -109,6 +133,17 @@ class Run:
     def column(self, name: str) -> Floats:
         """Return a column of the response table, float64 (rows,)."""
         return self.responses[name].to_numpy(dtype=np.float64)
+
+    def trainers(self, metric: str) -> Floats | None:
+        """Return a metric of the trainer by step, float64 (S,); None where it logged none."""
+        metrics = self.tables.metrics
+        if not has(metrics, metric):
+            return None
+        return metrics.set_index("step")[metric].reindex(self.steps).to_numpy(np.float64)
+
+    def late(self, series: Floats) -> Floats:
+        """Return the part of a series by step that lies in the last window."""
+        return series[-len(self.last.steps) :]
 
     @property
     def length(self) -> str:
@@ -193,35 +228,18 @@ class Run:
             return self.last.steps
         return tuple(self.steps[self.steps >= begun.step].tolist())
 
-    def examples(
-        self,
-        by: Floats,
-        begun: Onset | None,
-        *,
-        highest: bool = True,
-        unit: str = "",
-        token: Floats | None = None,
-        among: NDArray[np.bool_] | None = None,
-        look_for: str = "",
-        at_end: bool = False,
-    ) -> tuple[Example, ...]:
+    def examples(self, shown: Shown, begun: Onset | None) -> tuple[Example, ...]:
         """Choose up to three responses of different prompts after the onset, the clearest first.
 
-        Args:
-            by: float64 (rows,), the figure that shows it; NaN is left out.
-            begun: the onset; the last window counts without one.
-            highest: the highest figures are the clearest, else the lowest.
-            unit: unit of the figure.
-            token: float64 (rows,), position of the token to look at, NaN for none.
-            among: bool (rows,), which responses may be chosen.
-            look_for: text that excerpts are cut around.
-            at_end: cut the ends of the responses.
+        Without an onset those of the last window are chosen from.
         """
+        by = shown.by
         step = self.responses["step"].to_numpy(np.int64)
-        usable = np.isfinite(by) if among is None else np.isfinite(by) & among
+        usable = np.isfinite(by) if shown.among is None else np.isfinite(by) & shown.among
         late = usable & (step >= (begun.step if begun else self.last.steps[0]))
         rows = np.flatnonzero(late if late.any() else usable)
-        order = rows[np.argsort(-by[rows] if highest else by[rows], kind="stable")][:CANDIDATES]
+        order = rows[np.argsort(-by[rows] if shown.highest else by[rows], kind="stable")]
+        order = order[:CANDIDATES]
         prompts = self.responses["prompt_id"].to_numpy()
         _, fresh = np.unique(prompts[order], return_index=True)
         chosen = order[np.sort(fresh)][:SHOWN].tolist()
@@ -230,16 +248,16 @@ class Run:
         n = self.responses["n"].to_numpy(np.int64)
 
         def example(row: int, before: Example | None) -> Example:
-            at = np.nan if token is None else token[row]
+            at = np.nan if shown.token is None else shown.token[row]
             return Example(
                 int(step[row]),
                 int(n[row]),
                 int(at) if np.isfinite(at) else None,
                 float(by[row]) if np.isfinite(by[row]) else None,
-                unit,
+                shown.unit,
                 before=before,
-                look_for=look_for,
-                at_end=at_end,
+                look_for=shown.look_for,
+                at_end=shown.at_end,
             )
 
         made = []
@@ -269,8 +287,17 @@ class Run:
 
 def began(series: Floats) -> float:
     """Return the median of a figure's first three steps, NaN without any."""
-    start = series[np.isfinite(series)][:SHOWN]
-    return float(np.median(start)) if len(start) else np.nan
+    return median(series[np.isfinite(series)][:SHOWN])
+
+
+def mean(values: Floats) -> float:
+    """Return the mean of the values that there are, NaN without a finite one."""
+    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+
+
+def median(values: Floats) -> float:
+    """Return the median of the values that there are, NaN without a finite one."""
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 
 def was_so(series: Floats, met: Met) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 PRIME_RL = marked("prime-rl: max_off_policy_steps is 8")
@@ -22,8 +22,15 @@ def judge(run: Run) -> Result:
     moved = run.change(lag)
     if not (met := run.met(StaleRollouts.lag, ">", moved.last)):
         return None
-    always = bool(run.met(StaleRollouts.lag, ">", moved.first))
-    return CHECK.of_values(run, "warning", met, lag, always=always, unit="steps", lag=moved.last)
+    return CHECK.finding(
+        run,
+        "warning",
+        met,
+        series=run.by_step(lag),
+        always=bool(run.met(StaleRollouts.lag, ">", moved.first)),
+        shown=Shown(lag, unit="steps"),
+        lag=moved.last,
+    )
 
 
 CHECK = Check(

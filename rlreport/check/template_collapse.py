@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import CONTRACT, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown, mean
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
@@ -34,11 +36,10 @@ def judge(run: Run) -> Result:
     that says one thing only, which other checks find.
     """
     series = _recognised(run, run.limits[TemplateCollapse].prompts)
-    window = len(run.last.steps)
-    early, late = series[:window], series[-window:]
+    early, late = series[: len(run.last.steps)], run.late(series)
     if np.isfinite(early).sum() < 2 or np.isfinite(late).sum() < 2:
         return CHECK.not_run(CHECK.needs_also)
-    first, last = float(np.nanmean(early)), float(np.nanmean(late))
+    first, last = mean(early), mean(late)
     linked = run.met(TemplateCollapse.first, ">", first)
     lost = run.met(TemplateCollapse.last, "<", last)
     if not (linked and lost):
@@ -46,16 +47,15 @@ def judge(run: Run) -> Result:
     surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
     if run.met(TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
         return None
-    return CHECK.finding(
+    found = CHECK.finding(
         run,
         "warning",
-        onset=run.onset(series),
-        thresholds=linked + lost,
-        evidence=run.examples(run.column(run.length), None),
+        linked + lost,
         series=series,
         start=first,
         end=max(0.0, last),
     )
+    return replace(found, evidence=run.examples(Shown(run.column(run.length)), None))
 
 
 def _recognised(run: Run, least: int) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, CONTRACT, Limit, Limits
-from rlreport.check.run import Run
+from rlreport.check.run import Run, Shown
 from rlreport.text.messages import marked
 
 
@@ -24,13 +24,12 @@ def judge(run: Run) -> Result:
         return None
     if run.has("reward") and run.change(run.column("reward")).fell:
         return None
-    return CHECK.of_values(
+    return CHECK.finding(
         run,
         "warning",
         ratio,
-        calls,
-        highest=False,
-        unit="calls",
+        series=run.by_step(calls),
+        shown=Shown(calls, highest=False, unit="calls"),
         start=moved.first,
         end=moved.last,
     )

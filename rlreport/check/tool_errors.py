@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, CONTRACT, Limit
 from rlreport.check.run import Run
-from rlreport.check.shares import RiseOrShare, judge_share, part_of
+from rlreport.check.shapes import RiseOrShare, judge_share, part_of
 from rlreport.text.messages import marked
 
 

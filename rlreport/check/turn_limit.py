@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, EOS, Limit
 from rlreport.check.run import Run
-from rlreport.check.shares import RiseOrShare, judge_share
+from rlreport.check.shapes import RiseOrShare, judge_high_share, judge_share
 from rlreport.text.messages import marked
 
 
@@ -20,20 +20,8 @@ class TurnLimit(RiseOrShare):
 def judge(run: Run) -> Result:
     """Look for a rise of the share at the limit and a high one; a smaller one is a note."""
     values = run.column("at_turn_limit")
-    if found := judge_share(CHECK, run, values, TurnLimit):
-        return found
-    moved = run.change(values)
-    if not (met := run.met(TurnLimit.note, ">", moved.last)):
-        return None
-    return CHECK.of_values(
-        run,
-        "info",
-        met,
-        values,
-        always=bool(run.met(TurnLimit.note, ">", moved.first)),
-        among=values > 0,
-        share=moved.last,
-        before=moved.first,
+    return judge_share(CHECK, run, values, TurnLimit) or judge_high_share(
+        CHECK, run, values, TurnLimit.note, severity="info"
     )
 
 

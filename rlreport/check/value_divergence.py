@@ -9,7 +9,7 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import SEVERITIES, Facts, Finding
 from rlreport.check.limits import Limit, Limits, above, below
-from rlreport.check.run import Run, began
+from rlreport.check.run import Run, Shown, began, median
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
@@ -91,8 +91,7 @@ def _judged(run: Run, returns: str, error: str) -> Result:
         return None
     explained = 1 - float(end.error[0]) / scale
     spread = float(np.sqrt(end.value[0] / scale))
-    late = (1 - steps.error / scale)[-len(run.last.steps) :]
-    middle = float(np.nanmedian(late)) if np.isfinite(late).any() else np.nan
+    middle = median(run.late(1 - steps.error / scale))
     bad, weak = (
         below(explained, limit) and below(middle, limit)
         for limit in (limits.explained, limits.weak)
@@ -107,14 +106,13 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     with np.errstate(invalid="ignore", divide="ignore"):
         own = (steps.error if by_fit else steps.value) / np.fmax(steps.returns, least)
     limit = 1 - (limits.explained if bad else limits.weak) if by_fit else limits.spread**2
-    onset = run.onset(np.log1p(own), always=above(began(own), limit))
     return CHECK.finding(
         run,
         "warning" if bad or wide else "info",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(np.abs(run.column(f"{error}_mean")), onset),
+        met,
         series=np.log1p(own),
+        always=above(began(own), limit),
+        shown=Shown(np.abs(run.column(f"{error}_mean"))),
         explained=explained,
         spread=spread,
         weak=not (bad or wide),

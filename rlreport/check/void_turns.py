@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
-from rlreport.check.shares import part_of
+from rlreport.check.shapes import judge_high_share, part_of
 from rlreport.text.messages import marked
 
 SIMPLE_TIR = marked("SimpleTIR (void turns)")
@@ -21,20 +21,7 @@ def judge(run: Run) -> Result:
     """Compare the share of void turns in the last window with its limit."""
     turns = run.column("turns")
     share = part_of(run.column("void_turns"), turns)
-    moved = run.change(share, turns)
-    if not (met := run.met(VoidTurns.share, ">", moved.last)):
-        return None
-    return CHECK.of_values(
-        run,
-        "warning",
-        met,
-        share,
-        turns,
-        always=bool(run.met(VoidTurns.share, ">", moved.first)),
-        among=share > 0,
-        share=moved.last,
-        before=moved.first,
-    )
+    return judge_high_share(CHECK, run, share, VoidTurns.share, turns)
 
 
 CHECK = Check(

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.limits import Limit, Limits, above
-from rlreport.check.run import Run, was_so
+from rlreport.check.run import Run, Shown, was_so
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -52,15 +52,14 @@ def judge(run: Run) -> Result:
     learned = not above(share - solved, limits.share) and rose
     by_step = (groups["std"] < ALIKE).astype(float).groupby(groups["step"]).mean()
     series: Floats = np.asarray(by_step.reindex(run.steps), dtype=np.float64)
-    onset = run.onset(series, always=was_so(series, met[0]))
     among = run.responses["group"].isin(groups.index[groups["std"] < ALIKE]).to_numpy()
     return CHECK.finding(
         run,
         "info" if learned else "warning",
-        onset=onset,
-        thresholds=met,
-        evidence=run.examples(run.column("reward"), onset, highest=False, among=among),
+        met,
         series=series,
+        always=was_so(series, met[0]),
+        shown=Shown(run.column("reward"), highest=False, among=among),
         share=share,
         groups=len(late),
         solved=solved,

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from rlreport.check.run import has
 from rlreport.comparison.flips import Flip, flips
-from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails, has
+from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails
 from rlreport.comparison.side import LEAST_SHARED, Side, Windows, apart, one_split, windows, within
 from rlreport.comparison.statistics import (
     Band,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.comparison.flips import Flip
-from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import FlipTexts, Outcome
-from rlreport.comparison.statistics import EqualKL
+from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import sentence
 
 SCHEMA = 1
@@ -19,9 +17,9 @@ PROMPT_CHARACTERS = 400
 
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
-    """Return the comparison as plain values, keys in a fixed order."""
+    """Return the comparison as plain values, to be written by ``canonical_json``."""
     comparison = outcome.comparison
-    effect = comparison.effect
+    effect, band = comparison.effect, comparison.band
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
@@ -35,22 +33,22 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "verdict": {
             "level": comparison.level,
             "sentence": sentence(outcome),
-            "effect": _number(effect.value),
-            "low": _number(effect.low),
-            "high": _number(effect.high),
-            "mde": _number(effect.mde),
+            **_effect(effect),
             "pairs": effect.pairs if effect.paired else 0,
             "only_base": comparison.only_base,
             "only_new": comparison.only_new,
             "paired": effect.paired,
             "reasons": list(comparison.reasons),
         },
-        "guardrails": [_guardrail(guardrail) for guardrail in comparison.guardrails],
+        "guardrails": [
+            {"id": g.id, "base": g.base, "new": g.new, **_effect(g.effect), "level": g.level}
+            for g in comparison.guardrails
+        ],
         "curves": {
             "step": comparison.steps.tolist(),
-            "difference": _numbers(comparison.band.difference.tolist()),
-            "low": _numbers(comparison.band.low.tolist()),
-            "high": _numbers(comparison.band.high.tolist()),
+            "difference": band.difference.tolist(),
+            "low": band.low.tolist(),
+            "high": band.high.tolist(),
         },
         "findings": {
             "new": [found.id for found in outcome.changed.new],
@@ -58,8 +56,8 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "still": [found.id for found in outcome.changed.still],
         },
         "flips": [_flip(flip) for flip in outcome.flips],
-        "equal_kl": _equal_kl(comparison.equal_kl),
-        "equal_kl_watched": _equal_kl(comparison.equal_kl_watched),
+        "equal_kl": comparison.equal_kl and asdict(comparison.equal_kl),
+        "equal_kl_watched": comparison.equal_kl_watched and asdict(comparison.equal_kl_watched),
     }
 
 
@@ -83,49 +81,17 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
     return named
 
 
-def _guardrail(guardrail: Guardrail) -> dict[str, Any]:
-    effect = guardrail.effect
-    return {
-        "id": guardrail.id,
-        "base": _number(guardrail.base),
-        "new": _number(guardrail.new),
-        "effect": _number(effect.value),
-        "low": _number(effect.low),
-        "high": _number(effect.high),
-        "mde": _number(effect.mde),
-        "level": guardrail.level,
-    }
+def _effect(effect: Effect) -> dict[str, float]:
+    return {"effect": effect.value, "low": effect.low, "high": effect.high, "mde": effect.mde}
 
 
 def _flip(told: FlipTexts) -> dict[str, Any]:
-    flip: Flip = told.flip
+    flip = told.flip
+    ends = {"base": flip.base_response, "new": flip.new_response}
     return {
         "prompt": told.number if told.prompt is None else told.prompt[:PROMPT_CHARACTERS],
-        "base": _number(flip.base),
-        "new": _number(flip.new),
-        "delta": _number(flip.delta),
-        "responses": {
-            "base": {"step": flip.base_response[0], "n": flip.base_response[1]},
-            "new": {"step": flip.new_response[0], "n": flip.new_response[1]},
-        },
+        "base": flip.base,
+        "new": flip.new,
+        "delta": flip.delta,
+        "responses": {side: {"step": step, "n": n} for side, (step, n) in ends.items()},
     }
-
-
-def _equal_kl(found: EqualKL | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "effect": _number(found.effect),
-        "low": _number(found.low),
-        "high": _number(found.high),
-        "overlap": _number(found.overlap),
-    }
-
-
-def _numbers(values: list[float]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _number(value: float) -> float | None:
-    """Return a number as JSON can hold it: what is not finite is null."""
-    return float(value) if math.isfinite(value) else None

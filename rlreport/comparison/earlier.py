@@ -7,7 +7,6 @@ unpacked than a comparison needs.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import html
 import io
@@ -15,11 +14,11 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 import pandas as pd
 
@@ -55,60 +54,56 @@ _CELL = re.compile(
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 
-class _Parts(Protocol):
-    """The parts of a report, by the path they have in the folder form."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return a part, None where the form carries none."""
+_Parts = Callable[[str], bytes | None]
+"""Reads a part of a report by its path in the folder form; None where the form carries none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    root: Path
+def _bounded(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
+    content = stream.read(MOST_PART + 1)
+    return content if len(content) <= MOST_PART else None
 
-    def read(self, path: str) -> bytes | None:
-        file = self.root / path
+
+def _of_folder(root: Path) -> _Parts:
+    def read(path: str) -> bytes | None:
+        file = root / path
         if not file.is_file() or file.stat().st_size > MOST_PART:
             return None
         return file.read_bytes()
 
+    return read
 
-@dataclass(frozen=True, slots=True)
-class _Zip:
-    file: Path
 
-    def read(self, path: str) -> bytes | None:
-        with zipfile.ZipFile(self.file) as archive:
+def _of_zip(file: Path) -> _Parts:
+    def read(path: str) -> bytes | None:
+        with zipfile.ZipFile(file) as archive:
             try:
-                entry = archive.getinfo(path)
+                with archive.open(path) as stream:
+                    return _bounded(stream)
             except KeyError:
                 return None
-            with archive.open(entry) as stream:
-                content = stream.read(MOST_PART + 1)
-        return content if len(content) <= MOST_PART else None
+
+    return read
 
 
-class _OneFile:
-    def __init__(self, file: Path) -> None:
-        self._text = file.read_bytes().decode("utf-8", "replace")
+def _of_one_file(file: Path) -> _Parts:
+    text = file.read_bytes().decode("utf-8", "replace")
+    views: dict[str, str] = {}
 
-    @cached_property
-    def _views(self) -> dict[str, str]:
-        return {f"steps/{step}.html": packed for step, packed in _VIEW.findall(self._text)}
-
-    def read(self, path: str) -> bytes | None:
+    def read(path: str) -> bytes | None:
         if path == REPORT:
-            found = _node(self._text, "report-json")
+            found = _node(text, "report-json")
             return None if found is None else found.encode()
         if path == PATH:
-            found = _node(self._text, "responses-data")
+            found = _node(text, "responses-data")
             return base64.b64decode(found, validate=True) if found else None
-        packed = self._views.get(path)
-        if packed is None:
+        if not views:
+            views.update((f"steps/{step}.html", packed) for step, packed in _VIEW.findall(text))
+        if path not in views:
             return None
-        with gzip.open(io.BytesIO(base64.b64decode(packed))) as stream:
-            content = stream.read(MOST_PART + 1)
-        return content if len(content) <= MOST_PART else None
+        with gzip.open(io.BytesIO(base64.b64decode(views[path]))) as stream:
+            return _bounded(stream)
+
+    return read
 
 
 def _node(text: str, name: str) -> str | None:
@@ -158,7 +153,7 @@ class Earlier:
 
     def _page(self, step: int) -> dict[int, Texts]:
         try:
-            page = self.parts.read(f"steps/{step}.html")
+            page = self.parts(f"steps/{step}.html")
             return {} if page is None else _shown(page.decode("utf-8", "replace"))
         except (*_UNREADABLE, ArithmeticError, AttributeError, LookupError, TypeError):
             return {}
@@ -166,7 +161,7 @@ class Earlier:
     def table(self, path: str) -> pd.DataFrame | None:
         """Return an exported CSV, None where the form carries none or it cannot be read."""
         try:
-            content = self.parts.read(path)
+            content = self.parts(path)
             return (
                 None if content is None else pd.read_csv(io.BytesIO(content), keep_default_na=False)
             )
@@ -203,16 +198,19 @@ def earlier_report(given: str | Path) -> Earlier | None:
     Raises:
         UnusableInputError: it is a report that cannot be compared; says why.
     """
-    path = Path(given)
-    name = str(given)
-    try:
-        parts = _parts(path)
-        if parts is None:
+    with _refused(str(given)):
+        parts = _parts(Path(given))
+        raw = None if parts is None else parts(REPORT)
+        if parts is None or raw is None:
             return None
-        about = parts.read(REPORT)
-        return None if about is None else _checked(name, about, parts)
-    except (*_UNREADABLE, binascii.Error) as error:
-        raise UnusableInputError(f"{name}: is a broken report; build it again") from error
+        about, data = _about(str(given), raw), parts(PATH)
+        responses = _of_pages(about, parts) if data is None else unpacked(data, str(given))
+    if responses is None:
+        raise UnusableInputError(
+            f"{given}: is a report without {PATH}, of an rlreport before compare or of one with "
+            "no room for it; build it again, or give its logs"
+        )
+    return Earlier(str(given), about, responses, parts)
 
 
 def report_about(given: str | Path) -> dict[str, Any] | None:
@@ -221,18 +219,24 @@ def report_about(given: str | Path) -> dict[str, Any] | None:
     Raises:
         UnusableInputError: it is broken, or of a newer version; says which.
     """
-    name = str(given)
-    try:
+    with _refused(str(given)):
         parts = _parts(Path(given))
-        raw = None if parts is None else parts.read(REPORT)
-        return None if raw is None else _about(name, raw)
+        raw = None if parts is None else parts(REPORT)
+        return None if raw is None else _about(str(given), raw)
+
+
+@contextmanager
+def _refused(name: str) -> Iterator[None]:
+    """Refuse a report that cannot be read."""
+    try:
+        yield
     except (*_UNREADABLE, RecursionError) as error:
         raise UnusableInputError(f"{name}: is a broken report; build it again") from error
 
 
 def _parts(path: Path) -> _Parts | None:
     if path.is_dir():
-        return _Folder(path) if (path / REPORT).is_file() else None
+        return _of_folder(path) if (path / REPORT).is_file() else None
     if not path.is_file():
         return None
     if path.suffix.lower() in (".md", ".eml"):
@@ -240,13 +244,13 @@ def _parts(path: Path) -> _Parts | None:
             f"{path}: mail and Markdown carry no figures to compare; give the folder, .zip or .html"
         )
     if zipfile.is_zipfile(path):
-        return _Zip(path)
+        return _of_zip(path)
     if path.suffix.lower() in (".html", ".htm"):
         with path.open("rb") as stream:
             start = stream.read(4096)
         if _GENERATOR not in start:
             raise UnusableInputError(f"{path}: is not a report of rlreport")
-        return _OneFile(path)
+        return _of_one_file(path)
     return None
 
 
@@ -270,18 +274,6 @@ def _about(name: str, raw: bytes) -> dict[str, Any]:
     return about
 
 
-def _checked(name: str, raw: bytes, parts: _Parts) -> Earlier:
-    about = _about(name, raw)
-    data = parts.read(PATH)
-    responses = _of_pages(about, parts) if data is None else unpacked(data, name)
-    if responses is None:
-        raise UnusableInputError(
-            f"{name}: is a report without {PATH}, of an rlreport before compare or of one with "
-            "no room for it; build it again, or give its logs"
-        )
-    return Earlier(name, about, responses, parts)
-
-
 def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:
     """Return the response data of a first report, if its pages show all responses."""
     if about["schema"] != FIRST_SCHEMA or (about.get("settings") or {}).get("redact"):
@@ -289,7 +281,7 @@ def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:
     try:
         pages = []
         for step in (int(row["step"]) for row in about["steps"]):
-            page = (parts.read(f"steps/{step}.html") or b"").decode("utf-8", "replace")
+            page = (parts(f"steps/{step}.html") or b"").decode("utf-8", "replace")
             data, texts = json.loads(_node(page, "rows-data") or "{}"), _shown(page)
             if "split" in data["strings"]:
                 return None

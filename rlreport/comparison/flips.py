@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.guardrails import has
+from rlreport.check.run import has
 from rlreport.comparison.statistics import shrunk
 from rlreport.figures.ragged import Floats
 

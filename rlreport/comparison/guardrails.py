@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from rlreport.check.run import has
 from rlreport.comparison.statistics import (
     LEVEL,
     Effect,
@@ -53,11 +54,6 @@ class Guardrail:
     new: float
     effect: Effect
     level: GuardLevel
-
-
-def has(frame: pd.DataFrame, column: str) -> bool:
-    """Return whether any row has the figure."""
-    return column in frame and bool(frame[column].notna().any())
 
 
 def effect_on(

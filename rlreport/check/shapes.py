@@ -1,0 +1,119 @@
+"""What several checks have in common: a share that rose or is high, figures beyond their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlreport.check.check import Check, Result
+from rlreport.check.finding import Fact, Met, Op, Severity
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.noise import Change
+from rlreport.check.run import Run, Shown, was_so
+from rlreport.figures.ragged import Floats
+
+
+class RiseOrShare(Limits):
+    """Thresholds of a check that compares a share with its start, and with a limit."""
+
+    rise: Limit[float]
+    share: Limit[float]
+
+
+def rise_or_share(
+    run: Run, moved: Change, limits: type[RiseOrShare]
+) -> tuple[list[Met], list[Met]]:
+    """Return the threshold of the rise where the share rose, and all that it met."""
+    rise = run.met(limits.rise, ">=", moved.difference) if moved.rose else []
+    return rise, [*rise, *run.met(limits.share, ">", moved.last)]
+
+
+def judge_share(
+    check: Check,
+    run: Run,
+    values: Floats,
+    limits: type[RiseOrShare],
+    weights: Floats | None = None,
+) -> Result:
+    """Return a finding where a share rose by points since the start, or is high.
+
+    Args:
+        check: whose finding it is.
+        run: what is judged.
+        values: float64 (rows,), the share of each response; NaN where it says nothing.
+        limits: of the check.
+        weights: float64 (rows,), what each share is of.
+    """
+    moved = run.change(values, weights)
+    rise, met = rise_or_share(run, moved, limits)
+    return _of_share(check, run, "warning", met, moved, values, weights, always=not rise)
+
+
+def judge_high_share(
+    check: Check,
+    run: Run,
+    values: Floats,
+    limit: Limit[float],
+    weights: Floats | None = None,
+    severity: Severity = "warning",
+) -> Result:
+    """Return a finding where a share is high; see ``judge_share``."""
+    moved = run.change(values, weights)
+    met, always = (run.met(limit, ">", share) for share in (moved.last, moved.first))
+    return _of_share(check, run, severity, met, moved, values, weights, always=bool(always))
+
+
+def _of_share(
+    check: Check,
+    run: Run,
+    severity: Severity,
+    met: list[Met],
+    moved: Change,
+    values: Floats,
+    weights: Floats | None,
+    *,
+    always: bool,
+) -> Result:
+    if not met:
+        return None
+    return check.finding(
+        run,
+        severity,
+        met,
+        series=run.by_step(values, weights),
+        always=always,
+        shown=Shown(values, among=values > 0),
+        share=moved.last,
+        before=moved.first,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that must not lie beyond a limit: by step, float64 (S,), and at the end."""
+
+    limit: Limit[float]
+    op: Op
+    series: Floats
+    end: float
+
+
+def judge_figures(
+    check: Check, run: Run, figures: Sequence[Figure], shown: Shown, **facts: Fact
+) -> Result:
+    """Return a finding where any of several figures lies beyond its limit; the first leads."""
+    found = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
+    if not found:
+        return None
+    series, first = found[0]
+    met, always = [met for _, met in found], was_so(series, first)
+    return check.finding(run, "warning", met, series=series, always=always, shown=shown, more=facts)
+
+
+def part_of(part: Floats, whole: Floats) -> Floats:
+    """Return a part over its whole, float64 (rows,), NaN where there is none."""
+    known = np.isfinite(part) & (whole > 0)
+    found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=known)
+    return found
