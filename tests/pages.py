@@ -88,7 +88,7 @@ class Made:
 
 def write_assets(folder: Path) -> dict[str, tuple[str, bytes]]:
     """Writes the assets that pages need; returns them."""
-    files = assets(ENGLISH).files()
+    files = assets(ENGLISH).files
     for name, content in files.values():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from rlreport.bake.environment import package_folder
@@ -27,7 +27,7 @@ _NO_WORDS = "const WORDS = {};"
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assets:
     """Texts of the shared assets.
 
@@ -43,6 +43,7 @@ class Assets:
     one_file: str
     vega: str
 
+    @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
         """Logical name -> (file below the root with its content hash, bytes)."""
         return {

@@ -92,7 +92,7 @@ class ComparisonBuilder:
 
     def frame(self) -> Shell:
         """The frame of its page; without navigation, as there is no other."""
-        files = {} if self.one_file else assets(self.context.report.language).files()
+        files = {} if self.one_file else assets(self.context.report.language).files
         return Shell(
             title=self.context.run,
             run=self.context.run,
@@ -120,7 +120,7 @@ class ComparisonBuilder:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yields (path below the root, bytes) of every file of the folder form."""
         yield from self.pages()
-        yield from assets(self.context.report.language).files().values()
+        yield from assets(self.context.report.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
         yield "data/prompts.csv", csv(prompts_table(self.outcome))
         for chart in self.charts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 
 from rlreport import __version__
@@ -68,13 +69,14 @@ def settings(context: PageContext) -> list[tuple[str, str]]:
     ]
 
 
-def versions() -> list[tuple[str, str]]:
+@cache
+def versions() -> tuple[tuple[str, str], ...]:
     """Versions of Python and of the packages that figures and drawings depend on."""
-    return [
+    return (
         ("rlreport", __version__),
         ("Python", platform.python_version()),
         *((name, version(name)) for name in _PACKAGES),
-    ]
+    )
 
 
 def _files(tables: Tables) -> TableView:

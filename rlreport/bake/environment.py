@@ -35,7 +35,7 @@ def environment(language: Language) -> jinja2.Environment:
     """
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(package_folder("templates")),
-        autoescape=True,
+        autoescape=_escapes,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -50,6 +50,11 @@ def environment(language: Language) -> jinja2.Environment:
     made.globals["chart_json"] = _chart_json
     made.globals["chart_config"] = vega_config()
     return made
+
+
+def _escapes(template: str | None) -> bool:
+    """Whether what a template prints is escaped: plain text has no markup."""
+    return template is None or not template.endswith(".txt")
 
 
 def _chart_json(chart: Chart) -> Markup:

@@ -94,9 +94,9 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as objects; NaN becomes null in JSON."""
+    columns = [values.tolist() for _, values in table.items()]
     return [
-        {str(k): value.item() if hasattr(value, "item") else value for k, value in row.items()}
-        for row in table.to_dict("records")
+        dict(zip(map(str, table.columns), row, strict=True)) for row in zip(*columns, strict=True)
     ]
 
 

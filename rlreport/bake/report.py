@@ -182,7 +182,7 @@ class ReportBuilder:
         For forms whose ``finish`` gives that.
         """
         yield from self.pages()
-        yield from assets(self.context.report.language).files().values()
+        yield from assets(self.context.report.language).files.values()
         data = canonical_json(self.report_json(), indent=True)
         steps = steps_data(self.context)
         if live := self.context.report.live:
@@ -281,7 +281,7 @@ def prepare(
         mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         asset_files={}
         if one_file
-        else {name: path for name, (path, _) in assets(report.language).files().items()}
+        else {name: path for name, (path, _) in assets(report.language).files.items()}
         | {"run": RUN_SCRIPT},
     )
     texts = run_texts(locations, tables, context)

@@ -7,7 +7,7 @@ shown and the exact value for ``title`` and ``data-v``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -354,7 +354,7 @@ class DataView:
     notes: list[str]
     left_out: list[str]
     settings: list[tuple[str, str]]
-    versions: list[tuple[str, str]]
+    versions: Sequence[tuple[str, str]]
     exports: list[Link]
 
 

@@ -307,7 +307,7 @@ def was_so(series: Floats, met: Met) -> bool:
 
 def has(frame: pd.DataFrame, column: str) -> bool:
     """Say whether a table has a column with at least one number in it."""
-    return column in frame and bool(frame[column].notna().any())
+    return column in frame and bool(pd.notna(frame[column].to_numpy()).any())
 
 
 def marked_rows(count: int, rows: Iterable[int]) -> NDArray[np.bool_]:

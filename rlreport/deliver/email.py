@@ -194,10 +194,8 @@ def _render(
     drawn: list[Picture],
     attached: str,
 ) -> str:
-    # Plain text has no markup that could be escaped.
     text: str = (
         environment(builder.context.report.language)
-        .overlay(autoescape=template.endswith(".html"))
         .get_template(template)
         .render(
             view=view,

@@ -24,7 +24,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
         PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
     """
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
-    column = {name: responses[name].to_numpy()[order] for name in responses.columns}
+    column = {str(name): values.to_numpy()[order] for name, values in responses.items()}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
     seen = Grouped.by(column["prompt_id"], step)

@@ -43,7 +43,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     Returns:
         STEP_COLUMNS, one row per step, ascending.
     """
-    column = {name: responses[name].to_numpy() for name in responses.columns}
+    column = {str(name): values.to_numpy() for name, values in responses.items()}
     steps = Grouped.by(column["step"])
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
@@ -57,12 +57,12 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_groups(column, steps),
         **_logprob_sources(column, steps),
         **_conversation(column, steps),
+        **_distinct_2(bigrams, steps.first(column["step"])),
         **{name: np.zeros(len(steps)) for name in _BESIDE},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
     }
-    table = pd.DataFrame(figures).merge(_distinct_2(bigrams), on="step", how="left")
-    return table[[c.name for c in STEP_COLUMNS]].astype({c.name: c.dtype for c in STEP_COLUMNS})
+    return pd.DataFrame({c.name: figures[c.name].astype(c.dtype) for c in STEP_COLUMNS})
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -321,9 +321,12 @@ def _duplicate_rate(column: dict[str, Floats], steps: Grouped) -> Floats:
     return Grouped.by(step).share(texts.counts[texts.codes] > 1)
 
 
-def _distinct_2(bigrams: pd.DataFrame) -> pd.DataFrame:
-    counted = bigrams[["step", "bigrams", "distinct"]].astype(np.float64)
-    share = (counted["distinct"] / counted["bigrams"]).where(counted["bigrams"] > 0)
-    return pd.DataFrame(
-        {"step": bigrams["step"], "distinct_2": share, "bigrams": counted["bigrams"]}
+def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, Floats]:
+    place = pd.Index(bigrams["step"]).get_indexer(pd.Index(steps))  # −1, the last: none counted
+    counted, distinct = (
+        np.append(bigrams[name].to_numpy(np.float64), np.nan)[place]
+        for name in ("bigrams", "distinct")
     )
+    nothing = np.full(len(place), np.nan)
+    share = np.divide(distinct, counted, out=nothing, where=counted > 0)
+    return {"distinct_2": share, "bigrams": counted}
