@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -29,22 +29,76 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
+class Tab:
+    """A tab of a browser: its page, what that says and asks for, and how to empty it."""
+
+    def __init__(self, browser: Browser, **options: Any) -> None:
+        context = browser.new_context(**options)
+        self.page = context.new_page()
+        self.said, self.asked = watch(context, self.page)
+        self._protocol = context.new_cdp_session(self.page)
+
+    def open(
+        self,
+        address: str,
+        *,
+        viewport: ViewportSize | None = None,
+        color_scheme: Literal["light", "dark"] = "light",
+        reduced_motion: Literal["reduce", "no-preference"] = "no-preference",
+    ) -> None:
+        """Opens an address as in a tab just made."""
+        size: ViewportSize = {"width": 1400, "height": 900}
+        self.page.set_viewport_size(viewport or size)
+        self.page.emulate_media(
+            media="null", color_scheme=color_scheme, reduced_motion=reduced_motion
+        )
+        self.said.clear()
+        self.asked.clear()
+        self.page.goto(address)
+        self._protocol.send("Page.resetNavigationHistory")
+
+    def empty(self) -> bool:
+        """Forgets everything of its pages; False where it cannot."""
+        if self.page.is_closed() or len(self.page.context.pages) > 1:
+            return False
+        self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        return True
+
+
+# A new tab starts a process of Chromium, which costs more than most pages do.
+_idle: dict[tuple[Browser, str], Tab] = {}
+
+
 @contextmanager
-def visiting(browser: Browser, page: Path, address: str = "", **options: Any) -> Iterator[Page]:
+def visiting(
+    browser: Browser,
+    page: Path,
+    address: str = "",
+    *,
+    java_script_enabled: bool = True,
+    permissions: Sequence[str] = (),
+    **looks: Any,
+) -> Iterator[Page]:
     """Opens a page; leaving fails if it wrote to the console or asked for anything off disk."""
-    size = {"width": 1400, "height": 900}
-    context = browser.new_context(**{"viewport": size, **options})
-    opened = context.new_page()
-    said, asked = watch(context, opened)
-    opened.goto(page.as_uri() + address)
-    if options.get("java_script_enabled", True):
-        opened.wait_for_selector("html[data-ready]", state="attached")
+    options = {"java_script_enabled": java_script_enabled, "permissions": list(permissions)}
+    kind = (browser, str(options))
+    tab = _idle.pop(kind, None) or Tab(browser, **options)
+    left = False
     try:
-        yield opened
-        assert not said, said
-        assert not asked, asked
+        tab.open(page.as_uri() + address, **looks)
+        if java_script_enabled:
+            tab.page.wait_for_selector("html[data-ready]", state="attached")
+        yield tab.page
+        assert not tab.said, tab.said
+        assert not tab.asked, tab.asked
+        left = tab.empty()
     finally:
-        context.close()
+        if left:
+            _idle[kind] = tab
+        else:
+            tab.page.context.close()
 
 
 def serious(page: Page) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_the_run_again(
 def test_a_chart_can_be_taken_along_in_two_clicks(
     browser: Browser, report: Path, tmp_path: Path, kind: str
 ) -> None:
-    with visiting(browser, report / "index.html", accept_downloads=True) as page:
+    with visiting(browser, report / "index.html") as page:
         figure = live(page, "reward")
         page.click(f"{figure} .chart-menu summary")
         with page.expect_download() as download:
