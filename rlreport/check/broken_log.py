@@ -8,7 +8,7 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
-from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
 from rlreport.check.windows import step_numbers
 from rlreport.figures.ragged import Ints
@@ -204,20 +204,15 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="broken_log",
-    name=marked("holes in the log"),
+    name="holes in the log",
     rank="invalid",
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
-    needs=(),
-    charts=(),
     judge=judge,
     limits=BrokenLog,
     title=title,
-    why=marked("Figures from a log with holes describe the rows that survived, not the run."),
-    suggestion=marked(
-        "Look at the Data page for each line and its reason; check disk space, the exit of each "
-        "rank, and that every writer flushes whole lines."
-    ),
-    source=CONTRACT,
+    why="Figures from a log with holes describe the rows that survived, not the run.",
+    suggestion="Look at the Data page for each line and its reason; check disk space, the exit of "
+    "each rank, and that every writer flushes whole lines.",
     trend=False,
     whole_run=True,
 )

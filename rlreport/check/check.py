@@ -52,17 +52,17 @@ class Check:
         id: its name in findings and in the thresholds file.
         name: what it finds, in words ("reward hacking").
         rank: what its findings are to the run; one of severity info is always a note.
-        looks_for: what it looks for, in one line.
-        needs: fields without which it cannot run.
-        charts: names of the charts a finding speaks of.
         judge: the judgement itself; called only when the needs are met.
         title: the sentence that says what was found, with places for the facts, or a function
             that chooses it by the facts.
         effect: the same as a clause on what another finding led to; None says it by ``name``.
         why: why a finding matters.
         suggestion: what to try.
-        source: where its threshold comes from.
+        looks_for: what it looks for, in one line; ``name`` unless given.
+        needs: fields without which it cannot run.
+        charts: names of the charts a finding speaks of.
         limits: its thresholds.
+        source: where these come from; that of the first of them unless given.
         explains: ids of the checks whose findings this one can be the reason for.
         trend: compares windows of steps, so a run that is too short is not judged.
         whole_run: judges every step, also those after the first NaN.
@@ -73,21 +73,26 @@ class Check:
     id: str
     name: str
     rank: Rank
-    looks_for: str
-    needs: tuple[Need, ...]
-    charts: tuple[str, ...]
     judge: Callable[[Run], Result]
     title: Words
     why: str
     suggestion: str
-    source: str
+    looks_for: str = ""
+    needs: tuple[Need, ...] = ()
+    charts: tuple[str, ...] = ()
     limits: type[Limits] = Limits
+    source: str = ""
     effect: Words | None = None
     explains: tuple[str, ...] = ()
     trend: bool = True
     whole_run: bool = False
     of_reward: bool = False
     needs_also: str = ""
+
+    def __post_init__(self) -> None:
+        sources = [limit.source for limit in self.limits.declared().values()]
+        object.__setattr__(self, "looks_for", self.looks_for or self.name)
+        object.__setattr__(self, "source", self.source or sources[0])
 
     def run(self, run: Run) -> Result:
         """Judge the run: a finding, what the check needs, or None when all is well."""
@@ -140,22 +145,11 @@ class Check:
         more: Facts | None = None,
         **facts: Fact,
     ) -> Finding:
-        """Return a finding of this check; its facts always name both windows.
+        """Return a finding of this check; its facts always name both windows, and NaN as None.
 
-        Args:
-            run: what was judged.
-            severity: how bad it is.
-            met: all thresholds that were met.
-            series: float64 (S,), the figure by step that it is judged by.
-            always: it was so from the start.
-            onset: since when; told from the series unless given.
-            dated: whether it can be told since when.
-            until: when it ended, None if it goes on.
-            shown: which responses show it.
-            steps: steps that show it; those since the onset unless given.
-            texts: texts to highlight.
-            more: further facts.
-            facts: numbers and texts for the title; NaN is None.
+        ``met`` are all thresholds met; ``series``, float64 (S,), is the figure by step that it is
+        judged by and dated from, unless ``onset`` is given or it cannot be ``dated``; ``always``
+        says that it was so from the start; ``steps`` are those since the onset unless given.
         """
         if onset is None and dated and series is not None:
             onset = run.onset(series, always=always)

@@ -100,23 +100,17 @@ def effect(facts: Facts) -> str:
 
 CHECK = Check(
     id="diversity_collapse",
-    name=marked("responses become alike"),
+    name="responses become alike",
     rank="consequence",
-    looks_for="responses become alike",
     needs=(Need("response", ("response_chars",)),),
     charts=("distinct_2", "duplicates"),
     judge=judge,
     limits=DiversityCollapse,
     title=title,
     effect=effect,
-    why=marked(
-        "A policy that says one thing to every prompt has stopped answering them, and groups of "
-        "equal responses give no advantage."
-    ),
-    suggestion=marked(
-        "Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, and "
-        "look at whether the reward favours one template."
-    ),
-    source=DISTINCT,
+    why="A policy that says one thing to every prompt has stopped answering them, and groups of "
+    "equal responses give no advantage.",
+    suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "
+    "and look at whether the reward favours one template.",
     explains=("entropy_collapse", "reward_stalled"),
 )

@@ -7,93 +7,63 @@ from __future__ import annotations
 
 from rlreport.check.check import Check
 from rlreport.check.registry import CHECKS, ThresholdRow, describe
-from rlreport.text.messages import listed, marked, message
+from rlreport.text.messages import listed, message
 
-METHOD: tuple[tuple[str, list[str]], ...] = (
-    (
-        marked("The verdict"),
-        [
-            marked(
-                "Its first word is that of the worst finding, folded ones included: Broken "
-                "(critical), Warning, Healthy. A run of fewer than five steps is not judged."
-            ),
-            marked(
-                "Causes come before consequences. First what makes the run invalid (NaN, "
-                "holes in the log), then causes, then consequences, then notes; inside a "
-                "rank by severity, then in the order below. A cause explains a consequence "
-                "if it can lead to it and at least half of the consequence's change comes "
-                "after the cause began. What is explained is folded under its cause."
-            ),
-            marked(
-                "The checkpoint to keep is the centre of the best mean over three steps of "
-                "the watched reward, else of the reward, before the first finding began "
-                "that nothing else explains. The watched reward is a second reward of "
-                "training (valid_reward) where one is logged, else the reward of the "
-                "validation split."
-            ),
-        ],
+
+def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:
+    return title, paragraphs
+
+
+METHOD = (
+    _section(
+        "The verdict",
+        "Its first word is that of the worst finding, folded ones included: Broken (critical), "
+        "Warning, Healthy. A run of fewer than five steps is not judged.",
+        "Causes come before consequences. First what makes the run invalid (NaN, holes in the "
+        "log), then causes, then consequences, then notes; inside a rank by severity, then in the "
+        "order below. A cause explains a consequence if it can lead to it and at least half of "
+        "the consequence's change comes after the cause began. What is explained is folded under "
+        "its cause.",
+        "The checkpoint to keep is the centre of the best mean over three steps of the watched "
+        "reward, else of the reward, before the first finding began that nothing else explains. "
+        "The watched reward is a second reward of training (valid_reward) where one is logged, "
+        "else the reward of the validation split.",
     ),
-    (
-        marked("Windows"),
-        [
-            marked(
-                "Every figure of a finding and every tile speaks of the same two windows: "
-                "the first fifth of the steps and the last, at least three steps each. A "
-                "difference must be large enough and more than chance, judged by the larger "
-                "of two standard errors, one over responses (clustered by prompt) and one "
-                "over step means."
-            ),
-            marked(
-                "Checks judge the steps before the first NaN. Where the reward function "
-                "changed, checks of the reward judge its gap to the reference, else the "
-                "longer part of the run."
-            ),
-        ],
+    _section(
+        "Windows",
+        "Every figure of a finding and every tile speaks of the same two windows: the first fifth "
+        "of the steps and the last, at least three steps each. A difference must be large enough "
+        "and more than chance, judged by the larger of two standard errors, one over responses "
+        "(clustered by prompt) and one over step means.",
+        "Checks judge the steps before the first NaN. Where the reward function changed, checks "
+        "of the reward judge its gap to the reference, else the longer part of the run.",
     ),
-    (
-        marked("Since when"),
-        [
-            marked(
-                "One method for all checks, on the check's own figure by step. The baseline "
-                "is the mean of the first three steps, for a fall of the best three. "
-                "Smoothed over three steps, the onset is the first step from which the "
-                "figure stays beyond the baseline, to the end, by four standard errors and "
-                "by a tenth of the whole change. The interval reaches from the first corner "
-                "of the best ramp (flat, linear, flat) to the step from which a third of "
-                "the change stays. What was so from the start has its first step."
-            ),
-        ],
+    _section(
+        "Since when",
+        "One method for all checks, on the check's own figure by step. The baseline is the mean "
+        "of the first three steps, for a fall of the best three. Smoothed over three steps, the "
+        "onset is the first step from which the figure stays beyond the baseline, to the end, by "
+        "four standard errors and by a tenth of the whole change. The interval reaches from the "
+        "first corner of the best ramp (flat, linear, flat) to the step from which a third of the "
+        "change stays. What was so from the start has its first step.",
     ),
-    (
-        marked("Texts that spread"),
-        [
-            marked(
-                "How clearly the share of responses that hold a text rose is its log-odds ratio "
-                "with an informative Dirichlet prior, in standard errors (Monroe, Colaresi and "
-                "Quinn 2008, equations 15, 19 and 22), counted in responses, as one that repeats a "
-                "text says it once. Signs and scripts without blanks count in all the ways in "
-                "which tokens spell them."
-            ),
-        ],
+    _section(
+        "Texts that spread",
+        "How clearly the share of responses that hold a text rose is its log-odds ratio with an "
+        "informative Dirichlet prior, in standard errors (Monroe, Colaresi and Quinn 2008, "
+        "equations 15, 19 and 22), counted in responses, as one that repeats a text says it once. "
+        "Signs and scripts without blanks count in all the ways in which tokens spell them.",
     ),
-    (
-        marked("Evidence"),
-        [
-            marked(
-                "Three responses after the onset, of different prompts, the clearest first; beside "
-                "each, where its prompt recurs, the last response to it from before the onset."
-            ),
-        ],
+    _section(
+        "Evidence",
+        "Three responses after the onset, of different prompts, the clearest first; beside each, "
+        "where its prompt recurs, the last response to it from before the onset.",
     ),
-    (
-        marked("Thresholds"),
-        [
-            marked(
-                "Any threshold can be set in a TOML file given with --thresholds, under the "
-                "name of its check. A finding can be set aside with --mute ID=REASON: it is "
-                "shown as muted, with the reason."
-            ),
-        ],
+    _section(
+        "Thresholds",
+        "Any threshold can be set in a TOML file given with --thresholds, under the name of its "
+        "check. A finding can be set aside with --mute ID=REASON: it is shown as muted, with the "
+        "reason.",
     ),
 )
 """How the verdict is made, for readers: titles and paragraphs."""
@@ -118,7 +88,7 @@ def markdown() -> str:
         parts += [f"## {title}\n", *(f"{paragraph}\n" for paragraph in paragraphs)]
     parts += [EXAMPLE, _table([row for row in rows if row.group == "trend"], "trend")]
     for check in CHECKS:
-        parts.append(_section(check, [row for row in rows if row.group == check.id]))
+        parts.append(_check(check, [row for row in rows if row.group == check.id]))
     return "\n".join(parts)
 
 
@@ -129,7 +99,7 @@ def needs_of(check: Check) -> str:
     return message("{needs}; a run with at least five steps", needs=needs) if check.trend else needs
 
 
-def _section(check: Check, rows: list[ThresholdRow]) -> str:
+def _check(check: Check, rows: list[ThresholdRow]) -> str:
     explains = ", ".join(f"`{name}`" for name in check.explains)
     lines = [
         f"## `{check.id}`\n",

@@ -7,7 +7,6 @@ from rlreport.check.finding import Fact
 from rlreport.check.limits import MISMATCH, Limit, Limits
 from rlreport.check.run import Run, Shown
 from rlreport.check.shapes import Figure, judge_figures
-from rlreport.text.messages import marked
 
 
 class EngineMismatch(Limits):
@@ -33,26 +32,19 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="engine_mismatch",
-    name=marked("sampler and trainer disagree"),
+    name="sampler and trainer disagree",
     rank="cause",
     looks_for="sampler and trainer disagree on the same tokens",
     needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
     charts=("mismatch",),
     judge=judge,
     limits=EngineMismatch,
-    title=marked(
-        "Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
-        "{k3:figure} nats, |Δ prob| {prob:figure} on average."
-    ),
-    why=marked(
-        "The trainer believes that it learns on-policy and does not: the bias grows with length "
-        "and has ended runs that looked well."
-    ),
-    suggestion=marked(
-        "Use the same precision, kernels and weights in both engines, check that weights are "
-        "synchronised before sampling, or correct with truncated importance weights."
-    ),
-    source=MISMATCH,
+    title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
+    "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
+    why="The trainer believes that it learns on-policy and does not: the bias grows with length "
+    "and has ended runs that looked well.",
+    suggestion="Use the same precision, kernels and weights in both engines, check that weights "
+    "are synchronised before sampling, or correct with truncated importance weights.",
     explains=(
         *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
         *("diversity_collapse", "missing_eos", "reward_stalled", "ratio_drift", "negative_kl"),

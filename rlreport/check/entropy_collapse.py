@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.limits import ENTROPY, Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked
 
 
 class EntropyCollapse(Limits):
@@ -36,26 +35,19 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="entropy_collapse",
-    name=marked("entropy collapse"),
+    name="entropy collapse",
     rank="consequence",
     looks_for="the policy became certain",
     needs=(LOGPROBS,),
     charts=("surprisal",),
     judge=judge,
     limits=EntropyCollapse,
-    title=marked(
-        "The policy became certain: entropy (sampled) fell from {start:figure} to {end:figure} "
-        "nats a token."
-    ),
-    effect=marked("entropy (sampled) fell to {end:figure} nats a token"),
-    why=marked(
-        "A policy that samples the same thing every time no longer explores: nothing better can "
-        "be found, and groups of responses stop differing."
-    ),
-    suggestion=marked(
-        "Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the upper "
-        "side (DAPO), raise the sampling temperature, or use harder prompts."
-    ),
-    source=ENTROPY,
+    title="The policy became certain: entropy (sampled) fell from {start:figure} to {end:figure} "
+    "nats a token.",
+    effect="entropy (sampled) fell to {end:figure} nats a token",
+    why="A policy that samples the same thing every time no longer explores: nothing better can "
+    "be found, and groups of responses stop differing.",
+    suggestion="Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the "
+    "upper side (DAPO), raise the sampling temperature, or use harder prompts.",
     explains=("kl_explosion", "diversity_collapse", "missing_eos", "reward_stalled"),
 )

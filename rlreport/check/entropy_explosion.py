@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlreport.check.check import LOGPROBS, Check, Result
 from rlreport.check.limits import ENTROPY, Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked
 
 
 class EntropyExplosion(Limits):
@@ -36,26 +35,20 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="entropy_explosion",
-    name=marked("entropy explosion"),
+    name="entropy explosion",
     rank="cause",
     looks_for="the policy came apart",
     needs=(LOGPROBS,),
     charts=("surprisal", "kl"),
     judge=judge,
     limits=EntropyExplosion,
-    title=marked(
-        "The text comes apart: entropy (sampled) rose from {start:figure} to {end:figure} nats a "
-        "token."
-    ),
-    effect=marked("entropy (sampled) rose to {end:figure} nats a token"),
-    why=marked(
-        "A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
-        "pretraining too, is being lost."
-    ),
-    suggestion=marked(
-        "Lower the entropy bonus or drop it, lower the learning rate, raise the KL coefficient, "
-        "and go on from a checkpoint before the rise."
-    ),
+    title="The text comes apart: entropy (sampled) rose from {start:figure} to {end:figure} nats "
+    "a token.",
+    effect="entropy (sampled) rose to {end:figure} nats a token",
+    why="A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
+    "pretraining too, is being lost.",
+    suggestion="Lower the entropy bonus or drop it, lower the learning rate, raise the KL "
+    "coefficient, and go on from a checkpoint before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *("kl_explosion", "reward_collapse", "missing_eos", "length_collapse", "language_drift"),

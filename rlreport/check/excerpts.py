@@ -18,13 +18,7 @@ ELLIPSIS = "…"
 def with_excerpts(
     verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
 ) -> Verdict:
-    """Return the verdict with the text of its evidence.
-
-    Args:
-        verdict: its evidence names responses.
-        responses: RESPONSE_COLUMNS.
-        fetch: reads rows of the response table back, in the order given.
-    """
+    """Return the verdict with the text of its evidence; ``fetch`` reads rows back in order."""
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
     named = {
         (one.step, one.n)

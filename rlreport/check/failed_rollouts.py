@@ -13,7 +13,6 @@ from rlreport.check.run import Run
 from rlreport.check.shapes import RiseOrShare, rise_or_share
 from rlreport.check.windows import Trend, size_of_window
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked
 
 
 class FailedRollouts(RiseOrShare):
@@ -60,23 +59,17 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="failed_rollouts",
-    name=marked("failed rollouts"),
+    name="failed rollouts",
     rank="cause",
     looks_for="rollouts end in errors before the policy speaks",
-    needs=(),
     charts=("failed_rollouts",),
     judge=judge,
     limits=FailedRollouts,
-    title=marked(
-        "{share:percent} of rollouts failed before the policy spoke ({before:percent} before)."
-    ),
-    why=marked(
-        "What is left to learn from is what did not fail: fewer responses, and not a fair sample "
-        "of the tasks."
-    ),
-    suggestion=marked(
-        "Read the errors; repeat rollouts whose environment failed, and do not give them a reward."
-    ),
+    title="{share:percent} of rollouts failed before the policy spoke ({before:percent} before).",
+    why="What is left to learn from is what did not fail: fewer responses, and not a fair sample "
+    "of the tasks.",
+    suggestion="Read the errors; repeat rollouts whose environment failed, and do not give them a "
+    "reward.",
     source=AGENTS,
     explains=("reward_stalled", "reward_collapse"),
     trend=False,

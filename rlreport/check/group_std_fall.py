@@ -47,23 +47,17 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="group_std_fall",
-    name=marked("rewards inside groups no longer differ"),
+    name="rewards inside groups no longer differ",
     rank="consequence",
-    looks_for="rewards inside groups no longer differ",
     needs=(REWARD,),
     charts=("groups",),
     judge=judge,
     limits=GroupStdFall,
-    title=marked("The reward's std inside groups fell from {start:figure} to {end:figure}."),
-    why=marked(
-        "Advantages are what differs inside a group: without it there is no gradient, and noise "
-        "decides; in agent runs it comes before a collapse."
-    ),
-    suggestion=marked(
-        "Keep the groups of largest std and drop the rest (RAGEN), or choose prompts of middling "
-        "difficulty."
-    ),
-    source=RAGEN,
+    title="The reward's std inside groups fell from {start:figure} to {end:figure}.",
+    why="Advantages are what differs inside a group: without it there is no gradient, and noise "
+    "decides; in agent runs it comes before a collapse.",
+    suggestion="Keep the groups of largest std and drop the rest (RAGEN), or choose prompts of "
+    "middling difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
 )

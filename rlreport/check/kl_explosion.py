@@ -142,24 +142,18 @@ def effect(facts: Facts) -> str:
 
 CHECK = Check(
     id="kl_explosion",
-    name=marked("KL explosion"),
+    name="KL explosion",
     rank="consequence",
     looks_for="the policy ran away from the reference",
-    needs=(),
     charts=("kl", "reward_kl_frontier"),
     judge=judge,
     limits=KlExplosion,
     title=title,
     effect=effect,
-    why=marked(
-        "Far from the reference the reward model judges text it never saw, and what the policy "
-        "gains there is rarely what you meant; runs at this distance seldom come back."
-    ),
-    suggestion=marked(
-        "Raise the KL coefficient or use an adaptive one, lower the learning rate, and go on from "
-        "a checkpoint before the rise."
-    ),
-    source=TRL_KL,
+    why="Far from the reference the reward model judges text it never saw, and what the policy "
+    "gains there is rarely what you meant; runs at this distance seldom come back.",
+    suggestion="Raise the KL coefficient or use an adaptive one, lower the learning rate, and go "
+    "on from a checkpoint before the rise.",
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's objective/kl",
 )

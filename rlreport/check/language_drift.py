@@ -125,26 +125,19 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
 
 CHECK = Check(
     id="language_drift",
-    name=marked("responses leave the prompt's language"),
+    name="responses leave the prompt's language",
     rank="consequence",
-    looks_for="responses leave the prompt's language",
     needs=(Need("response", ("response_chars",)),),
     charts=("reward",),
     judge=judge,
     limits=LanguageDrift,
-    title=marked(
-        "{share:percent} of responses are in another script than their prompt "
-        "({share_start:percent} before)."
-    ),
-    effect=marked("{share:percent} of responses leave the prompt's language"),
-    why=marked(
-        "The reward does not ask for the reader's language, and what it does ask for is found "
-        "more easily in another."
-    ),
-    suggestion=marked(
-        "Add a reward for the prompt's language, or a KL penalty; look at whether the answer is "
-        "still right for those who asked."
-    ),
-    source=marked("DeepSeek-R1 (language mixing); LMFlow post on PPO training"),
+    title="{share:percent} of responses are in another script than their prompt "
+    "({share_start:percent} before).",
+    effect="{share:percent} of responses leave the prompt's language",
+    why="The reward does not ask for the reader's language, and what it does ask for is found "
+    "more easily in another.",
+    suggestion="Add a reward for the prompt's language, or a KL penalty; look at whether the "
+    "answer is still right for those who asked.",
+    source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse"),
 )

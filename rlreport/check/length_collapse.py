@@ -82,7 +82,7 @@ def effect(facts: Facts) -> str:
 
 CHECK = Check(
     id="length_collapse",
-    name=marked("responses collapsed in length"),
+    name="responses collapsed in length",
     rank="consequence",
     looks_for="responses shrink to nothing",
     needs=(Need("response", ("response_chars",)),),
@@ -91,14 +91,9 @@ CHECK = Check(
     limits=LengthCollapse,
     title=title,
     effect=effect,
-    why=marked(
-        "Stopping at once is often the cheapest way to avoid a penalty; the responses left say "
-        "nothing, and some trainers fail on them."
-    ),
-    suggestion=marked(
-        "Look for a penalty that grows with length, a reward that is highest for silence, or a "
-        "policy that learned EOS as its first token; give empty responses the lowest reward."
-    ),
-    source=SHORT_RESPONSES,
+    why="Stopping at once is often the cheapest way to avoid a penalty; the responses left say "
+    "nothing, and some trainers fail on them.",
+    suggestion="Look for a penalty that grows with length, a reward that is highest for silence, "
+    "or a policy that learned EOS as its first token; give empty responses the lowest reward.",
     explains=("diversity_collapse", "entropy_collapse", "reward_stalled"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts
-from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import within_step_correlation
 from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Trend, whole
@@ -70,7 +70,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="length_hacking",
-    name=marked("length hacking"),
+    name="length hacking",
     rank="cause",
     looks_for="length buys reward",
     needs=(REWARD,),
@@ -78,15 +78,10 @@ CHECK = Check(
     judge=judge,
     limits=LengthHacking,
     title=title,
-    effect=marked("responses grew from {start:figure} to {end:figure} {unit}"),
-    why=marked(
-        "Longer text scores higher whatever it says, so the policy pads instead of improving."
-    ),
-    suggestion=marked(
-        "Take length out of the reward: normalise or penalise it, retrain the reward model on "
-        "pairs of equal length, or penalise responses cut off at the limit."
-    ),
-    source=CONTRACT,
+    effect="responses grew from {start:figure} to {end:figure} {unit}",
+    why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
+    suggestion="Take length out of the reward: normalise or penalise it, retrain the reward model "
+    "on pairs of equal length, or penalise responses cut off at the limit.",
     explains=(
         *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
         *("not_sharpening", "reward_part_dominance", "persistent_losers"),

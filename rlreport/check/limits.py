@@ -21,15 +21,10 @@ RL_BOARD = marked("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):
-    """One threshold, declared in a class of ``Limits``: there its value, of the class itself this.
+    """One threshold, declared in a class of ``Limits``: on an instance it is its value.
 
-    Attributes:
-        default: its value unless a file of thresholds says otherwise.
-        unit: "" without one.
-        meaning: in words.
-        source: where the number comes from.
-        owner: the class that declares it.
-        key: its name in that class, and in the file.
+    Its ``default`` holds unless a file of thresholds gives another; ``key`` is its name there and
+    in its ``owner``; ``source`` is where the number comes from.
     """
 
     __slots__ = ("default", "key", "meaning", "owner", "source", "unit")

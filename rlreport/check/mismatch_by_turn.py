@@ -40,7 +40,7 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="mismatch_by_turn",
-    name=marked("mismatch that grows with the turn"),
+    name="mismatch that grows with the turn",
     rank="cause",
     looks_for="sampler and trainer drift apart from turn to turn",
     needs=(
@@ -52,18 +52,12 @@ CHECK = Check(
     charts=("mismatch",),
     judge=judge,
     limits=MismatchByTurn,
-    title=marked(
-        "Sampler and trainer disagree by {last:figure} nats a token in the last turn, "
-        "{first:figure} in the first (k3, the larger of both directions)."
-    ),
-    why=marked(
-        "The trainer then sees other tokens than the sampler wrote, as a conversation that is "
-        "rendered and tokenised again gives: later turns are learnt from the wrong context."
-    ),
-    suggestion=marked(
-        "Keep token ids from turn to turn rather than tokenise text again, and check that the "
-        "chat template drops nothing from earlier turns."
-    ),
+    title="Sampler and trainer disagree by {last:figure} nats a token in the last turn, "
+    "{first:figure} in the first (k3, the larger of both directions).",
+    why="The trainer then sees other tokens than the sampler wrote, as a conversation that is "
+    "rendered and tokenised again gives: later turns are learnt from the wrong context.",
+    suggestion="Keep token ids from turn to turn rather than tokenise text again, and check that "
+    "the chat template drops nothing from earlier turns.",
     source=TURN_MISMATCH,
     explains=("engine_mismatch", "off_policy_weights", "reward_collapse", "kl_explosion"),
     trend=False,

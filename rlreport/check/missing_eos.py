@@ -55,7 +55,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="missing_eos",
-    name=marked("responses no longer end"),
+    name="responses no longer end",
     rank="consequence",
     looks_for="responses are cut off at the limit",
     needs=(Need("an end-of-sequence token or a finish reason", ("finished",)),),
@@ -63,15 +63,10 @@ CHECK = Check(
     judge=judge,
     limits=MissingEos,
     title=title,
-    effect=marked("{share:percent} of responses no longer end"),
-    why=marked(
-        "A response that is cut off has no ending to judge: its reward is that of a fragment, and "
-        "the policy is not learning to stop."
-    ),
-    suggestion=marked(
-        "Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, and "
-        "check that the EOS token is not masked out of the loss."
-    ),
-    source=EOS,
+    effect="{share:percent} of responses no longer end",
+    why="A response that is cut off has no ending to judge: its reward is that of a fragment, and "
+    "the policy is not learning to stop.",
+    suggestion="Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, "
+    "and check that the EOS token is not masked out of the loss.",
     trend=False,
 )

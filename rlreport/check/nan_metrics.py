@@ -73,21 +73,17 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="nan_metrics",
-    name=marked("NaN"),
+    name="NaN",
     rank="invalid",
     looks_for="NaN or infinite numbers",
-    needs=(),
     charts=("reward", "kl"),
     judge=judge,
     title=title,
-    why=marked(
-        "One NaN in a batch makes the whole update NaN; the weights saved after it are usually "
-        "lost, and means over what is left mislead."
-    ),
-    suggestion=marked(
-        "Go back to a checkpoint before this step. Look there for an overflow in half precision, "
-        "a division by a zero std, an empty response or a reward that failed; clip gradients."
-    ),
+    why="One NaN in a batch makes the whole update NaN; the weights saved after it are usually "
+    "lost, and means over what is left mislead.",
+    suggestion="Go back to a checkpoint before this step. Look there for an overflow in half "
+    "precision, a division by a zero std, an empty response or a reward that failed; clip "
+    "gradients.",
     source=SOURCE,
     trend=False,
     whole_run=True,

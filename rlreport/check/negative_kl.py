@@ -8,17 +8,17 @@ from rlreport.check.check import KL, Check, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked
-
-NEGATIVE_KL = marked(
-    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
-)
 
 
 class NegativeKl(Limits):
     """Thresholds of ``negative_kl``."""
 
-    z = Limit(-3.0, "std errors", "warning: mean KL of the last window over its error", NEGATIVE_KL)
+    z = Limit(
+        -3.0,
+        "std errors",
+        "warning: mean KL of the last window over its error",
+        "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)",
+    )
     mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
@@ -47,26 +47,19 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="negative_kl",
-    name=marked("negative KL"),
+    name="negative KL",
     rank="cause",
     looks_for="sampling makes the KL estimate negative",
     needs=(KL,),
     charts=("kl",),
     judge=judge,
     limits=NegativeKl,
-    title=marked(
-        "The KL estimate is below zero: {kl:figure} nats a response, negative in {share:percent} "
-        "of responses."
-    ),
-    why=marked(
-        "A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
-        "log-probabilities are logged, and a KL penalty then pays the policy for nothing."
-    ),
-    suggestion=marked(
-        "Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced tokens, "
-        "and compute log-probabilities at the same temperature."
-    ),
-    source=NEGATIVE_KL,
+    title="The KL estimate is below zero: {kl:figure} nats a response, negative in "
+    "{share:percent} of responses.",
+    why="A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
+    "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
+    suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
+    "tokens, and compute log-probabilities at the same temperature.",
     explains=("reward_collapse", "reward_stalled", "length_collapse"),
     trend=False,
 )

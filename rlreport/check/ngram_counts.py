@@ -80,9 +80,7 @@ def sample_of(tables: Tables, ngrams: NgramSample, window: Window | None = None)
 def holders(sample: Sample, keys_of: Callable[[Sample], Ints]) -> tuple[Ints, Ints]:
     """Return the distinct keys and how many responses hold each, int64 (K,) each.
 
-    Args:
-        sample: the responses.
-        keys_of: gives the key of each unit of a part of them, int64; −1 for none.
+    ``keys_of`` gives the key of each unit of a part of the sample, int64; −1 for none.
     """
     found: list[tuple[Ints, Ints]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for _, part in sample.parts():
@@ -124,11 +122,7 @@ def common_units(sample: Sample, least: float, usable: Bools) -> Ints:
 def ngram_keys(sample: Sample, places: Ints, base: int, n: int) -> Ints:
     """Return the key of the n-gram that starts at each unit, int64 (U,); −1 where there is none.
 
-    Args:
-        sample: the responses.
-        places: int64 (V,), number of each vocabulary unit in 0 … base − 1, or −1.
-        base: how many units are numbered.
-        n: length of the n-grams.
+    ``places``, int64 (V,), numbers each vocabulary unit in 0 … base − 1; −1 leaves it out.
     """
     numbers = places[sample.units]
     response = sample.response

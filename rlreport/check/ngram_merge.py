@@ -20,12 +20,7 @@ Units = tuple[int, ...]
 def merge(ngrams: Sequence[Units], held: Bools) -> list[Units]:
     """Join overlapping n-grams that the same responses hold, and drop what they cover.
 
-    Args:
-        ngrams: units of each n-gram, the one most worth telling first.
-        held: bool (n-grams, responses), which responses hold each.
-
-    Returns:
-        The units of each merged text.
+    The one most worth telling comes first; ``held`` is bool (n-grams, responses).
     """
     by_start: dict[Units, list[int]] = {}
     by_end: dict[Units, list[int]] = {}

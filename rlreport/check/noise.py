@@ -68,13 +68,9 @@ class _Part:
 
 
 def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
-    """Return the mean of per-response values in a window and its z against zero.
+    """Return the mean of per-response values, float64 (rows,), in a window and its z against zero.
 
-    Args:
-        tables: the run.
-        values: float64 (responses of the run,), NaN skipped.
-        window: the steps to look at.
-        weights: float64 like ``values``, such as tokens; None counts each response once.
+    NaN is skipped; without weights, such as tokens, each response counts once.
     """
     part = _part(tables, values, window, weights)
     if not len(part.contributions):

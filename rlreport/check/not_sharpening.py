@@ -7,7 +7,6 @@ import numpy as np
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.limits import RL_BOARD, at_least
 from rlreport.check.run import Run, Shown, mean
-from rlreport.text.messages import marked
 
 
 def judge(run: Run) -> Result:
@@ -32,21 +31,17 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="not_sharpening",
-    name=marked("the reward does not narrow"),
+    name="the reward does not narrow",
     rank="note",
     looks_for="the reward distribution does not narrow",
     needs=(REWARD,),
     charts=("reward_distribution",),
     judge=judge,
-    title=marked(
-        "The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside a "
-        "step went from {std_start:figure} to {std_end:figure}."
-    ),
-    why=marked(
-        "Training against reverse KL seeks a mode: a mean that rises while the spread stays is "
-        "often a part of the prompts gaining and the rest left behind."
-    ),
-    suggestion=marked("Look at the lowest responses of the last steps, and at rewards by prompt."),
+    title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
+    "a step went from {std_start:figure} to {std_end:figure}.",
+    why="Training against reverse KL seeks a mode: a mean that rises while the spread stays is "
+    "often a part of the prompts gaining and the rest left behind.",
+    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
     source=RL_BOARD,
     of_reward=True,
 )

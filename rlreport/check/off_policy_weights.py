@@ -53,26 +53,19 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="off_policy_weights",
-    name=marked("off-policy importance weights"),
+    name="off-policy importance weights",
     rank="cause",
     looks_for="importance weights of whole responses spread",
     needs=(Need("sampler and trainer logprobs of the same tokens", ("log_weight",)),),
     charts=("mismatch",),
     judge=judge,
     limits=OffPolicyWeights,
-    title=marked(
-        "Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, "
-        "an effective sample of {ess:percent} of the responses."
-    ),
-    why=marked(
-        "Few responses then carry most of a corrected gradient, and an uncorrected one is "
-        "biased; a falling effective sample comes before a collapse."
-    ),
-    suggestion=marked(
-        "Truncate the weights or mask what is far off, sample from fresher weights, and bring the "
-        "engines' precision together."
-    ),
-    source=ROLLOUT_CORR,
+    title="Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, an "
+    "effective sample of {ess:percent} of the responses.",
+    why="Few responses then carry most of a corrected gradient, and an uncorrected one is biased; "
+    "a falling effective sample comes before a collapse.",
+    suggestion="Truncate the weights or mask what is far off, sample from fresher weights, and "
+    "bring the engines' precision together.",
     explains=("reward_collapse", "kl_explosion", "entropy_collapse", "reward_stalled"),
     trend=False,
 )

@@ -46,11 +46,8 @@ def onset(
 ) -> Onset | None:
     """Return since when a figure left its baseline, or None where it did not.
 
-    Args:
-        steps: int64 (S,), the run's steps, ascending.
-        series: float64 (S,), the figure by step, NaN where there is none.
-        peak: places (start, stop) of the window it fell from, else the first steps.
-        end: steps at the end whose mean is where it came to.
+    ``series``, float64 (S,), has NaN where there is none; ``peak`` are places (start, stop) of the
+    window it fell from, else the first steps; the mean of ``end`` steps is where it came to.
     """
     start, stop = peak or (0, 0)
     known = np.flatnonzero(np.isfinite(series))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import message
 
 
 class PersistentLosers(Limits):
@@ -48,23 +48,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="persistent_losers",
-    name=marked("prompts that never win"),
+    name="prompts that never win",
     rank="note",
     looks_for="prompts that never beat the reference",
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
     judge=judge,
     limits=PersistentLosers,
-    title=marked(
-        "{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
-        "each seen at least {seen} times."
-    ),
-    why=marked("The mean can rise while some prompts are lost for good."),
-    suggestion=marked(
-        "Open them on the prompts page: they may be mislabelled, out of reach, or scored by a "
-        "reward that is wrong for their kind."
-    ),
-    source=RL_BOARD,
+    title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
+    "each seen at least {seen} times.",
+    why="The mean can rise while some prompts are lost for good.",
+    suggestion="Open them on the prompts page: they may be mislabelled, out of reach, or scored "
+    "by a reward that is wrong for their kind.",
     trend=False,
     of_reward=True,
 )

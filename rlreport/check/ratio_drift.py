@@ -63,23 +63,16 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="ratio_drift",
-    name=marked("updates are too large"),
+    name="updates are too large",
     rank="cause",
-    looks_for="updates are too large",
-    needs=(),
     charts=("mismatch",),
     judge=judge,
     limits=RatioDrift,
     title=title,
-    why=marked(
-        "PPO trusts its data only near the policy that sampled it; past the clip range most "
-        "tokens give no gradient, and the rest give a wrong one."
-    ),
-    suggestion=marked(
-        "Lower the learning rate, take fewer epochs over each batch, use larger mini-batches, and "
-        "check that both log-probabilities are taken at the same temperature."
-    ),
-    source=RATIO,
+    why="PPO trusts its data only near the policy that sampled it; past the clip range most "
+    "tokens give no gradient, and the rest give a wrong one.",
+    suggestion="Lower the learning rate, take fewer epochs over each batch, use larger "
+    "mini-batches, and check that both log-probabilities are taken at the same temperature.",
     explains=(
         *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
         *("diversity_collapse", "missing_eos", "reward_stalled"),

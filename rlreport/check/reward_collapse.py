@@ -12,13 +12,16 @@ from rlreport.check.run import Run, Shown
 from rlreport.check.windows import Window, window
 from rlreport.text.messages import marked
 
-LMFLOW = marked("LMFlow post on PPO training")
-
 
 class RewardCollapse(Limits):
     """Thresholds of ``reward_collapse``."""
 
-    lost = Limit(0.5, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+    lost = Limit(
+        0.5,
+        "of the gain",
+        "warning: part of the reward's gain lost again",
+        "LMFlow post on PPO training",
+    )
     spread = Limit(0.5, "std of reward", "and lost by more than this, of the std inside a step")
 
 
@@ -89,7 +92,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="reward_collapse",
-    name=marked("the reward collapsed"),
+    name="the reward collapsed",
     rank="consequence",
     looks_for="the reward fell, after a rise or from the start",
     needs=(REWARD,),
@@ -97,15 +100,10 @@ CHECK = Check(
     judge=judge,
     limits=RewardCollapse,
     title=title,
-    effect=marked("the reward fell from {best:figure} to {end:figure}"),
-    why=marked(
-        "What the run had learned is gone; its last checkpoint is worse than an earlier one."
-    ),
-    suggestion=marked(
-        "Keep the checkpoint of the best window. Lower the learning rate, clip harder or raise "
-        "the KL coefficient, and look at KL, entropy and the critic where the fall begins."
-    ),
-    source=LMFLOW,
+    effect="the reward fell from {best:figure} to {end:figure}",
+    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
+    suggestion="Keep the checkpoint of the best window. Lower the learning rate, clip harder or "
+    "raise the KL coefficient, and look at KL, entropy and the critic where the fall begins.",
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("kl_explosion", "reward_stalled", "persistent_losers", "language_drift"),

@@ -205,7 +205,7 @@ _SPREADS = {
 
 CHECK = Check(
     id="reward_hacking_token",
-    name=marked("reward hacking"),
+    name="reward hacking",
     rank="cause",
     looks_for="a symbol, word, phrase or form spreads with the reward",
     needs=(REWARD,),
@@ -213,15 +213,10 @@ CHECK = Check(
     judge=judge,
     limits=RewardHackingToken,
     title=title,
-    why=marked(
-        "The policy may have found text that the reward pays for whatever it says; the reward "
-        "then rises while the responses get worse."
-    ),
-    suggestion=marked(
-        "Read the responses that hold it. If it is no part of the task, take it out of the "
-        "reward, penalise it, or add such responses to the reward model's data as bad ones."
-    ),
-    source=FIGHTIN_WORDS,
+    why="The policy may have found text that the reward pays for whatever it says; the reward "
+    "then rises while the responses get worse.",
+    suggestion="Read the responses that hold it. If it is no part of the task, take it out of the "
+    "reward, penalise it, or add such responses to the reward model's data as bad ones.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),

@@ -53,12 +53,10 @@ class InsideReward:
         self.values[self._finite] = self._centred(reward[self._finite])
 
     def lift(self, held: Floats, reward: Floats, since: int | None = None) -> Lift:
-        """Compare holders with the others of their step.
+        """Compare holders with the others of their step, from the step ``since`` on.
 
-        Args:
-            held: float64 (S,), 1 for responses that hold the text (or how often they do).
-            reward: float64 (S,), ``values``, or what is left of them.
-            since: look at the steps from this one on.
+        ``held`` and ``reward`` are float64 (S,): 1 for responses that hold the text (or how often
+        they do), and ``values``, or what is left of them.
         """
         late = np.ones(len(self._steps), np.bool_) if since is None else self._steps >= since
         x = self._centred(held[self._finite])[late]

@@ -81,7 +81,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="reward_part_dominance",
-    name=marked("one part dominates the reward"),
+    name="one part dominates the reward",
     rank="note",
     looks_for="one part of the reward carries it all",
     needs=(REWARD,),
@@ -89,8 +89,8 @@ CHECK = Check(
     judge=judge,
     limits=RewardPartDominance,
     title=title,
-    why=marked("The other parts of the reward hardly steer the policy: it learns this one alone."),
-    suggestion=marked("Weigh the parts so that their spreads inside a step are alike."),
+    why="The other parts of the reward hardly steer the policy: it learns this one alone.",
+    suggestion="Weigh the parts so that their spreads inside a step are alike.",
     source="rewardspy",
     needs_also="reward_parts, two or more",
     of_reward=True,

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset
-from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run, Shown
@@ -224,7 +224,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="reward_shift",
-    name=marked("the reward function changed"),
+    name="the reward function changed",
     rank="cause",
     looks_for="the reward function, or the prompts, changed in mid-run",
     needs=(REWARD,),
@@ -232,15 +232,10 @@ CHECK = Check(
     judge=judge,
     limits=RewardShift,
     title=title,
-    why=marked(
-        "Rewards before and after are not comparable: a rise or a fall across the change says "
-        "nothing about the policy. The other checks of the reward judge its gap to the reference, "
-        "or the longer part of the run."
-    ),
-    suggestion=marked(
-        "Find what changed at this step: the reward model or its version, a penalty, a scale, the "
-        "data. Judge both parts of the run apart, and score an earlier checkpoint again."
-    ),
-    source=CONTRACT,
+    why="Rewards before and after are not comparable: a rise or a fall across the change says "
+    "nothing about the policy. The other checks of the reward judge its gap to the reference, or "
+    "the longer part of the run.",
+    suggestion="Find what changed at this step: the reward model or its version, a penalty, a "
+    "scale, the data. Judge both parts of the run apart, and score an earlier checkpoint again.",
     explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
 )

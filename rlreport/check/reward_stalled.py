@@ -56,7 +56,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="reward_stalled",
-    name=marked("no gain in reward"),
+    name="no gain in reward",
     rank="note",
     looks_for="no gain over the start, or none over the reference",
     needs=(REWARD,),
@@ -64,13 +64,10 @@ CHECK = Check(
     judge=judge,
     limits=RewardStalled,
     title=title,
-    why=marked("The run cost its compute and the policy is no better by its own reward."),
-    suggestion=marked(
-        "Look at the spread of the reward inside a step and inside groups: without differences "
-        "there is nothing to learn. Then try a higher learning rate, a lower KL coefficient or "
-        "easier prompts."
-    ),
-    source=RL_BOARD,
+    why="The run cost its compute and the policy is no better by its own reward.",
+    suggestion="Look at the spread of the reward inside a step and inside groups: without "
+    "differences there is nothing to learn. Then try a higher learning rate, a lower KL "
+    "coefficient or easier prompts.",
     trend=False,
     of_reward=True,
 )

@@ -42,16 +42,11 @@ _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which responses show a finding.
+    """Which responses show a finding: those whose figure ``by``, float64 (rows,), is clearest.
 
-    Attributes:
-        by: float64 (rows,), the figure that shows it; NaN is left out.
-        highest: the highest figures are the clearest, else the lowest.
-        unit: unit of the figure.
-        token: float64 (rows,), position of the token to look at, NaN for none.
-        among: bool (rows,), which responses may be chosen.
-        look_for: text that excerpts are cut around.
-        at_end: cut the ends of the responses.
+    ``unit`` is its unit; ``token``, float64 (rows,), the position of the token to look at;
+    ``among``, bool (rows,), says which may be chosen. Excerpts are cut around ``look_for``, or
+    ``at_end``.
     """
 
     by: Floats
@@ -175,11 +170,7 @@ class Run:
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
         """Return the threshold where a value meets it, give or take rounding; else nothing.
 
-        Args:
-            limit: such as ``KlExplosion.warn``.
-            op: how the value must lie to it.
-            value: the value.
-            of: what it is judged in: ``value / of`` is what is told.
+        ``of`` is what the value is judged in: ``value / of`` is what is told.
         """
         bound: float = getattr(self.limits[limit.owner], limit.key)
         if not _MEETS[op](value, bound * of):
@@ -210,10 +201,7 @@ class Run:
     ) -> Onset | None:
         """Return since when a figure by step left its baseline; see ``check.onset``.
 
-        Args:
-            series: float64 (S,).
-            always: it was so from the start: the first step.
-            peak: places (start, stop) of the steps it fell from.
+        What was ``always`` so has the first step; ``peak`` are places of the steps it fell from.
         """
         if not len(self.steps):
             return None

@@ -39,12 +39,8 @@ def judge_share(
 ) -> Result:
     """Return a finding where a share rose by points since the start, or is high.
 
-    Args:
-        check: whose finding it is.
-        run: what is judged.
-        values: float64 (rows,), the share of each response; NaN where it says nothing.
-        limits: of the check.
-        weights: float64 (rows,), what each share is of.
+    ``values``, float64 (rows,), are the share of each response, NaN where it says nothing;
+    ``weights`` what each share is of.
     """
     moved = run.change(values, weights)
     rise, met = rise_or_share(run, moved, limits)

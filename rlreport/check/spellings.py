@@ -40,14 +40,8 @@ def united(
 ) -> list[SpreadingText]:
     """Count texts of signs and of scripts without blanks in all their spellings.
 
-    Args:
-        run: what is judged.
-        ngrams: the sample that holds them.
-        style: how its tokens are written.
-        texts: each with the responses that its start is told from.
-
-    Returns:
-        The texts, those left out that do not spread when all their spellings are counted.
+    Each comes with the responses that its start is told from; those that do not spread when all
+    their spellings are counted are left out.
     """
     limits = run.limits[RewardHackingToken]
     spellings = _spellings({t.words for t, _ in texts if _free(t.words)}, ngrams, style)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked
-
-PRIME_RL = marked("prime-rl: max_off_policy_steps is 8")
 
 
 class StaleRollouts(Limits):
     """Thresholds of ``stale_rollouts``."""
 
-    lag = Limit(8.0, "steps", "mean lag of the last window", PRIME_RL)
+    lag = Limit(8.0, "steps", "mean lag of the last window", "prime-rl: max_off_policy_steps is 8")
 
 
 def judge(run: Run) -> Result:
@@ -35,25 +32,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="stale_rollouts",
-    name=marked("stale rollouts"),
+    name="stale rollouts",
     rank="cause",
     looks_for="responses were sampled by a policy that is long gone",
     needs=(Need("policy_version", ("lag",)),),
     charts=("lag", "reward"),
     judge=judge,
     limits=StaleRollouts,
-    title=marked(
-        "Responses were sampled {lag:figure} steps before the step that learns from them."
-    ),
-    why=marked(
-        "The policy learns from texts that it would no longer write: importance weights spread, "
-        "and clipping discards most of the gradient."
-    ),
-    suggestion=marked(
-        "Give sampling more machines or training fewer, update the sampler more often, or drop "
-        "rollouts over a limit of steps."
-    ),
-    source=PRIME_RL,
+    title="Responses were sampled {lag:figure} steps before the step that learns from them.",
+    why="The policy learns from texts that it would no longer write: importance weights spread, "
+    "and clipping discards most of the gradient.",
+    suggestion="Give sampling more machines or training fewer, update the sampler more often, or "
+    "drop rollouts over a limit of steps.",
     explains=("off_policy_weights", "ratio_drift", "reward_collapse", "entropy_collapse"),
     trend=False,
 )

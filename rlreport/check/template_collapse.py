@@ -107,25 +107,18 @@ def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 CHECK = Check(
     id="template_collapse",
-    name=marked("responses no longer depend on their prompts"),
+    name="responses no longer depend on their prompts",
     rank="consequence",
-    looks_for="responses no longer depend on their prompts",
     needs=(Need("logprobs", ("surprisal_mean",)),),
     charts=("surprisal", "reward"),
     judge=judge,
     limits=TemplateCollapse,
-    title=marked(
-        "{end:percent} of responses can be told to belong to their prompt beyond chance "
-        "({start:percent} before), at the same surprisal."
-    ),
-    why=marked(
-        "Entropy looks well, but the policy writes one set of phrases whatever it is asked: what "
-        "varies is not reasoning about the prompt."
-    ),
-    suggestion=marked(
-        "Drop groups of low reward variance, lower the KL and entropy coefficients, whose pull "
-        "does not depend on the prompt, and read responses of different prompts side by side."
-    ),
+    title="{end:percent} of responses can be told to belong to their prompt beyond chance "
+    "({start:percent} before), at the same surprisal.",
+    why="Entropy looks well, but the policy writes one set of phrases whatever it is asked: what "
+    "varies is not reasoning about the prompt.",
+    suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, whose "
+    "pull does not depend on the prompt, and read responses of different prompts side by side.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
     needs_also="n-grams of two or more responses to each of several prompts a step",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, CONTRACT, Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.text.messages import marked
 
 
 class ToolDisuse(Limits):
@@ -37,25 +36,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="tool_disuse",
-    name=marked("tools no longer called"),
+    name="tools no longer called",
     rank="cause",
     looks_for="the policy stops calling its tools",
     needs=(Need("turns with calls of tools", ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     judge=judge,
     limits=ToolDisuse,
-    title=marked(
-        "Responses call tools {end:figure} times ({start:figure} before), and the reward did "
-        "not fall."
-    ),
-    why=marked(
-        "The reward pays as much without tools, so the policy is learning to guess: what tools "
-        "were there for is lost, and seldom comes back."
-    ),
-    suggestion=marked(
-        "Look for errors and costs that punish calls, choose tasks that cannot be solved without "
-        "a tool, and check that calls in the policy's format are still recognised."
-    ),
-    source=AGENTS,
+    title="Responses call tools {end:figure} times ({start:figure} before), and the reward did "
+    "not fall.",
+    why="The reward pays as much without tools, so the policy is learning to guess: what tools "
+    "were there for is lost, and seldom comes back.",
+    suggestion="Look for errors and costs that punish calls, choose tasks that cannot be solved "
+    "without a tool, and check that calls in the policy's format are still recognised.",
     explains=("length_collapse", "reward_stalled", "diversity_collapse"),
 )

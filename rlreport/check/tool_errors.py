@@ -6,7 +6,6 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, CONTRACT, Limit
 from rlreport.check.run import Run
 from rlreport.check.shapes import RiseOrShare, judge_share, part_of
-from rlreport.text.messages import marked
 
 
 class ToolErrors(RiseOrShare):
@@ -25,25 +24,19 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="tool_errors",
-    name=marked("tools fail"),
+    name="tools fail",
     rank="cause",
     looks_for="tools answer with errors",
     needs=(Need("turns with calls of tools", ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     judge=judge,
     limits=ToolErrors,
-    title=marked(
-        "{share:percent} of tool calls are answered by an error ({before:percent} before)."
-    ),
-    why=marked(
-        "What the environment answers is then noise to the policy: it is taught by failures "
-        "that it may not have caused, and learns to leave its tools alone."
-    ),
-    suggestion=marked(
-        "Read the errors: a sandbox that is down, a limit of time, or arguments that the "
-        "policy writes wrongly ask for different cures; leave rollouts of a broken "
-        "environment out of the loss."
-    ),
+    title="{share:percent} of tool calls are answered by an error ({before:percent} before).",
+    why="What the environment answers is then noise to the policy: it is taught by failures that "
+    "it may not have caused, and learns to leave its tools alone.",
+    suggestion="Read the errors: a sandbox that is down, a limit of time, or arguments that the "
+    "policy writes wrongly ask for different cures; leave rollouts of a broken environment out of "
+    "the loss.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", "reward_collapse"),
     trend=False,

@@ -6,7 +6,6 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import AGENTS, EOS, Limit
 from rlreport.check.run import Run
 from rlreport.check.shapes import RiseOrShare, judge_high_share, judge_share
-from rlreport.text.messages import marked
 
 
 class TurnLimit(RiseOrShare):
@@ -27,24 +26,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="turn_limit",
-    name=marked("conversations hit the limit of turns"),
+    name="conversations hit the limit of turns",
     rank="consequence",
     looks_for="conversations are stopped for their number of turns",
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
     charts=("turns", "eos"),
     judge=judge,
     limits=TurnLimit,
-    title=marked(
-        "{share:percent} of conversations are stopped at the limit of turns ({before:percent} "
-        "before)."
-    ),
-    why=marked(
-        "A conversation that is stopped has no answer to judge, and the policy is not learning to "
-        "come to one."
-    ),
-    suggestion=marked(
-        "Allow more turns, reward early answers, or leave stopped conversations out of the loss."
-    ),
-    source=AGENTS,
+    title="{share:percent} of conversations are stopped at the limit of turns ({before:percent} "
+    "before).",
+    why="A conversation that is stopped has no answer to judge, and the policy is not learning to "
+    "come to one.",
+    suggestion="Allow more turns, reward early answers, or leave stopped conversations out of the "
+    "loss.",
     trend=False,
 )

@@ -6,7 +6,6 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import EOS, Limit
 from rlreport.check.run import Run
 from rlreport.check.shapes import RiseOrShare, judge_share
-from rlreport.text.messages import marked
 
 
 class UnclosedThinking(RiseOrShare):
@@ -23,23 +22,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="unclosed_thinking",
-    name=marked("thinking never ends"),
+    name="thinking never ends",
     rank="consequence",
     looks_for="thinking that never ends",
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     judge=judge,
     limits=UnclosedThinking,
-    title=marked(
-        "The thinking of {share:percent} of responses that think never ends ({before:percent} "
-        "before)."
-    ),
-    why=marked("Such a response has no answer to judge: its reward is that of a fragment."),
-    suggestion=marked(
-        "Allow more tokens, penalise overlong responses, or leave those that were cut off out "
-        "of the loss (DAPO: overlong filtering)."
-    ),
-    source=EOS,
+    title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
+    "before).",
+    why="Such a response has no answer to judge: its reward is that of a fragment.",
+    suggestion="Allow more tokens, penalise overlong responses, or leave those that were cut off "
+    "out of the loss (DAPO: overlong filtering).",
     explains=("missing_eos",),
     trend=False,
 )

@@ -44,12 +44,8 @@ RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
 def fit(run: Run, returns: str, error: str, group: Ints, size: int) -> Fit:
     """Pool the critic's figures of responses into variances over all their tokens.
 
-    Args:
-        run: the run.
-        returns: prefix of the columns of the returns.
-        error: prefix of those of the critic's error.
-        group: int64 (rows,), what each response is counted to, −1 to leave it out.
-        size: number of groups.
+    ``returns`` and ``error`` are prefixes of columns; ``group``, int64 (rows,), is what each
+    response is counted to, one of ``size``, −1 to leave it out.
     """
 
     def variance(name: str) -> Floats:
@@ -131,7 +127,7 @@ def title(facts: Facts) -> str:
 
 CHECK = Check(
     id="value_divergence",
-    name=marked("the critic diverged"),
+    name="the critic diverged",
     rank="cause",
     looks_for="the critic does not follow the returns",
     needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
@@ -139,15 +135,10 @@ CHECK = Check(
     judge=judge,
     limits=ValueDivergence,
     title=title,
-    why=marked(
-        "Advantages are returns less values: a critic that is worse than a constant adds noise to "
-        "every update and can point it the wrong way."
-    ),
-    suggestion=marked(
-        "Warm the critic up before the policy moves, lower its learning rate, clip values, "
-        "normalise returns, or start it from the reward model."
-    ),
-    source=CRITIC,
+    why="Advantages are returns less values: a critic that is worse than a constant adds noise to "
+    "every update and can point it the wrong way.",
+    suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values, "
+    "normalise returns, or start it from the reward model.",
     explains=(
         *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
         *("diversity_collapse", "missing_eos", "reward_stalled"),

@@ -46,11 +46,7 @@ def run_checks(
 ) -> Verdict:
     """Run the checks on a run's tables, and say in words what they found.
 
-    Args:
-        tables: the run; not changed.
-        thresholds: limits of the checks, the defaults if None.
-        checks: the checks to run.
-        muted: ids of findings that are set aside, with the reason.
+    ``muted`` are ids of findings that are set aside, with the reason.
     """
     return worded(judge(Run(tables, thresholds), checks, muted))
 

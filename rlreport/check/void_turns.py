@@ -6,15 +6,12 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
 from rlreport.check.shapes import judge_high_share, part_of
-from rlreport.text.messages import marked
-
-SIMPLE_TIR = marked("SimpleTIR (void turns)")
 
 
 class VoidTurns(Limits):
     """Thresholds of ``void_turns``."""
 
-    share = Limit(0.1, "of turns", "have neither a call nor an answer", SIMPLE_TIR)
+    share = Limit(0.1, "of turns", "have neither a call nor an answer", "SimpleTIR (void turns)")
 
 
 def judge(run: Run) -> Result:
@@ -26,24 +23,17 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="void_turns",
-    name=marked("void turns"),
+    name="void turns",
     rank="consequence",
     looks_for="turns with neither a call nor an answer",
     needs=(Need("turns", ("void_turns",)),),
     charts=("turns", "length"),
     judge=judge,
     limits=VoidTurns,
-    title=marked(
-        "{share:percent} of turns have neither a call nor an answer ({before:percent} before)."
-    ),
-    why=marked(
-        "Void turns mark text far from what the policy was trained on; their gradients are large "
-        "and have ended multi-turn runs."
-    ),
-    suggestion=marked(
-        "Leave conversations with a void turn out of the loss (SimpleTIR), and look for a limit "
-        "of tokens that cuts turns off."
-    ),
-    source=SIMPLE_TIR,
+    title="{share:percent} of turns have neither a call nor an answer ({before:percent} before).",
+    why="Void turns mark text far from what the policy was trained on; their gradients are large "
+    "and have ended multi-turn runs.",
+    suggestion="Leave conversations with a void turn out of the loss (SimpleTIR), and look for a "
+    "limit of tokens that cuts turns off.",
     trend=False,
 )

@@ -68,26 +68,18 @@ def judge(run: Run) -> Result:
 
 CHECK = Check(
     id="zero_variance_groups",
-    name=marked("groups that teach nothing"),
+    name="groups that teach nothing",
     rank="cause",
-    looks_for="groups that teach nothing",
     needs=(REWARD,),
     charts=("groups",),
     judge=judge,
     limits=ZeroVarianceGroups,
-    title=marked(
-        "{share:percent} of {groups:count} groups have no variance in reward, {solved:percent} "
-        "because every response earns the best reward."
-    ),
-    why=marked(
-        "The advantage is the reward less its group's mean: where all responses earn the same it "
-        "is zero, so the group costs sampling and gives no gradient."
-    ),
-    suggestion=marked(
-        "Drop such groups and sample others (DAPO's dynamic sampling), choose prompts of middling "
-        "difficulty, sample more responses a prompt, or use a finer reward."
-    ),
-    source=GROUPS,
+    title="{share:percent} of {groups:count} groups have no variance in reward, {solved:percent} "
+    "because every response earns the best reward.",
+    why="The advantage is the reward less its group's mean: where all responses earn the same it "
+    "is zero, so the group costs sampling and gives no gradient.",
+    suggestion="Drop such groups and sample others (DAPO's dynamic sampling), choose prompts of "
+    "middling difficulty, sample more responses a prompt, or use a finer reward.",
     explains=("reward_stalled",),
     trend=False,
     needs_also="groups of responses, and no critic",

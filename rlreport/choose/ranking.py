@@ -50,8 +50,7 @@ def by_worth(
         shown: most responses shown.
         evidence: n of the responses that findings point at.
         seed: seed of the sample.
-        recurring: float64, what prompts that recur are sampled by, NaN for the others; as
-            ``responses``.
+        recurring: float64 (rows,), what prompts that recur are sampled by, NaN for the others.
 
     Returns:
         int64 positions into ``responses``, at most ``shown``.

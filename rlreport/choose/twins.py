@@ -43,12 +43,7 @@ class Twins:
 
 
 def twins(responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]) -> Twins:
-    """Find the same prompts among what is shown.
-
-    Args:
-        responses: RESPONSE_COLUMNS.
-        shown: rows of it that each step shows, most worth a look first.
-    """
+    """Find the same prompts among the rows that each step shows, most worth a look first."""
     rows = np.concatenate(shown)
     worth = np.concatenate([np.arange(len(own)) for own in shown])
     prompt, step, n = (responses[name].to_numpy()[rows] for name in ("prompt_id", "step", "n"))

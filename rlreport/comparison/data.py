@@ -124,14 +124,9 @@ def _zero_variance(responses: pd.DataFrame) -> pd.Series:
 
 
 def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
-    """Return response data as gzip of CSV: the same data give the same bytes.
+    """Return response data as gzip of CSV, and how many rows it holds: same data, same bytes.
 
-    Args:
-        table: response data.
-        most: bytes it may have; the last steps have the first claim.
-
-    Returns:
-        The bytes, and how many rows they hold.
+    Of at most ``most`` bytes the last steps have the first claim.
     """
     head = gzip.compress((",".join(_quoted(str(n)) for n in table) + "\n").encode(), 9, mtime=0)
     parts: list[bytes] = []
@@ -184,11 +179,7 @@ def _quoted(text: str) -> str:
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
-    """Read response data back.
-
-    Args:
-        data: what ``packed`` made, or anything: reports come from elsewhere.
-        name: of the report, for messages.
+    """Read back what ``packed`` made, or anything: reports come from elsewhere.
 
     Raises:
         UnusableInputError: it is no response data.

@@ -34,13 +34,7 @@ class Flip:
 
 
 def flips(base: pd.DataFrame, new: pd.DataFrame, most: int = MOST_FLIPS) -> list[Flip]:
-    """Return the prompts whose mean rewards differ, in the order of their drawn-in differences.
-
-    Args:
-        base: responses of the window.
-        new: the same of the other run.
-        most: how many at most.
-    """
+    """Return the prompts whose mean rewards in the window differ, the clearest first."""
     if not (has(base, "reward") and has(new, "reward")):
         return []
     means = [frame.groupby("pair", sort=True)["reward"].mean().dropna() for frame in (base, new)]

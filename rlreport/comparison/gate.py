@@ -56,15 +56,9 @@ def gate(
     margin: float = 0.0,
     require_evidence: bool = False,
 ) -> Gate:
-    """Decide.
+    """Decide: ``worse`` needs an interval wholly below −margin.
 
-    Args:
-        comparison: what differs.
-        base: findings of BASE by id.
-        new: findings of NEW by id.
-        fail_on: some of FAIL_ON.
-        margin: ``worse`` needs an interval wholly below −margin.
-        require_evidence: a comparison that shows nothing either way is inconclusive.
+    With ``require_evidence`` a comparison that shows nothing either way is inconclusive.
     """
     wanted = set(FAIL_ON) if "any" in fail_on else set(fail_on)
     failed = []

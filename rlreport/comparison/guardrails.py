@@ -64,14 +64,9 @@ def effect_on(
     seed: int,
     binary: bool = False,
 ) -> Effect:
-    """Compare one figure.
+    """Compare one figure: each prompt's means of every run of BASE, then of NEW, by ``pair``.
 
-    Args:
-        means: of every run of BASE, then of NEW: each prompt's means, by ``pair``.
-        column: the figure.
-        paired: compare prompts that all sides have.
-        seed: of the resampling.
-        binary: the figure is 0 or 1 for every response.
+    ``paired`` compares the prompts that all sides have; ``binary``: it is 0 or 1 everywhere.
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)

@@ -72,15 +72,7 @@ def compared_run(
     thresholds: Thresholds,
     progress: Progress,
 ) -> ComparedRun:
-    """Read one run.
-
-    Args:
-        given: logs, or an earlier report (folder, zip or one file).
-        pair_by: what prompts are paired by, see ``side_of``.
-        read: how logs are read.
-        figures: parameters of the formulas.
-        thresholds: of the checks.
-        progress: told of reading.
+    """Read one run: logs, or an earlier report (folder, zip or one file).
 
     Raises:
         RlreportError: it cannot be read; says why.

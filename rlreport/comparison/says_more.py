@@ -20,11 +20,7 @@ ALIKE = 0.9
 
 
 def says_more(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
-    """Compare the texts of two windows.
-
-    Args:
-        base: responses of BASE.
-        new: responses of NEW.
+    """Compare the responses of two windows.
 
     Returns:
         ``ngram``, ``base_share``, ``new_share`` (of responses that hold it) and ``z``
@@ -73,11 +69,7 @@ def _same(gram: tuple[str, ...], count: float, other: tuple[str, ...], known: fl
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
-    """Compare tokens by their share of the run's KL.
-
-    Args:
-        base: ``token`` and ``kl_share`` of BASE; None where it has none.
-        new: the same of NEW.
+    """Compare tokens by their share of the run's KL: ``token`` and ``kl_share`` of each side.
 
     Returns:
         ``token``, ``base_share``, ``new_share`` and ``change``, the largest change first.

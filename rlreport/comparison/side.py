@@ -50,8 +50,7 @@ def side_of(
         name: of the run.
         responses: its response data.
         parts: columns that are parts of the reward.
-        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or the name of a
-            further logged field such as ``id``.
+        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or another logged field.
 
     Raises:
         UsageError: the run has no such field.

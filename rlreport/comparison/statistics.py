@@ -165,13 +165,8 @@ def difference_band(base: Cells, new: Cells, *, paired: bool, seed: int = 0) -> 
 
     Prompts are resampled; the band is the difference ± q · its standard error, q the 95 %
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
-    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019).
-
-    Args:
-        base: cells of one run.
-        new: cells of the other, with the same steps; with the same prompts where ``paired``.
-        paired: compare prompts that a step has on both sides, else the steps' means.
-        seed: of the resampling.
+    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The cells have the same steps; ``paired``
+    compares prompts, the same in both, that a step has on both sides, else the steps' means.
     """
     if paired:
         difference, resampled = _paired_curve(base, new, seed)
@@ -209,11 +204,7 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
     """Draw differences by prompt, (prompts,), towards their mean by as much as is noise in them.
 
     The normal-normal empirical Bayes estimate (Efron & Morris 1975), so that a prompt with two
-    responses does not head the list by luck. NaN stays NaN.
-
-    Args:
-        difference: NEW - BASE.
-        error: its standard error from the responses of both sides.
+    responses does not head the list by luck; ``error`` is their standard error. NaN stays NaN.
     """
     known = np.isfinite(difference)
     if known.sum() < 2:
@@ -241,14 +232,10 @@ def at_equal_kl(
 ) -> EqualKL | None:
     """Compare rewards where both runs are as far from the reference; None without an overlap.
 
-    Each run is a path of its steps' mean reward over √max(KL, 0), on which reward is about
-    linear at first (Gao et al. 2022). Over the range that both paths cover the difference of
-    their straight-line interpolations is averaged; prompts are resampled, each run's apart.
-
-    Args:
-        base: cells of the reward and of the KL, by prompt and step.
-        new: the same of the other run.
-        seed: of the resampling.
+    Each run, cells of reward and KL, is a path of its steps' mean reward over √max(KL, 0), on
+    which reward is about linear at first (Gao et al. 2022). Over the range that both paths cover
+    the difference of their straight-line interpolations is averaged; prompts are resampled, each
+    run's apart.
     """
     paths = [_reward_by_distance(side, seed + i) for i, side in enumerate((base, new))]
     if not all(len(path[0][0]) for path in paths):

@@ -39,6 +39,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "message": ((0,), ()),
     "told": ((0,), ()),
     "marked": ((0,), ()),
+    "_section": ((0, 1, 2, 3), ()),
     "Message": ((0,), ()),
     "Column": ((1, 2, 3), ("label", "unit", "help")),
     "Need": ((0,), ()),

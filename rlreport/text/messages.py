@@ -191,12 +191,9 @@ def _small(text: object) -> str:
 
 
 def filled(literal: str, places: Places, said: Callable[[Any], Any] | None = None) -> str:
-    """Return a literal with its places filled.
+    """Return a literal, in any language, with its places filled; braces in those are text.
 
-    Args:
-        literal: in any language.
-        places: what stands in it; braces in there are text.
-        said: says a message that stands in a place in the same language.
+    ``said`` says a message that stands in a place in the same language.
     """
     if "{" not in literal and "}" not in literal:
         return literal

@@ -129,9 +129,7 @@ def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list
 def spelled(texts: Sequence[str], style: Style) -> list[str]:
     """Return how tokens of a style write each text: what ``token_text`` reads back as it.
 
-    Args:
-        texts: as ``readable_tokens`` returns them, without NUL.
-        style: how the tokens are written.
+    Texts are those of ``readable_tokens``, without NUL.
     """
     # All at once: a page has thousands.
     joined = "\0".join(texts)

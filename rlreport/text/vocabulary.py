@@ -280,10 +280,7 @@ def order_of(hashes: Hashes) -> NDArray[np.int64]:
 def row_priorities(files: Hashes, offsets: NDArray[np.int64], subs: NDArray[np.int64]) -> Hashes:
     """Give every row a number that looks random and depends on its place in the logs only.
 
-    Args:
-        files: uint64 (R,), hashes of the files' names.
-        offsets: int64 (R,), where their lines begin.
-        subs: int64 (R,), their numbers in those.
+    That is the hash of its file's name, where its line begins, and its number there, (R,) each.
     """
     place = mix(files) + offsets.astype(np.uint64)
     return mix(mix(place) + subs.astype(np.uint64))
