@@ -19,7 +19,7 @@ from rlreport.options import (
 )
 from rlreport.pipeline import Report, build_report
 from rlreport.pool import Pool
-from rlreport.progress import Silent, Spoken
+from rlreport.progress import Progress, Silent, Spoken
 from rlreport.text.language import language
 
 
@@ -131,7 +131,8 @@ def build(
         RlreportError: an option, the logs or the place cannot be used; the message says what
             to do.
     """
-    with Pool(workers, ray) as pool:
+    progress: Progress = Silent() if quiet else Spoken()
+    with Pool(workers, ray, progress.say) as pool:
         return build_report(
             _several(logs),
             place_of(out),
@@ -177,7 +178,7 @@ def build(
             thresholds=None if thresholds is None else Path(thresholds),
             muted=mute,
             form=form,
-            progress=Silent() if quiet else Spoken(),
+            progress=progress,
             pool=pool,
         )
 

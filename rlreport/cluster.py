@@ -29,6 +29,9 @@ _RETRIES = 3
 _PATIENCE = 120.0
 """Seconds that a node has to say which program it has."""
 
+_IDLE = 30.0
+"""Seconds after which it is said that no task could begin."""
+
 _REACHED = 10.0
 _NAMED = 3
 
@@ -36,8 +39,12 @@ _NAMED = 3
 class RayExecutor(Executor):
     """The processes of a cluster; futures are finished by a thread of its own."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, say: Callable[[str], None]) -> None:
         """Connect to the cluster at ``address``, unless this program is connected already.
+
+        Args:
+            address: of the cluster.
+            say: told once where no task can begin.
 
         Raises:
             MissingExtraError: Ray is not installed.
@@ -52,6 +59,7 @@ class RayExecutor(Executor):
         self._running: dict[Any, Future[Any]] = {}
         self._done: queue.SimpleQueue[tuple[Any, Future[Any], object] | None] = queue.SimpleQueue()
         threading.Thread(target=self._finish, daemon=True).start()
+        self._say, self._asked = say, False
 
     @property
     def count(self) -> int:
@@ -102,7 +110,16 @@ class RayExecutor(Executor):
         files = [*dict.fromkeys(logs[i] for i in some), *([tokenizer] if tokenizer else [])]
         sizes = {file: _size(file) for file in files}
         wrong = []
-        for node, told in self._told_by_nodes(files):
+
+        def tell() -> Any:
+            # Travels by value: a node without this program shall be able to say so.
+            try:
+                from rlreport.cluster import _size, _versions
+            except ImportError as error:
+                return str(error)
+            return _versions(), {file: _size(file) for file in files}
+
+        for node, told in self._told_by_nodes(tell):
             if isinstance(told, str):
                 wrong.append(f"{node}: {told}")
                 continue
@@ -122,6 +139,11 @@ class RayExecutor(Executor):
             more = f"; and {len(wrong) - _NAMED:,} more" if len(wrong) > _NAMED else ""
             raise UsageError(f"--ray: node {'; '.join(wrong[:_NAMED])}{more}")
 
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Return what a function returns on every node that lives, or what is wrong there."""
+        told = dict(self._told_by_nodes(_call, function, *args))
+        return [told[node] for node in self._nodes().keys() & told.keys()]
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True, **_: object) -> None:
         """End what runs, and the connection if it was made here."""
         self._done.put(None)
@@ -135,10 +157,29 @@ class RayExecutor(Executor):
     def _future(self, ref: Any, settle: Callable[[Any], object]) -> Future[Any]:
         outer: Future[Any] = Future()
         outer.set_running_or_notify_cancel()
+        self._watch()
         self._running[ref] = outer
         # Ray's own thread must not be kept by those who wait for the result.
         ref.future().add_done_callback(lambda inner: self._done.put((ref, inner, settle)))
         return outer
+
+    def _watch(self) -> None:
+        """Say it once where the first tasks wait for a CPU: a task that does nothing waits too."""
+        if self._asked:
+            return
+        self._asked = True
+        first = self._merge.remote(int)
+
+        def look() -> None:
+            with contextlib.suppress(Exception):  # as after the connection has ended
+                begun = self._ray.wait([first], timeout=_IDLE)[0]
+                if self._running and not begun:
+                    self._say(
+                        f"--ray: no CPU of the cluster is free: {len(self._running):,} tasks wait "
+                        f"for one each, and it has {self.count:,}"
+                    )
+
+        threading.Thread(target=look, daemon=True).start()
 
     def _finish(self) -> None:
         while (item := self._done.get()) is not None:
@@ -151,25 +192,25 @@ class RayExecutor(Executor):
             else:
                 outer.set_result(settle(inner.result()))  # type: ignore[operator]
 
-    def _told_by_nodes(self, files: list[str]) -> Iterator[tuple[str, Any]]:
-        """Yield each node with its versions and the sizes of files, or with what is wrong."""
+    def _nodes(self) -> dict[str, str]:
+        """Nodes that work, by what they are called."""
+        return {
+            f"{node.get('NodeName') or node['NodeManagerAddress']} ({node['NodeID'][:8]})": node[
+                "NodeID"
+            ]
+            for node in self._ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU")
+        }
+
+    def _told_by_nodes(self, tell: Callable[..., Any], *args: Any) -> Iterator[tuple[str, Any]]:
+        """Yield each node with what a function returns there, or with what is wrong."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        def tell() -> Any:
-            # Travels by value: a node without this program shall be able to say so.
-            try:
-                from rlreport.cluster import _size, _versions
-            except ImportError as error:
-                return str(error)
-            return _versions(), {file: _size(file) for file in files}
-
-        nodes = [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
         asked = {}
-        for node in nodes:
-            where = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+        for name, node in self._nodes().items():
+            where = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
             task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=where)(tell)
-            name = f"{node.get('NodeName') or node['NodeManagerAddress']} ({node['NodeID'][:8]})"
-            asked[task.remote()] = name
+            asked[task.remote(*args)] = name
         ready, late = self._ray.wait(
             list(asked), num_returns=len(asked), timeout=_PATIENCE, fetch_local=False
         )

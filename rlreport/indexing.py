@@ -86,7 +86,7 @@ def build_index(
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)
-    page = FORM.finish(Page("index.html", "", title, html))[0]
+    (_, page), _ = FORM.finish(Page("index.html", "", title, html))
     with staged(out, FORM) as place, place.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)

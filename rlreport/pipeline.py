@@ -163,8 +163,8 @@ def build_report(
         own_charts=charts,
         card=card,
     )
-    with written(out, chosen_form) as place:
-        builder, size = deliver(place, chosen_form, limit, prepared)
+    with written(out, chosen_form, pool) as (place, shelf):
+        builder, size = deliver(place, chosen_form, limit, prepared, shelf)
     if summary:
         append_summary(builder, summary)
     return Report(

@@ -12,21 +12,18 @@ import contextlib
 import itertools
 import os
 import pickle
-import signal
 import sys
 import threading
-import time
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rlreport.errors import RlreportError
+from rlreport.processes import start
 
 if TYPE_CHECKING:
     from rlreport.cluster import RayExecutor
@@ -38,35 +35,31 @@ Result = TypeVar("Result")
 QUEUED = 2
 """Jobs that a process beside has at once: the one it does and the next."""
 
+RANGE = 4
+"""Jobs at least that go to a process of a cluster at once, where they may go together."""
+
 AHEAD = 8
 """Further results held until an earlier one is there."""
 
 _KILLED = "a worker process was killed (out of memory?); try --workers 1"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_ENVIRONMENT = {
-    # NumPy's linear algebra, which no job uses, would start a thread a core.
-    "OPENBLAS_NUM_THREADS": "1",
-    # Arrays of a batch come and go: glibc would give their memory back after each.
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-    # loky would replace a process that holds 300 MB more than at first.
-    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
-    # Set but empty: a crash is told by the one line of its parent alone.
-    "PYTHONFAULTHANDLER": "",
-}
-_starting = threading.Lock()
 _numbers = itertools.count()
 
 
 class Pool:
     """This process and those beside it; a context manager, as they end with it."""
 
-    def __init__(self, workers: int = 0, ray: str | None = None) -> None:
+    def __init__(
+        self,
+        workers: int = 0,
+        ray: str | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
         """Make a pool.
 
         Args:
             workers: processes, this one included; 0 for one a core.
             ray: address of a Ray cluster whose processes work instead.
+            say: told what holds it up.
 
         Raises:
             RlreportError: there is no such cluster, or no Ray.
@@ -74,11 +67,12 @@ class Pool:
         self._beside = (workers or os.cpu_count() or 1) - 1
         self._executor: Executor | None = None
         self._count = 0
+        self._common: _Common[Any, Any] | None = None
         self.cluster: RayExecutor | None = None
         if ray is not None:
             from rlreport.cluster import RayExecutor
 
-            self.cluster = RayExecutor(ray)
+            self.cluster = RayExecutor(ray, say)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +83,7 @@ class Pool:
 
     def end(self) -> None:
         """End the processes and give their memory back; the next jobs start others."""
-        executor, self._executor = self._executor, None
+        executor, self._executor, self._common = self._executor, None, None
         if self.cluster is not None:
             self.cluster.shutdown()
         if executor is not None:
@@ -130,7 +124,8 @@ class Pool:
         Args:
             function: picklable, as a function of a module is.
             jobs: picklable values, taken when there is room for their results.
-            shared: a picklable value, sent once to a process and not once a job.
+            shared: a picklable value, sent once to a process and not once a job; the very same
+                in the next call is not sent again.
             beside: whether the jobs are worth processes; else all are done here when asked for.
             here: whether this process takes jobs too where there are others.
             ordered: in the order of the jobs, else as they are done.
@@ -142,9 +137,28 @@ class Pool:
         """
         executor, count = self._started() if beside else (None, 0)
         cluster = self.cluster if executor is not None else None
-        return _Batch(
-            executor, count, function, jobs, shared, here, ordered, cluster, apart
-        ).results()
+        common = self._common
+        if common is None or common.function is not function or common.shared is not shared:
+            common = _Common(function, shared, cluster, count)
+        if executor is not None:
+            self._common = common
+        return _Batch(executor, count, common, jobs, here, ordered, cluster, apart).results()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether work is done on other machines, and this process is to hold little of it."""
+        return self.cluster is not None
+
+    def ranges(self, jobs: Sequence[Job]) -> list[Sequence[Job]]:
+        """Cut jobs into ranges that are worth sending: single ones where processes are near."""
+        size = 1
+        if self.cluster is not None:
+            size = max(RANGE, -(-len(jobs) // self.cluster.count))
+        return [jobs[first : first + size] for first in range(0, len(jobs), size)]
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """Return what a function returns on every node of the cluster, or what is wrong there."""
+        return [] if self.cluster is None else self.cluster.everywhere(function, *args)
 
     def merging(self, function: Callable[[Result, Result], Result]) -> Callable[[Any, Any], Any]:
         """Return what does the same with what was left apart, where that lies."""
@@ -163,7 +177,7 @@ class Pool:
             return self.cluster, self.cluster.count
         if self._executor is None and self._beside:
             self._count = min(self._beside, most or self._beside)
-            self._executor = _start(self._count)
+            self._executor = start(self._count)
             self._beside = self._beside if self._executor else 0
         return self._executor, self._count if self._executor else 0
 
@@ -176,6 +190,33 @@ class _Slot(Generic[Job]):
     future: Future[Any] = field(default_factory=Future)
 
 
+class _Common(Generic[Job, Shared]):
+    """What jobs have in common, and how it goes to the processes beside."""
+
+    def __init__(
+        self,
+        function: Callable[[Job, Shared], Any],
+        shared: Shared,
+        cluster: RayExecutor | None,
+        beside: int,
+    ) -> None:
+        self.function, self.shared, self.number = function, shared, next(_numbers)
+        self._cluster = cluster
+        # A cluster keeps what is shared, and may hand a job to a process that was never there.
+        self._unsent = beside if cluster is None else sys.maxsize
+
+    def wanted(self) -> bool:
+        """Whether the next job goes to a process that may not have it yet."""
+        self._unsent -= 1
+        return self._unsent >= 0
+
+    @cached_property
+    def packed(self) -> Any:
+        """The bytes, or on a cluster what stands for them."""
+        packed = pickle.dumps((self.function, self.shared), pickle.HIGHEST_PROTOCOL)
+        return packed if self._cluster is None else self._cluster.share(packed)
+
+
 class _Batch(Generic[Job, Shared, Result]):
     """Jobs on their way: a window of those begun whose results were not asked for yet.
 
@@ -186,9 +227,8 @@ class _Batch(Generic[Job, Shared, Result]):
         self,
         executor: Executor | None,
         beside: int,
-        function: Callable[[Job, Shared], Result],
+        common: _Common[Job, Shared],
         jobs: Iterable[Job],
-        shared: Shared,
         here: bool,
         ordered: bool,
         cluster: RayExecutor | None,
@@ -197,10 +237,7 @@ class _Batch(Generic[Job, Shared, Result]):
         self._executor, self._most, self._ordered = executor, QUEUED * beside, ordered
         self._cluster, self._apart = cluster, apart
         self._here = executor is None or (here and cluster is None)
-        self._function, self._jobs, self._shared = function, iter(jobs), shared
-        self._number, self._busy = next(_numbers), 0
-        # A cluster keeps what is shared, and may hand a job to a process that was never there.
-        self._whole = beside if cluster is None else sys.maxsize
+        self._common, self._jobs, self._busy = common, iter(jobs), 0
         self._window: deque[_Slot[Job]] = deque()
         self._lock = threading.RLock()
         self._fill()
@@ -245,7 +282,7 @@ class _Batch(Generic[Job, Shared, Result]):
     def _work(self, slot: _Slot[Job]) -> None:
         """Do a job in this process."""
         try:
-            slot.future.set_result(self._function(slot.job, self._shared))
+            slot.future.set_result(self._common.function(slot.job, self._common.shared))
         except Exception as error:  # raised when its turn comes
             slot.future.set_exception(error)
 
@@ -257,27 +294,21 @@ class _Batch(Generic[Job, Shared, Result]):
                 if done.cancelled() or done.exception():
                     return
             while self._busy < self._most and (slot := self._begun()):
-                self._send(slot, whole=self._whole > 0)
-                self._whole -= 1
+                self._send(slot)
 
-    def _send(self, slot: _Slot[Job], *, whole: bool) -> None:
+    def _send(self, slot: _Slot[Job], *, whole: bool = False) -> None:
         assert self._executor is not None
         self._busy += 1
-        packed = self._packed if whole else None
+        packed = self._common.packed if whole or self._common.wanted() else None
         submit: Callable[..., Future[Any]] = self._executor.submit
         if self._cluster is not None and self._apart:
             submit = self._cluster.submit_apart
         try:
-            slot.future = submit(_run, slot.job, self._number, packed)
+            slot.future = submit(_run, slot.job, self._common.number, packed)
         except RuntimeError as error:  # no process is left
             slot.future.set_exception(error)
         else:
             slot.future.add_done_callback(self._fill)
-
-    @cached_property
-    def _packed(self) -> Any:
-        packed = pickle.dumps((self._function, self._shared), pickle.HIGHEST_PROTOCOL)
-        return packed if self._cluster is None else self._cluster.share(packed)
 
     def _taken(self, slot: _Slot[Job]) -> Result:
         """Take a result out of the window; a job that came without what it needs is sent again."""
@@ -310,83 +341,3 @@ def _run(job: Any, number: int, packed: bytes | None) -> Any:
 
 def _warm(module: str, function: str) -> None:
     getattr(import_module(module), function)()
-
-
-def _start(count: int) -> Executor | None:
-    """Start loky's processes; None where the system does not let us."""
-    import multiprocessing
-
-    if not hasattr(signal, "pthread_sigmask") or multiprocessing.current_process().daemon:
-        return None  # no POSIX; a daemon of multiprocessing may not have children
-    if sys.stdout is None or sys.stderr is None:
-        return None  # which loky flushes
-    if sys.flags.ignore_environment and not sys.flags.safe_path:
-        return None  # under python -E the trackers would import from the current folder
-    try:
-        from multiprocessing import resource_tracker
-
-        from loky.process_executor import ProcessPoolExecutor
-
-        # Without psutil and pgrep loky kills a process alone; ours have no children.
-        warnings.filterwarnings("ignore", "Failed to kill subprocesses", UserWarning)
-        with _starting, _apart() as environment:
-            resource_tracker.ensure_running()  # it lifts the block of signals
-            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-            executor: Executor = ProcessPoolExecutor(
-                count,
-                initializer=_stand_by,
-                initargs=(os.getpid(),),
-                env={**_ENVIRONMENT, **environment},
-            )
-            executor.submit(os.getpid)  # the first job starts them all, and loky's tracker
-    except (ImportError, OSError, NotImplementedError):  # as without /dev/shm
-        return None
-    return executor
-
-
-@contextlib.contextmanager
-def _apart() -> Iterator[dict[str, str]]:
-    """Let what is started neither import from the current folder nor hear Ctrl-C and SIGTERM.
-
-    loky hands ``sys.path`` on to its processes; its tracker and Python's have the environment
-    alone. Signals blocked here stay blocked there: they are this process's to answer.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    path, before = sys.path, dict(os.environ)
-    try:
-        sys.path = _safe_path()
-        safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        os.environ.update(safe)
-        yield safe
-    finally:
-        sys.path = path
-        for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
-            os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _safe_path() -> list[str]:
-    """``sys.path`` without the current folder that Python puts first for ``-m``, ``-c``, a script.
-
-    What the user put there (PYTHONPATH, ``.pth`` files) stays; rlreport's own home comes last.
-    """
-    first, home = sys.path[:1], str(Path(__file__).resolve().parents[1])
-    if first and not sys.flags.safe_path and Path(first[0]).resolve() == Path.cwd():
-        first = []
-    kept = [path for path in (*first, *sys.path[1:]) if path]
-    return kept if home in kept else [*kept, home]
-
-
-def _stand_by(parent: int) -> None:
-    """Make a process ready for jobs, and end it when its parent is gone."""
-    with contextlib.suppress(OSError):
-        os.dup2(2, 1)  # whatever a library prints is no part of what the program prints
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.2)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -23,6 +23,9 @@ class Progress(Protocol):
     def phase(self, name: str, total: float, unit: str) -> Phase:
         """Begins a phase of ``total`` units ("B" for bytes, "pages", …)."""
 
+    def say(self, line: str) -> None:
+        """Says what holds the work up."""
+
 
 class _SilentPhase:
     def advance(self, amount: float) -> None:
@@ -41,6 +44,9 @@ class Silent:
     def phase(self, name: str, total: float, unit: str) -> Phase:
         """See Progress."""
         return _SilentPhase()
+
+    def say(self, line: str) -> None:
+        """See Progress."""
 
 
 class _Bar(_SilentPhase):
@@ -77,3 +83,9 @@ class Spoken:
     def phase(self, name: str, total: float, unit: str) -> Phase:
         """See Progress."""
         return _Bar(name, total, unit) if sys.stderr.isatty() else _Line(name, total, unit)
+
+    def say(self, line: str) -> None:
+        """See Progress; above the bar."""
+        from tqdm import tqdm
+
+        tqdm.write(line, file=sys.stderr)

@@ -50,7 +50,8 @@ def write_one_file(folder: Path, made: Made) -> Path:
         bake.Page("steps/100.html", "steps/100", title, step),
     )
     out = folder / "run.html"
-    out.write_bytes(b"".join(assemble(frame, map(view_node, pages), language=ENGLISH)))
+    nodes = (view_node(page).encode() for page in pages)
+    out.write_bytes(b"".join(assemble(frame, nodes, language=ENGLISH)))
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -90,21 +91,42 @@ class Killing(Silent):
         return Phase()
 
 
+@pytest.fixture
+def arrived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What tasks sent to this process."""
+    found = []
+    own = clusters.RayExecutor._future
+
+    def future(self, ref, settle):
+        def counted(result):
+            found.append(pickle.dumps(result))
+            return settle(result)
+
+        return own(self, ref, counted)
+
+    monkeypatch.setattr(clusters.RayExecutor, "_future", future)
+    return found
+
+
+def is_page(data: bytes) -> bool:
+    return b"<!doctype html" in data.lower()
+
+
 def test_a_report_of_logs_in_a_store_made_on_a_cluster_is_the_local_report_though_nodes_die(
-    store, nodes, log: Path, tmp_path: Path, many_tasks: None
+    store, nodes, log: Path, tmp_path: Path, many_tasks: None, arrived: list[bytes]
 ) -> None:
     store.put_folder(log.parent, "cluster/run")
-    url = f"s3://{BUCKET}/cluster/run"
+    url, out = f"s3://{BUCKET}/cluster/run", f"s3://{BUCKET}/cluster/report"
     build(log.parent, tmp_path / "local", workers=1)
+    wanted = local_files(tmp_path / "local")
     build(url, tmp_path / "whole", ray=nodes.address)
-    assert local_files(tmp_path / "whole") == local_files(tmp_path / "local")
+    assert local_files(tmp_path / "whole") == wanted
     killing = Killing(nodes, ["reading", "pages"])
-    options = ReadOptions(ray=nodes.address)
     with Pool(ray=nodes.address) as pool:
         build_report(
             [url],
-            tmp_path / "killed",
-            read=options,
+            out,
+            read=ReadOptions(ray=nodes.address),
             figures=FigureOptions(),
             report=ReportOptions(),
             progress=killing,
@@ -114,7 +136,86 @@ def test_a_report_of_logs_in_a_store_made_on_a_cluster_is_the_local_report_thoug
     for _ in range(NODES - 1):
         nodes.add_node(num_cpus=1, object_store_memory=150 << 20)
     nodes.wait_for_nodes()
-    assert local_files(tmp_path / "killed") == local_files(tmp_path / "local")
+    assert store.files("cluster/report") == wanted
+    # Pages went from where they were baked to the store, or to the disk that all nodes see.
+    assert sum(is_page(data) for data in wanted.values()) > 20
+    assert arrived
+    assert not any(map(is_page, arrived))
+
+
+def test_what_a_cluster_bakes_for_a_store_is_sent_once_and_nothing_else_stays_there(
+    store, nodes, log: Path, tmp_path: Path
+) -> None:
+    url = f"s3://{BUCKET}/again/report"
+    store.put("again/report/.rlreport-0123456789abcdef/left.html", b"by a build that was killed")
+    build(log, tmp_path / "local")
+    for sent in (20, 0):
+        store.forget()
+        build(log, url, ray=nodes.address)
+        assert store.files("again/report") == local_files(tmp_path / "local")
+        put = [request.path for request in store.requests("PUT")]
+        assert put[-1].endswith("/report/index.html")
+        assert sum("/report/steps/" in path for path in put) == sent  # copied there by the store
+    store.system.invalidate_cache()
+    page = store.system.info(f"{BUCKET}/again/report/steps/3.html")
+    assert page["ContentType"] == "text/html"
+
+
+def test_pages_come_back_where_not_all_nodes_see_the_place(
+    nodes, log: Path, tmp_path: Path, arrived: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(log, tmp_path / "local")
+    monkeypatch.setattr(clusters.RayExecutor, "everywhere", lambda *_: ["did not answer"])
+    build(log, tmp_path / "report", ray=nodes.address)
+    assert local_files(tmp_path / "report") == local_files(tmp_path / "local")
+    assert any(map(is_page, arrived))
+
+
+def test_pages_are_baked_in_ranges_and_what_they_share_is_sent_once(
+    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, ranges = [], []
+    share, submit = clusters.RayExecutor.share, clusters.RayExecutor.submit
+
+    def sharing(self, packed):
+        shared.append(packed)
+        return share(self, packed)
+
+    def submitting(self, function, job, *args):
+        if isinstance(job, list):
+            ranges.append(len(job))
+        return submit(self, function, job, *args)
+
+    monkeypatch.setattr(clusters.RayExecutor, "share", sharing)
+    monkeypatch.setattr(clusters.RayExecutor, "submit", submitting)
+    build(log, tmp_path / "report", ray=nodes.address)
+    assert sum(ranges) >= 20
+    assert len(ranges) <= 8
+    assert sum(b"bake_range" in data for data in shared) == 1
+
+
+def test_a_cluster_without_a_free_cpu_is_told_once(
+    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    import ray
+
+    monkeypatch.setattr(clusters, "_IDLE", 2.0)
+
+    def busy():
+        time.sleep(15)
+
+    ray.init(address=nodes.address, log_to_driver=False)
+    try:
+        count = int(ray.cluster_resources()["CPU"])
+        held = [ray.remote(num_cpus=1)(busy).remote() for _ in range(count)]
+        time.sleep(3)
+        build(log, tmp_path / "report", ray=nodes.address, quiet=False)
+        del held
+    finally:
+        ray.shutdown()
+    said = [line for line in capfd.readouterr().err.splitlines() if "no CPU" in line]
+    assert len(said) == 1
+    assert f"wait for one each, and it has {count}" in said[0]
 
 
 def test_logs_on_a_disk_that_all_nodes_share_are_read_there(

@@ -46,13 +46,14 @@ class Pages(Form):
     pages = True
     default_size = 1_000_000
 
-    def finish(self, page: Page) -> tuple[tuple[str, str], int]:
-        return (page.path.replace("/", "-"), page.title), len(page.title) + len(page.path) + 10
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
+        name, title = page.path.replace("/", "-"), page.title.encode()
+        return (name, title), len(title) + len(name) + 10
 
     def write(self, builder: Builder, place: Path) -> None:
         assert isinstance(builder, ReportBuilder)
         for name, text in builder.pages():
-            (place / name).write_text(text)
+            (place / name).write_bytes(bytes(text))
 
 
 @pytest.fixture(autouse=True)

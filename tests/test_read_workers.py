@@ -57,6 +57,8 @@ def test_progress_adds_up_to_all_bytes(big: Path) -> None:
         def advance(self, amount: float) -> None:
             self.done += amount
 
+        def say(self, line: str) -> None: ...
+
         def __enter__(self) -> Counted:
             return self
 

@@ -68,7 +68,7 @@ class ComparisonBuilder:
 
     outcome: Outcome
     context: ComparisonContext
-    finish: Callable[[Page], tuple[Any, int]]
+    finish: Callable[[Page], tuple[tuple[str, bytes], int]]
     one_file: bool
     shown: int
     charts: Sequence[Chart] = field(default_factory=list)
@@ -106,7 +106,7 @@ class ComparisonBuilder:
             stamp=self.context.stamp,
         )
 
-    def pages(self) -> Iterator[Any]:
+    def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yields its page as the form takes it, and in a folder the one that leads there."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else PAGE

@@ -104,10 +104,10 @@ def page_cache(options: ReadOptions) -> PageCache | None:
 
 def shared_address(builder: ReportBuilder) -> bytes:
     """Hash what the pages of all steps are made of; b"" where they are not kept."""
-    context, columns = builder.context, _columns(builder)
+    context = builder.context
     if not context.read.cache:
         return b""
-    kinds = [(name, values.dtype.str) for name, values in columns.items()]
+    kinds = [(name, values.dtype.str) for name, values in _columns(builder).items()]
     finish, style = builder.finish.__qualname__, builder.locations.style
     try:
         told = encoded(["page", program(), finish, context.of_steps, style, kinds])

@@ -26,8 +26,9 @@ from rlreport.bake.pages import run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
+from rlreport.bake.shelf import ShelvedPage, StepPages
 from rlreport.bake.step_page import steps_data
-from rlreport.bake.step_pages import Finish, StepPages, draws_beside
+from rlreport.bake.step_pages import Finish, draws_beside
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
@@ -108,7 +109,10 @@ class ReportBuilder:
 
     def drawn(self, charts: Sequence[Chart]) -> list[Chart]:
         """Charts of a page, drawn where those of steps are, see ``bake_steps``: V8 starts once."""
-        beside, language = draws_beside(len(self.candidates)), self.context.report.language
+        beside, language = (
+            draws_beside(self.pool, len(self.candidates)),
+            self.context.report.language,
+        )
         svgs = self.pool.map(
             drawings, [charts] if charts else [], language, beside=beside, here=False
         )
@@ -170,17 +174,14 @@ class ReportBuilder:
         )
         return replace(self, context=context)
 
-    def pages(self) -> Iterator[Any]:
+    def pages(self) -> Iterator[tuple[str, bytes | ShelvedPage]]:
         """Yields every page as the form takes it: those of the run, then the steps in order."""
         for page in run_pages(self):
             yield self.finish(page)[0]
         yield from self.steps or ()
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of every file of the folder form, pages first.
-
-        For forms whose ``finish`` gives that.
-        """
+    def files(self) -> Iterator[tuple[str, bytes | ShelvedPage]]:
+        """Yields (path below the root, bytes) of every file of the folder form, pages first."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         data = canonical_json(self.report_json(), indent=True)

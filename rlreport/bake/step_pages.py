@@ -8,10 +8,9 @@ A page that turns out heavier than its share is baked again with less, its chart
 from __future__ import annotations
 
 import math
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,6 +26,7 @@ from rlreport.bake.page_cache import (
 from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.responses_page import ListedRows, findings_at, listed_rows
+from rlreport.bake.shelf import BakedStep, Shelf, Shelved, StepPages
 from rlreport.bake.step_page import (
     StepRows,
     StepTwins,
@@ -35,7 +35,7 @@ from rlreport.bake.step_page import (
     step_view,
     twins_of,
 )
-from rlreport.choose import Candidate, Plan, StepPlan, Twins, twins
+from rlreport.choose import Candidate, StepPlan, Twins, twins
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import drawings, drawn, with_drawings
@@ -47,8 +47,8 @@ from rlreport.rollout import Rollout
 if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
 
-Finish = Callable[[Page], tuple[Any, int]]
-"""What becomes of a page in a form, and the bytes it takes there."""
+Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
+"""What becomes of a page in a form (path below its root, bytes), and the bytes it takes there."""
 
 LEAST_DRAWN_BESIDE = 8
 """Of fewer pages one process draws the charts too."""
@@ -72,42 +72,22 @@ SPENT = 0.125
 ATTEMPTS = 4
 
 
-class StepPages:
-    """Pages as their form takes them, kept in a temporary file; iterating reads them in order."""
-
-    def __init__(self, file: IO[bytes], steps_in_all: int) -> None:
-        self.plan = Plan([], steps_in_all)
-        self.listed: list[ListedRows] = []
-        self._file = file
-
-    def add(self, page: BakedStep) -> None:
-        """Keep the page of the next step, and its rows in the list of the run."""
-        pickle.dump(page.content, self._file, pickle.HIGHEST_PROTOCOL)
-        self.plan.steps.append(page.plan)
-        self.listed.append(page.listed)
-
-    def __iter__(self) -> Iterator[Any]:
-        self._file.seek(0)
-        for _ in self.plan.steps:
-            yield pickle.load(self._file)
-
-
-def bake_steps(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPages:
+def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
     """Bakes the page of each step that is shown.
 
     Args:
         builder: the report.
         room: bytes that the pages may take together. When even the least pages take more, they
             are the least.
-        file: where they are kept, empty and open for writing and reading.
+        shelf: where they are put.
     """
     candidates = builder.candidates
-    made = StepPages(file, builder.tables.steps_with_responses)
+    made = StepPages(shelf, builder.tables.steps_with_responses)
     costs = [candidate.whole() for candidate in candidates]
     # In even amounts: of a run that grew a little, pages of earlier steps may show what they did.
     rate = steady(room / max(1.0, sum(costs)))
     rest, scale, weighed, cost, saved = sum(costs), FIRST_SCALE, 0.0, 0.0, 0.0
-    shared = _shared(builder)
+    shared = _shared(builder, shelf)
     # What the pages will show, as far as it can be told before any is weighed.
     expected = [c.packed(rate * own) for c, own in zip(candidates, costs, strict=True)]
     same = twins(builder.tables.responses, [plan.rows for plan in expected])
@@ -143,28 +123,30 @@ def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Itera
     """The pages of some steps, in order: those that were kept, the others baked."""
     kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
     missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
-    if bakes_beside(len(missing if shared.kept else builder.candidates)):
-        baked = builder.pool.map(bake_within, missing, shared)
+    pool = builder.pool
+    if bakes_beside(pool, len(missing if shared.kept else builder.candidates)):
+        ranges = pool.map(bake_range, pool.ranges(missing), shared)
+        baked = (page for pages in ranges for page in pages)
     else:
         baked = (bake_within(job, shared) for job in _drawn_beside(builder, missing))
     return (page or next(baked) for page in kept)
 
 
-def bakes_beside(pages: int) -> bool:
+def bakes_beside(pool: Pool, pages: int) -> bool:
     """Whether all processes bake so many pages."""
-    return pages >= LEAST_BESIDE
+    return pool.elsewhere or pages >= LEAST_BESIDE
 
 
-def draws_beside(pages: int) -> bool:
+def draws_beside(pool: Pool, pages: int) -> bool:
     """Whether one process bakes so many pages, and another draws their charts."""
-    return LEAST_DRAWN_BESIDE <= pages < LEAST_BESIDE
+    return pool.elsewhere or LEAST_DRAWN_BESIDE <= pages < LEAST_BESIDE
 
 
 def warm(pool: Pool, pages: int) -> None:
     """Start the processes that so many pages are worth, while this one does other work."""
-    if bakes_beside(pages):
+    if bakes_beside(pool, pages):
         pool.warm(__name__, "get_ready")
-    elif draws_beside(pages):
+    elif draws_beside(pool, pages):
         pool.warm("rlreport.draw.svg", "get_ready", most=1)
 
 
@@ -177,7 +159,8 @@ def weight_of(builder: ReportBuilder, candidate: Candidate, rows: int, *, tokens
     """Bytes of a step's page that shows so many responses, with or without their tokens."""
     few = replace(candidate, rows=candidate.rows[:rows], arrays=candidate.arrays if tokens else 0)
     (job,) = _jobs(builder, [(few, float("inf"), 1.0)])
-    return bake_within(job, _shared(builder)).weight
+    work = builder.pool.map(bake_range, [[job]], _shared(builder), beside=builder.pool.elsewhere)
+    return next(work)[0].weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,28 +194,16 @@ class StepJob:
     charts: list[Chart] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BakedStep:
-    """A page as its form takes it, and what it shows.
-
-    ``weight`` is the bytes that it takes there with ``listed``, its rows in the list of the run.
-    """
-
-    content: Any
-    weight: int
-    plan: StepPlan
-    listed: ListedRows
-
-
 class Shared(NamedTuple):
     """What the jobs of a report share.
 
     Attributes:
-        locations: where rows lie.
+        locations: where rows lie, once a step's are given.
         finish: what the form makes of a page.
         bare: weight of the list of the run without rows.
         kept: pages that were kept.
         address: hash of what all pages are made of, b"" where they are not kept.
+        shelf: where who bakes puts pages; None for whoever asked for them to do it.
     """
 
     locations: RowLocations
@@ -240,13 +211,34 @@ class Shared(NamedTuple):
     bare: int
     kept: PageCache | None
     address: bytes
+    shelf: Shelf | None
 
 
-def _shared(builder: ReportBuilder) -> Shared:
+def _shared(builder: ReportBuilder, shelf: Shelf | None = None) -> Shared:
     context, finish = builder.context, builder.finish
     bare = responses_page([], context, addresses_from(context, root=""))
-    kept, address = page_cache(context.read), shared_address(builder)
-    return Shared(builder.locations, finish, finish(bare)[1], kept, address)
+    return Shared(
+        builder.locations.without_rows(),
+        finish,
+        finish(bare)[1],
+        page_cache(context.read),
+        shared_address(builder),
+        shelf if shelf and shelf.seen else None,
+    )
+
+
+def bake_range(jobs: Sequence[StepJob], shared: Shared) -> list[BakedStep]:
+    """Bakes pages of some steps, and puts them on the shelf."""
+    return [_put(bake_within(job, shared), shared.shelf) for job in jobs]
+
+
+def _put(page: BakedStep, shelf: Shelf | None) -> BakedStep:
+    if shelf is None or isinstance(page.content, Shelved):
+        return page
+    try:
+        return replace(page, content=shelf.put(*page.content))
+    except Exception:  # of any store; this process may have come after those that were asked
+        return page
 
 
 def bake_within(job: StepJob, shared: Shared) -> BakedStep:
@@ -344,7 +336,7 @@ def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJ
         drawings,
         charts,
         builder.context.report.language,
-        beside=draws_beside(len(builder.candidates)),
+        beside=draws_beside(builder.pool, len(builder.candidates)),
         here=False,
     )
     for job, own, svgs in zip(jobs, charts, pictures, strict=True):
@@ -354,7 +346,9 @@ def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJ
 def _read(
     job: StepJob, plan: StepPlan, context: PageContext, locations: RowLocations
 ) -> list[Rollout]:
-    rollouts = list(fetch(locations, plan.rows.tolist(), context.read, context.figures))
+    locations.take_rows(job.responses)
+    rows = plan.rows - job.responses.index[0]
+    rollouts = list(fetch(locations, rows.tolist(), context.read, context.figures))
     if context.report.redact:
         numbers = zip(job.responses["prompt_id"], job.texts, strict=True)
         named = dict(zip(job.responses["n"].tolist(), numbers, strict=True))

@@ -172,6 +172,7 @@ def build_once(
     """
     from rlreport.options import CardOptions, MailOptions, ReportOptions
     from rlreport.pool import Pool
+    from rlreport.progress import Silent, Spoken
 
     read, figures = read_options(given)
     muted = mutes(given.pop("mute"))
@@ -181,7 +182,8 @@ def build_once(
     given["redact"] |= given["redact_names"]
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
-    with Pool(read.workers, read.ray) as pool:
+    progress = Silent() if quiet else Spoken()
+    with Pool(read.workers, read.ray, progress.say) as pool:
         if _bytes(logs) in WORTH_HASTE and not read.cache:
             # Another process gets ready to draw while this one imports what it needs.
             pool.warm("rlreport.draw.svg", "get_ready", most=1)

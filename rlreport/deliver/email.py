@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import css_inline
-from markupsafe import Markup
 
 from rlreport import __version__
 from rlreport.bake.compare_page import CompareView
@@ -83,7 +82,7 @@ class Email(Form):
         addresses("--to", *options.mail.to)
         addresses("--from", *([options.mail.sender] if options.mail.sender else []))
 
-    def finish(self, page: Page) -> tuple[Markup, int]:
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
         """A page as a node of the attached file, which is base64 in lines of 76 characters."""
         node, weight = ONE_FILE.finish(page)
         return node, weight * 78 // 57 + 4

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from rlreport.bake.report import ReportBuilder
-from rlreport.bake.step_pages import StepPages, bake_steps, weight_of
+from rlreport.bake.shelf import FolderShelf, Shelf, StepPages
+from rlreport.bake.step_pages import bake_steps, weight_of
 from rlreport.choose import Candidate, thinned
 from rlreport.choose.detail import LEAST
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
-from rlreport.deliver.place import pictures_of, size_of, staged
+from rlreport.deliver.place import SHELF, pictures_of, size_of, staged
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
 
@@ -33,7 +33,9 @@ FEWEST = 24
 """Steps that have a page as long as their least pages fit."""
 
 
-def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[ReportBuilder, int]:
+def deliver(
+    out: Path, form: Form, limit: int, builder: ReportBuilder, shelf: Shelf | None = None
+) -> tuple[ReportBuilder, int]:
     """Writes the report that shows most within ``limit`` bytes.
 
     All but the pages of steps is written first and weighed; the rest of the limit is theirs.
@@ -43,6 +45,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
         form: the form.
         limit: bytes it may have.
         builder: the report.
+        shelf: where finished pages of steps lie until it is written; beside it unless given.
 
     Returns:
         What was written, and its size in bytes.
@@ -50,25 +53,24 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
     Raises:
         OutputError: even the least report does not fit, or the place cannot be written.
     """
-    with (
-        staged(out, form) as place,
-        tempfile.TemporaryFile(dir=place.parent.parent) as file,
-    ):
+    with staged(out, form) as place:
         if not form.pages:
             weight = _write(form, builder, place)
             if weight > limit:
                 raise _too_small(limit, weight)
             return builder, weight
+        shelf = shelf or FolderShelf(place.parent.parent / SHELF)
+        shelf.show(builder.pool)
         steps = thinned(builder.candidates, _affordable(builder, limit))
         while True:
             linked = builder.linking(steps, limit)
             room = limit - RESERVE - _write(form, linked, place)
-            shown = linked.holding(_baked(linked, room, file))
-            weight = _write(form, shown, place)
+            shown = linked.holding(_baked(linked, room, shelf))
+            weight = _write(form, shown, place, shelf)
             if weight > limit and len(steps) <= 2:
                 least = builder.linking(steps, 0).without_responses()
-                shown = least.holding(_baked(least, 0, file))
-                weight = _write(form, shown, place)
+                shown = least.holding(_baked(least, 0, shelf))
+                weight = _write(form, shown, place, shelf)
                 if weight > limit:
                     raise _too_small(limit, weight)
             if weight <= limit:
@@ -107,10 +109,9 @@ def _affordable(builder: ReportBuilder, limit: int) -> int:
     return max(int(room / some), min(FEWEST, int(room / least)))
 
 
-def _baked(builder: ReportBuilder, room: float, file: IO[bytes]) -> StepPages:
-    file.seek(0)
-    file.truncate()
-    return bake_steps(builder, room, file)
+def _baked(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
+    shelf.clear()
+    return bake_steps(builder, room, shelf)
 
 
 def _too_small(limit: int, weight: int) -> OutputError:
@@ -120,8 +121,10 @@ def _too_small(limit: int, weight: int) -> OutputError:
     )
 
 
-def _write(form: Form, builder: Builder, place: Path) -> int:
+def _write(form: Form, builder: Builder, place: Path, shelf: Shelf | None = None) -> int:
     """Writes a report in the place of what an earlier attempt left there; returns its bytes."""
+    elsewhere = shelf.moved if shelf else {}
+    elsewhere.clear()
     if form.folder:
         shutil.rmtree(place)
         place.mkdir()
@@ -130,7 +133,7 @@ def _write(form: Form, builder: Builder, place: Path) -> int:
         shutil.rmtree(pictures_of(place), ignore_errors=True)
     form.write(builder, place)
     if form.folder:
-        write_manifest(place, MANIFEST)
+        write_manifest(place, MANIFEST, elsewhere)
     if form.pictures and pictures_of(place).exists():
         write_manifest(pictures_of(place), PICTURES_MANIFEST)
-    return size_of(place)
+    return size_of(place) + sum(page.size for page in elsewhere.values())

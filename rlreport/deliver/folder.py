@@ -27,9 +27,11 @@ class Folder(Form):
     def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         for path, content in builder.files():
-            target = place / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            if not isinstance(content, bytes):
+                content.move(place / path)
+                continue
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(content)
 
 
 FORM = Folder()

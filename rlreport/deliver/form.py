@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from rlreport.errors import UsageError
 from rlreport.options import MailOptions, ReportOptions
@@ -51,11 +51,12 @@ class Form(ABC):
         if options.mail != MailOptions():
             raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
 
-    def finish(self, page: Page) -> tuple[Any, int]:
-        """What becomes of a page in this form, and the bytes it takes there at most.
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
+        """What becomes of a page in this form (a path and bytes), and the bytes it takes there.
 
-        For forms with ``pages``, whose ``write`` gets it from ``builder.pages()``; called in the
-        process that baked the page.
+        For forms with ``pages``, whose ``write`` gets path and ``bytes(content)`` from
+        ``builder.pages()``; called in the process that baked the page. The bytes it takes may be
+        said too high, not too low.
         """
         raise NotImplementedError  # of a form without pages none is asked for
 

@@ -33,10 +33,10 @@ class OneFile(Form):
     one_file = True
     pages = True
 
-    def finish(self, page: Page) -> tuple[Markup, int]:
+    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
         """A page as a node of the file."""
-        node = view_node(page)
-        return node, len(node.encode("utf-8", "replace"))
+        node = view_node(page).encode("utf-8", "replace")
+        return (page.path, node), len(node)
 
     def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
@@ -49,7 +49,7 @@ def document(builder: Builder) -> Iterator[bytes]:
     """Yields the file in parts; pages are baked as they are reached."""
     return assemble(
         builder.frame(),
-        builder.pages(),
+        (bytes(node) for _, node in builder.pages()),
         builder.nodes(),
         language=builder.context.report.language,
     )
@@ -57,7 +57,7 @@ def document(builder: Builder) -> Iterator[bytes]:
 
 def assemble(
     frame: Shell,
-    views: Iterator[Markup],
+    views: Iterator[bytes],
     nodes: Iterable[tuple[str, str, str]] = (),
     *,
     language: Language,
@@ -81,10 +81,10 @@ def assemble(
             shell=replace(frame, csp=csp),
             style=_inline(shared.style),
             script=_inline(shared.one_file),
-            overview=next(views),
+            overview=Markup(next(views).decode()),
             vega=_packed_vega() if charts else "",
             nodes=nodes,
-            views=views,
+            views=(Markup(view.decode()) for view in views),
         )
     )
     for part in parts:

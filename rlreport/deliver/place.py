@@ -27,7 +27,11 @@ except ImportError:  # no POSIX: leftovers of killed builds stay, builds do not 
 PICTURES = "_files"
 """What the folder of pictures beside a file is called: ``run.md`` has ``run_files``."""
 
+SHELF = "shelf"
+"""Folder beside a staged report for pages that are finished before it is written."""
+
 _PART = ".part"
+_PARTS = ("new", "old", SHELF)
 _LOCK = "lock"
 
 
@@ -140,8 +144,8 @@ def _holder(out: Path) -> Iterator[Path]:
     holder = out.parent / f"{prefix}{secrets.token_hex(8)}{_PART}"
     try:
         holder.mkdir(mode=0o700)
-        (holder / "new").mkdir()
-        (holder / "old").mkdir()
+        for part in _PARTS:
+            (holder / part).mkdir()
         with (holder / "lock.new").open("wb") as lock:
             # Locked before it has its name: a lock that can be had is that of a killed build.
             if fcntl:
@@ -162,7 +166,7 @@ def _remove_leftovers(out: Path, prefix: str) -> None:
         held = {path.name for part in ("new", "old") for path in holder.glob(f"{part}/*")}
         with suppress(OSError), (holder / _LOCK).open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if held <= names and {p.name for p in holder.iterdir()} <= {"new", "old", _LOCK}:
+            if held <= names and {p.name for p in holder.iterdir()} <= {*_PARTS, _LOCK}:
                 for kept in (holder / "old").iterdir():
                     if not os.path.lexists(out.with_name(kept.name)):
                         kept.rename(out.with_name(kept.name))

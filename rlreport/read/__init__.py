@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlreport.read.logs import read_logs
-    from rlreport.read.read_back import RowLocations, fetch, fetch_texts
+    from rlreport.read.read_back import fetch, fetch_texts
     from rlreport.read.result import Scan, prompt_texts
+    from rlreport.read.row_locations import RowLocations
 
 __all__ = ["RowLocations", "Scan", "fetch", "fetch_texts", "prompt_texts", "read_logs"]
 
 _HOMES = {
-    "RowLocations": "read_back",
+    "RowLocations": "row_locations",
     "Scan": "result",
     "fetch": "read_back",
     "fetch_texts": "read_back",

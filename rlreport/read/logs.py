@@ -135,7 +135,7 @@ def scan_tasks(
     kept, known = partial_cache(options, figures), list[Partial]()
     with (
         progress.phase("reading", sum(weights), "B") as phase,
-        Pool(options.workers, options.ray) as pool,
+        Pool(options.workers, options.ray, progress.say) as pool,
     ):
         if pool.cluster is not None:
             local = [s.source.path for task in tasks for s in task if not s.source.store]

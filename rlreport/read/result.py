@@ -15,7 +15,8 @@ from rlreport.read.collect import FROM_TEXT, FROM_TOKEN
 from rlreport.read.conversation import ToolCounts
 from rlreport.read.ngrams import BigramSketch, UnitSample, gathered, sample_size
 from rlreport.read.partial import Columns, Extra, Partial, Segment
-from rlreport.read.read_back import RowLocations, fetch_texts
+from rlreport.read.read_back import fetch_texts
+from rlreport.read.row_locations import RowLocations
 from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_totals import COUNTS, SUMS, TokenTotals
@@ -82,12 +83,9 @@ class Scan:
         """Return where the responses lie, to read some back (also in another process)."""
         tokens = self.tokens["token"].unique()
         style = detect_style(tokens[:_STYLE_TOKENS]) if len(tokens) else None
-        file, line, offset, length, sub, step, n = (
-            self.responses[name].to_numpy()
-            for name in ("file", "line", "offset", "length", "sub", "step", "n")
-        )
-        rows = (file, line, offset, length, sub, step, n)
-        return RowLocations(self.sources, self.formats, *rows, style)
+        locations = RowLocations(self.sources, self.formats, style=style)
+        locations.take_rows(self.responses)
+        return locations
 
 
 def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
