@@ -14,7 +14,8 @@ from rlreport.bake.environment import environment
 from rlreport.bake.pages import Page
 from rlreport.bake.runs_page import Listed, runs_view
 from rlreport.bake.views import Shell
-from rlreport.comparison.earlier import REPORT, report_about
+from rlreport.comparison.data import REPORT
+from rlreport.comparison.earlier import report_about
 from rlreport.deliver.one_file import FORM, assemble
 from rlreport.deliver.place import destination, staged
 from rlreport.errors import OutputError, RlreportError, UsageError

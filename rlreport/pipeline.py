@@ -171,7 +171,7 @@ def build_report(
         shown(out) if isinstance(out, str) else out,
         chosen_form.id,
         size,
-        builder.plan.responses,
+        builder.shown,
         tables,
         verdict,
         builder.context.left_out,

@@ -89,7 +89,7 @@ def test_the_pages_of_real_runs_derive_what_python_computes(real_report, in_page
         assert offered == {name for name, values in shown.items() if not np.isnan(values).all()}
 
 
-def random_rollout(n: int, *, missing: bool) -> Rollout:
+def random_rollout(n: int, *, missing: bool, masked: bool = False) -> Rollout:
     random = np.random.default_rng(n)
     size = int(random.integers(1, 70))
     arrays: dict[str, Any] = {
@@ -101,17 +101,23 @@ def random_rollout(n: int, *, missing: bool) -> Rollout:
     if missing:
         for values in arrays.values():
             values[random.random(size) < 0.05] = np.nan
-    figures = token.token_figures(**arrays, gamma=0.9, lam=0.8)
+    sampled = random.random(size) < 0.7 if masked else np.ones(size, np.bool_)
+    own = {name: values[sampled] for name, values in arrays.items()}
+    figures = token.token_figures(**own, gamma=0.9, lam=0.8).spread(sampled)
     return Rollout(
         step=0, n=n, file="a", line=n, prompt="", response="", ref_response=None, ground_truth=None,
         turns=[], tokens=["x"] * size, raw_tokens=["x"] * size, figures=figures,
+        sampled=sampled if masked else None,
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("digits", [COMPACT_DIGITS, 9])
-def test_short_of_bytes_or_not_the_page_derives_what_python_computes(in_page, digits, missing):
-    rollouts = [random_rollout(n, missing=missing) for n in range(12)]
+def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
+    in_page, digits, missing, masked
+):
+    rollouts = [random_rollout(n, missing=missing, masked=masked) for n in range(12)]
     options = rlreport.options.FigureOptions(gamma=0.9, lam=0.8)
     shown = assert_same(pack_tokens(rollouts, digits, options), in_page)
     for name in set(NAMES) - {"sampler_logp"}:

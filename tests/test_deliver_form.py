@@ -124,12 +124,14 @@ def test_the_registry_says_what_each_form_says_of_itself():
         assert form.folder or form.mark
 
 
-@pytest.mark.parametrize("name", ["run.pdf", "run.htm", "run.TXT", "a.b/run.json"])
+@pytest.mark.parametrize("name", ["run.pdf", "run.htm", "run.TXT", "a.b/run.json", "run.jsonl"])
 def test_the_suffix_of_another_kind_of_file_is_refused(name):
     with pytest.raises(UsageError, match=r"no report is written as .*choose .*\.html"):
         form_of(Path(name))
 
 
-@pytest.mark.parametrize("name", ["run-0.5", "run.v2", "my.model", "run"])
+@pytest.mark.parametrize(
+    "name", ["run-0.5", "run.v2", "my.model", "run", "run.p12", "exp.c", "a.t", "run.pt"]
+)
 def test_other_names_with_a_dot_are_folders(name):
     assert form_of(Path(name)).id == "folder"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import cmarkgfm
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.deliver.markdown_text import code, fenced, text
+from rlreport.deliver.markdown_text import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
 from tests.hostile import hostile_rows, write_log
+from tests.reading import row, write
 
 ATTACKS = [
     "```\n</details>\n# heading\n```",
@@ -66,8 +68,8 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("markdown")
     rows = hostile_rows(steps=12)
     attack = "\n\n".join(ATTACKS)
-    for row in rows:
-        row |= {"response": attack, "prompt": attack[::-1], "ref_response": attack * 2}
+    for one in rows:
+        one |= {"response": attack, "prompt": attack[::-1], "ref_response": attack * 2}
     log = write_log(folder / "log.jsonl", rows)
     rlreport.build(log, folder / "run.md", title="<b>@all</b> | #1", workers=1)
     return folder / "run.md"
@@ -149,8 +151,8 @@ def test_a_response_that_is_extreme_in_many_ways_is_folded_once(written):
 @pytest.mark.untraced
 def test_it_stays_below_sixty_thousand_characters(tmp_path):
     rows = hostile_rows(steps=300, each=3)
-    for row in rows:
-        row["response"] = "😀`" * 4000
+    for one in rows:
+        one["response"] = "😀`" * 4000
     log = write_log(tmp_path / "log.jsonl", rows)
     rlreport.build(log, tmp_path / "run.md", workers=1)
     said = (tmp_path / "run.md").read_text("utf-8")
@@ -216,3 +218,35 @@ def test_outside_of_a_job_there_is_no_page_to_append_to(tmp_path, monkeypatch):
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     with pytest.raises(UsageError, match="GITHUB_STEP_SUMMARY"):
         rlreport.build(tmp_path / "none", tmp_path / "run.html", github_summary=True)
+
+
+@pytest.mark.parametrize("each", [1, 3])
+def test_rewards_as_large_as_a_float_holds_have_their_curve(tmp_path, each):
+    rows = [
+        row(step, reward=(-1) ** (step < 3) * 1.7e308) for step in range(6) for _ in range(each)
+    ]
+    rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
+    if each == 1:  # the mean of three is larger than a float holds
+        assert "`▁▁▁███`" in (tmp_path / "o.md").read_text("utf-8")
+
+
+def test_what_it_leaves_out_is_not_what_pages_of_steps_would(tmp_path):
+    rows = [row(step, response=f"{n}", reward=n) for step in range(3) for n in range(200)]
+    made = rlreport.build(write(tmp_path / "a.jsonl", rows), tmp_path / "o.md")
+    assert "are shown with their text" not in (tmp_path / "o.md").read_text("utf-8")
+    assert 0 < made.shown < 20
+
+
+def test_pictures_are_found_whatever_the_name(tmp_path):
+    logs = write(tmp_path / "a.jsonl", [row(step, reward=step) for step in range(3)])
+    rlreport.build(logs, tmp_path / "我的 run (1) #2.md")
+    shown = Rendered((tmp_path / "我的 run (1) #2.md").read_text("utf-8")).images
+    assert shown
+    assert all((tmp_path / unquote(address)).is_file() for address in shown)
+
+
+def test_a_bar_in_a_code_span_ends_no_cell():
+    table = f"| a | b |\n| --- | --- |\n| {code_cell('x|y')} | z |\n"
+    shown = Rendered(table)
+    assert [one.strip() for one in shown.code] == ["x|y"]
+    assert "z" in shown.prose

@@ -15,6 +15,8 @@ import pytest
 import rlreport
 from tests.forms import FORMS, everything, files_of
 from tests.hostile import hostile_rows, write_log
+from tests.pages_reading import rows_data
+from tests.reading import row, write
 
 EPOCH = "1700000000"
 
@@ -104,3 +106,10 @@ def test_a_zip_is_the_folder_without_times_or_owners(built):
     folder = files_of(built / "a" / "folder")
     del folder["folder/data/manifest.json"]  # by which a later build knows what it may replace
     assert zipped == folder
+
+
+def test_carriage_returns_reach_the_reader(tmp_path):
+    logs = write(tmp_path / "a.jsonl", [row(response="a\r\nb"), row(response="c\nd")])
+    rlreport.build(logs, tmp_path / "o")
+    # A browser takes a CR within HTML for the end of a line.
+    assert rows_data(tmp_path / "o" / "steps" / "0.html")["texts"]["response"] == ["a\r\nb", None]

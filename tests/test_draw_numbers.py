@@ -228,3 +228,38 @@ def test_spreading_texts_are_drawn_most_telling_first() -> None:
     assert data.groupby("series")["value"].first().tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert "“text 0”" in chart.svg
     assert "2 more are in the table." in chart.description
+
+
+def test_the_highest_reward_is_named_however_many_steps_are_drawn() -> None:
+    table = response_table(
+        [
+            {"step": s, "reward": 5.0 if s == 201 else s / 1000, "kl_k1": float(s)}
+            for s in range(450)
+        ]
+    )
+    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_kl_frontier")
+    assert "highest reward 5.00 at 201 nats (step 201)" in chart.description
+
+
+def test_words_of_the_first_step_are_of_that_step_alone() -> None:
+    rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
+    table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
+    (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
+    assert "Reward 1.00: 0 % of the responses in the first step, 100 % in the last" in (
+        chart.description
+    )
+
+
+def test_groups_of_validation_are_not_among_those_solved() -> None:
+    rows = [
+        {"step": step, "group": group, "reward": float(reward), "validation": group}
+        for step in (0, 1)
+        for group, held in enumerate([(0, 1), (0, 0)])
+        for reward in held
+    ]
+    tables = tables_of(response_table(rows))
+    tables.validation = tables.steps
+    tables.prompts["validation"] = 0
+    (chart,) = (c for c in prompt_charts(tables) if c.name == "group_shares")
+    solved = pd.DataFrame(chart.spec["data"]["values"]).query("series == 'solved'")
+    assert solved["value"].tolist() == [1.0, 1.0]

@@ -14,8 +14,14 @@ from tests.reading import row, write
 from tests.running import rlreport as command
 
 GOOD = """
+    from __future__ import annotations
+    from dataclasses import dataclass
     import altair as alt
     import pandas as pd
+
+    @dataclass
+    class Look:
+        width: int = 3
 
     def reward_range(tables):
         '''Lowest and highest reward of each step.'''

@@ -7,6 +7,9 @@ from typing import Protocol
 
 from rlreport.bake.views import Link
 
+PROMPTS = "data/prompts.csv"
+"""File of the figures of all prompts."""
+
 
 class Addresses(Protocol):
     """Addresses as seen from one page."""

@@ -6,6 +6,8 @@ import platform
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
 
 from rlreport import __version__
 from rlreport.bake.addresses import Addresses
@@ -19,8 +21,10 @@ from rlreport.text.numbers import byte_size
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
-def data_view(tables: Tables, context: PageContext, addresses: Addresses) -> DataView:
-    """Builds the view of the data page."""
+def data_view(
+    tables: Tables, context: PageContext, addresses: Addresses, exported: Sequence[str]
+) -> DataView:
+    """Builds the view of the data page; ``exported`` are paths of files below the root."""
     return DataView(
         files=_files(tables),
         metrics=_metrics(tables.metrics_files) if tables.metrics_files else None,
@@ -28,15 +32,9 @@ def data_view(tables: Tables, context: PageContext, addresses: Addresses) -> Dat
         bad_lines=_bad_lines(tables),
         notes=[note_in_words(note) for note in tables.notes],
         left_out=context.left_out,
-        settings=settings(context),
+        settings=[(one.label, one.words) for one in settings(context) if one.words],
         versions=versions(),
-        exports=[
-            Link(path, href)
-            for path in ("data/report.json", "data/steps.csv", "data/prompts.csv")
-            + (("data/tokens.csv",) if len(tables.tokens) else ())
-            + ("data/findings.json",)
-            if (href := addresses.file(path))
-        ],
+        exports=[Link(path, href) for path in exported if (href := addresses.file(path))],
     )
 
 
@@ -52,20 +50,93 @@ def note_in_words(note: Note) -> str:
     return message("{text} ({place})", text=note.text, place=place) if place else note.text
 
 
-def settings(context: PageContext) -> list[tuple[str, str]]:
-    """Options that shape the figures and the choice, as name and value."""
+class Setting(NamedTuple):
+    """An option that shapes the figures and the choice.
+
+    Attributes:
+        key: name in ``report.json``.
+        label: what the data page calls it.
+        value: as ``report.json`` has it.
+        words: as the data page has it, "" of one that is not given and not listed there.
+    """
+
+    key: str
+    label: str
+    value: object
+    words: str
+
+
+def settings(context: PageContext) -> list[Setting]:
+    """All that a report of the same logs needs to be the same."""
+    report, read, figures = context.report, context.read, context.figures
+    redact = "names" if report.redact_names else report.redact
+    # Fields of the log may be named in it, which --redact=names withholds.
+    mapping = {} if report.redact_names else read.mapping
+    tokenizer = Path(read.tokenizer).name if read.tokenizer and not report.redact_names else None
+    end = read.system_end_token
     return [
-        ("γ (--gamma)", f"{context.figures.gamma:g}"),
-        ("λ (--lam)", f"{context.figures.lam:g}"),
-        (message("Band (--band)"), message("± {band} std", band=f"{context.report.band:g}")),
-        (message("Responses a step (--max-responses)"), f"{context.report.max_responses:,}"),
-        (message("Seed (--seed)"), str(context.report.seed)),
-        (message("Padding (--pad-token)"), " ".join(context.read.pad_tokens)),
-        (
-            message("End of system prompt (--system-end-token)"),
-            context.read.system_end_token or message("none"),
+        Setting("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
+        Setting("lam", "λ (--lam)", figures.lam, f"{figures.lam:g}"),
+        Setting(
+            "band",
+            message("Band (--band)"),
+            report.band,
+            message("± {band} std", band=f"{report.band:g}"),
         ),
-        (message("Restarted steps (--restarts)"), context.read.restarts),
+        Setting(
+            "max_responses",
+            message("Responses a step (--max-responses)"),
+            report.max_responses,
+            f"{report.max_responses:,}",
+        ),
+        Setting("seed", message("Seed (--seed)"), report.seed, str(report.seed)),
+        Setting(
+            "redact",
+            message("Left out (--redact)"),
+            redact,
+            (message("texts and names") if report.redact_names else message("texts"))
+            if redact
+            else "",
+        ),
+        Setting(
+            "pad_tokens",
+            message("Padding (--pad-token)"),
+            list(read.pad_tokens),
+            " ".join(read.pad_tokens),
+        ),
+        Setting(
+            "system_end_token",
+            message("End of system prompt (--system-end-token)"),
+            end,
+            end or message("none"),
+        ),
+        Setting("restarts", message("Restarted steps (--restarts)"), read.restarts, read.restarts),
+        Setting(
+            "log_format",
+            message("Format of the logs (--log-format)"),
+            read.log_format,
+            read.log_format or "",
+        ),
+        Setting(
+            "map",
+            message("Fields (--map)"),
+            mapping or None,
+            " ".join(f"{field}={path}" for field, path in mapping.items()),
+        ),
+        Setting(
+            "step_from_path",
+            message("Step from the path (--step-from-path)"),
+            read.step_from_path,
+            read.step_from_path or "",
+        ),
+        Setting("split", message("Split (--split)"), read.split, read.split or ""),
+        Setting("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer, tokenizer or ""),
+        Setting(
+            "merge",
+            message("Several runs as one (--merge)"),
+            report.merge or None,
+            message("yes") if report.merge else "",
+        ),
     ]
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
+from rlreport.bake.addresses import PROMPTS
 from rlreport.bake.context import PageContext
-from rlreport.bake.data_page import note_in_words, versions
+from rlreport.bake.data_page import note_in_words, settings, versions
 from rlreport.bake.script_json import canonical_json
 from rlreport.check import findings_json
 from rlreport.choose import Plan
@@ -31,7 +32,7 @@ def exports(
     """Yields (path below the root, bytes) of every exported file but ``report.json``."""
     yield "data/findings.json", canonical_json(findings_json(context.verdict), indent=True)
     yield "data/steps.csv", csv(tables.steps)
-    yield "data/prompts.csv", csv(tables.prompts)
+    yield PROMPTS, csv(tables.prompts)
     if len(tables.tokens):
         yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
     for chart in charts:
@@ -47,17 +48,7 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
         "built": context.stamp or None,
         "run": context.run,
         "responses": len(tables.responses),
-        "settings": {
-            "gamma": context.figures.gamma,
-            "lam": context.figures.lam,
-            "band": context.report.band,
-            "max_responses": context.report.max_responses,
-            "seed": context.report.seed,
-            "redact": "names" if context.report.redact_names else context.report.redact,
-            "pad_tokens": list(context.read.pad_tokens),
-            "system_end_token": context.read.system_end_token,
-            "restarts": context.read.restarts,
-        },
+        "settings": {one.key: one.value for one in settings(context)},
         "versions": dict(versions()),
         "card": context.card.as_json(),
         "steps": records(tables.steps),

@@ -104,7 +104,9 @@ def run_pages(builder: ReportBuilder) -> Iterator[Page]:
             addresses,
         ),
     )
-    yield rendered("data", data_view(tables, context, addresses), context, addresses)
+    yield rendered(
+        "data", data_view(tables, context, addresses, builder.exported), context, addresses
+    )
     yield kept("checks", lambda: method_view(context.thresholds))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.bake.addresses import Addresses, link
+from rlreport.bake.addresses import PROMPTS, Addresses, link
 from rlreport.bake.overview_page import snippet
 from rlreport.bake.run_texts import RunTexts
 from rlreport.bake.views import (
@@ -28,7 +28,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.summarise.grouped import Grouped
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken, turns
-from rlreport.text.messages import marked, message
+from rlreport.text.messages import marked, message, sentences
 
 _SHOWN = (
     *("responses", "reward_first", "reward_last", "reward_gain", "reward_min", "reward_max"),
@@ -74,10 +74,12 @@ def prompts_view(
     if len(shown) < len(tables.prompts):
         note = message(
             "{some:count} of {all:count} prompts listed, those that never beat the reference "
-            "and the longest losing streaks first. data/prompts.csv has all of them.",
+            "and the longest losing streaks first.",
             some=len(shown),
             all=len(tables.prompts),
         )
+        if addresses.file(PROMPTS):
+            note = sentences([note, message("{file} has all of them.", file=PROMPTS)])
     return PromptsView(
         table=TableView("prompts", message("Prompts over the steps"), columns, rows, note),
         groups=_groups(tables, addresses),
@@ -101,7 +103,6 @@ def prompts_view(
             )
             for prompt_id, opened in details.items()
         ],
-        note="",
     )
 
 

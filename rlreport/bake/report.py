@@ -36,7 +36,7 @@ from rlreport.check.limits import Thresholds
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.choose import Candidate, Plan
 from rlreport.comparison.data import PATH as RESPONSES
-from rlreport.comparison.data import packed, response_data
+from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawings, with_drawings
@@ -134,8 +134,8 @@ class ReportBuilder:
         return made
 
     def whole(self) -> ReportBuilder:
-        """The report with as much as may be, for a form that has no page a step."""
-        return self._saying(self.plan)
+        """The report with what it says for a form that has no page a step."""
+        return self._saying(None)
 
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
         """The report of ``limit`` bytes with pages of these steps, which are still to be baked."""
@@ -155,21 +155,27 @@ class ReportBuilder:
         """The report with the pages of its steps."""
         return replace(self, steps=steps)._saying(steps.plan)
 
-    def _saying(self, plan: Plan) -> ReportBuilder:
+    @property
+    def shown(self) -> int:
+        """Responses shown with their text, as far as pages of steps and the overview do."""
+        if self.steps is not None:
+            return self.steps.plan.responses
+        return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
+
+    def _saying(self, plan: Plan | None) -> ReportBuilder:
         responses = self.tables.responses
-        left_out = plan.left_out(len(responses), token_responses(responses))
+        left_out = plan.left_out(len(responses), token_responses(responses)) if plan else []
         if (kept := self.response_data[1]) < len(responses):
             left_out.append(
                 message(
-                    "{file} has the figures of the last {some:count} of {all:count} responses.",
-                    file=RESPONSES,
+                    "Its data hold the figures of the last {some:count} of {all:count} responses.",
                     some=kept,
                     all=len(responses),
                 )
             )
         context = replace(
             self.context,
-            shown_steps=[step.step for step in plan.steps],
+            shown_steps=[step.step for step in (plan or self.plan).steps],
             left_out=left_out,
         )
         return replace(self, context=context)
@@ -189,11 +195,20 @@ class ReportBuilder:
         if live := self.context.report.live:
             steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
-        yield "data/report.json", data
+        yield REPORT, data
         yield RESPONSES, self.response_data[0]
-        yield from self.once(
-            "exports", lambda: list(exports(self.tables, self.context, self.charts))
-        )
+        yield from self._exports
+
+    @property
+    def _exports(self) -> list[tuple[str, bytes]]:
+        return self.once("exports", lambda: list(exports(self.tables, self.context, self.charts)))
+
+    @property
+    def exported(self) -> list[str]:
+        """Paths of the files that a reader may take, none where the form has no files."""
+        if self.context.one_file:
+            return []
+        return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
 
     @property
     def response_data(self) -> tuple[bytes, int]:

@@ -216,8 +216,8 @@ class _Shown:
         rollouts, context = self.rows.rollouts, self.context
         texts = {
             column.key: [
-                None if i < STATIC_ROWS else shown_text(rollout, column.key)
-                for i, rollout in enumerate(rollouts)
+                None if i < STATIC_ROWS and "\r" not in (text or "") else text
+                for i, text in enumerate(shown_text(rollout, column.key) for rollout in rollouts)
             ]
             for column in context.text_columns
         }

@@ -65,6 +65,7 @@ def pack_tokens(
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
     style, usual = _spelling(texts, raw)
+    masked = any(r.sampled is not None for r in with_tokens)
     columns = {
         key: values
         for key in SHIPPED
@@ -73,7 +74,7 @@ def pack_tokens(
     shipped = {
         key: values
         for key, values in columns.items()
-        if not (digits <= COMPACT_DIGITS and _derivable(key, columns, advantages_logged))
+        if not (digits <= COMPACT_DIGITS and _derivable(key, columns, advantages_logged, masked))
     }
     figures = figures or FigureOptions()
     header = canonical_json(
@@ -139,13 +140,18 @@ def _spelling(texts: Sequence[str], raw: Sequence[str]) -> tuple[Style, list[str
 
 
 def _derivable(
-    key: str, columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool
+    key: str,
+    columns: Mapping[str, NDArray[np.float64]],
+    advantages_logged: bool,
+    masked: bool,
 ) -> bool:
     if key == "ref_logp":
         # Where the policy's is missing or infinite, a difference does not give it back.
         return "log_ratio" in columns and bool(
             (np.isfinite(columns["log_ratio"]) == np.isfinite(columns[key])).all()
         )
+    if key == "advantage" and masked:
+        return False  # the page would run over tokens that the policy did not sample
     there = columns.keys()
     return key in DERIVABLE and not advantages_logged and {"value", "token_reward"} <= there
 

@@ -20,7 +20,7 @@ from rlreport.bake.views import (
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
-from rlreport.text.messages import message, sentences, span
+from rlreport.text.messages import message, plural, sentences, span
 
 LISTED = 40
 LEAST_SUPPORT = 20
@@ -53,8 +53,9 @@ def tokens_view(
     tokens, ranking = tables.tokens, _Ranking(tables, addresses)
     listed = []
     if len(tokens):
-        supported = tokens[tokens["count"] >= min(LEAST_SUPPORT, int(tokens["count"].max()))]
-        support = message("Tokens seen at least {count} times.", count=LEAST_SUPPORT)
+        least = min(LEAST_SUPPORT, int(tokens["count"].max()))
+        supported = tokens[tokens["count"] >= least]
+        support = plural("Tokens seen at least once.", "Tokens seen at least {count} times.", least)
         listed = [
             ranking.table(
                 "kl-share",

@@ -18,8 +18,9 @@ from rlreport.figures.ragged import Floats
 from rlreport.read.batch import text_hash
 from rlreport.tables import Tables
 
+REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"
-"""Where the folder and the zip carry it."""
+"""Where the folder and the zip carry what is known of the run, and this data."""
 
 PART = "part:"
 """Column and id of a part of the reward begin so."""

@@ -23,10 +23,9 @@ from typing import IO, Any
 import pandas as pd
 
 from rlreport.check.findings import SCHEMA
-from rlreport.comparison.data import PATH, data_of_pages, unpacked
+from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
 from rlreport.errors import UnusableInputError
 
-REPORT = "data/report.json"
 MOST_PART = 500_000_000
 """Bytes of one part of a report that are read."""
 

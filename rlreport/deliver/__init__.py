@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from mimetypes import MimeTypes
 from pathlib import Path
 
 from rlreport.deliver.form import Form
@@ -18,6 +17,26 @@ FORMS = {
     "zip": "rlreport.deliver.zip",
 }
 """Each form's id and the module that has it as ``FORM``; imported when it is asked for."""
+
+OTHER_FILES = {
+    *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
+    *(".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".doc", ".docx", ".xlsx", ".pptx"),
+    *(
+        ".htm",
+        ".xhtml",
+        ".rst",
+        ".tex",
+        ".ipynb",
+        ".py",
+        ".gz",
+        ".zst",
+        ".xz",
+        ".bz2",
+        ".tar",
+        ".7z",
+    ),
+}
+"""Suffixes of files that a report is not, as which a folder would surprise."""
 
 __all__ = ["FORMS", "Form", "form_of", "forms"]
 
@@ -39,7 +58,7 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
         name = "folder"  # without a look at the others, which take long to import
     if name is None:
         by_suffix = {form.suffix: form for form in reversed(forms().values())}
-        if suffix.lower() not in by_suffix and MimeTypes(()).guess_type(f"x{suffix}")[0]:
+        if suffix.lower() in OTHER_FILES - by_suffix.keys():
             known = ", ".join(sorted(one for one in by_suffix if one))
             raise UsageError(f"{out}: no report is written as {suffix}; choose {known} or --format")
         return by_suffix.get(suffix.lower(), _form("folder"))

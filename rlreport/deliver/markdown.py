@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 import numpy as np
@@ -28,6 +30,9 @@ from rlreport.text.messages import message
 
 MOST_CHARACTERS = 60_000
 """Below what GitHub takes as a comment (65,536 characters), with room for words around it."""
+
+_ODD = re.compile(r"[^\w.~-]")
+"""What an address of a picture may not hold as it is."""
 
 MOST_PICTURES = 6
 PICTURE_WIDTH = 720
@@ -96,10 +101,11 @@ class Markdown(Form):
         """See Form."""
         limit = builder.context.report.max_size or self.default_size
         folder = pictures_of(place)
+        address = _ODD.sub(lambda found: quote(found[0]), folder.name)
         drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
         while True:
             room = limit - sum(len(picture.png) for picture in drawn)
-            text = summary_text(builder, drawn, folder.name, most_bytes=room)
+            text = summary_text(builder, drawn, address, most_bytes=room)
             if not drawn or len(text.encode()) <= room:
                 break
             drawn = drawn[:-1]
@@ -122,7 +128,7 @@ def summary_text(
     Args:
         builder: what is written.
         drawn: pictures it shows.
-        folder: name of the folder that holds them.
+        folder: address of the folder that holds them.
         most_bytes: bytes of UTF-8 it may have; the least detail has the last word.
 
     Returns:
@@ -248,6 +254,7 @@ def _environment(language: Language) -> jinja2.Environment:
         "text": markdown_text.text,
         "number": markdown_text.number,
         "code": markdown_text.code,
+        "code_cell": markdown_text.code_cell,
         "fenced": markdown_text.fenced,
     }
     return made

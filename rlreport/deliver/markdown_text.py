@@ -43,6 +43,11 @@ def code(value: str, longest: int = 80) -> Markup:
     return Markup(f"{fence} {line} {fence}") if line.strip() else Markup("` ␣ `")
 
 
+def code_cell(value: str, longest: int = 80) -> Markup:
+    """The same in a cell of a table, which a bar would end even in a code span."""
+    return Markup(code(value, longest).replace("|", "\\|"))
+
+
 def fenced(value: str, longest: int) -> Markup:
     """Text of the model in a block of its own, fenced by more backticks than it holds."""
     shown = _printable(value)

@@ -287,7 +287,7 @@ def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
             row[key] - row["start"]
             for row in rows
             for key in ("low", "high", "value")
-            if row.get(key) is not None
+            if row.get(key) is not None and "start" in row
         ]
     )
     shifted = limits([ends])

@@ -106,6 +106,11 @@ def _heat(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         right=92,
         own={"marked": marks, "marked_bar": marks},
     )
+    # Of the steps themselves: a column may hold several.
+    ends = [
+        finite.loc[finite["step"] == step, "reward"].to_numpy(np.float64)
+        for step in (finite["step"].min(), finite["step"].max())
+    ]
     words = [
         message(
             "Reward {value}: {first} of the responses in the first step, {last} in the last.",
@@ -113,7 +118,8 @@ def _heat(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
             first=figure(first, True),
             last=figure(last, True),
         )
-        for value, first, last in zip(values, shares[0], shares[-1], strict=True)
+        for value in values
+        for first, last in [[float((rewards == value).mean()) for rewards in ends]]
     ]
     return Chart(
         "reward_distribution",

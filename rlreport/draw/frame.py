@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.figures.ragged import Floats
+from rlreport.tables import Tables
 from rlreport.text.messages import message, told
 
 
@@ -107,6 +108,14 @@ class Frame:
             (float(edges[start]), float(edges[stop]))
             for start, stop in zip(flips[::2], flips[1::2], strict=True)
         ]
+
+
+def of_training(tables: Tables) -> Tables:
+    """The tables without responses and prompts of validation, with all steps."""
+    if tables.validation.empty:
+        return tables
+    own = tables.prompts[tables.prompts["validation"] == 0]
+    return replace(tables.training(), steps=tables.steps, prompts=own)
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:

@@ -31,12 +31,12 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         return
     every = -(-len(table) // MOST_POINTS)
     kept = np.unique(np.append(np.arange(0, len(table), every), len(table) - 1))
-    at = table["step"].to_numpy()[kept]
-    kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)[kept]
-    reward = table["reward_mean"].to_numpy(dtype=np.float64)[kept]
+    at = table["step"].to_numpy()
+    kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)
+    reward = table["reward_mean"].to_numpy(dtype=np.float64)
     rows = [
         {"step": int(step), "x": finite_or_none(x), "y": finite_or_none(y)}
-        for step, x, y in zip(at, kl, reward, strict=True)
+        for step, x, y in zip(at[kept], kl[kept], reward[kept], strict=True)
     ]
     ends = [
         {**rows[i], "label": message("step {step:count}", step=rows[i]["step"])} for i in (0, -1)
@@ -45,8 +45,8 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
         "path",
         rows,
         {
-            "x": Axis(*limits([kl]), STEP["kl_k1_mean"].title),
-            "y": Axis(*limits([reward]), message("mean reward")),
+            "x": Axis(*limits([kl[kept]]), STEP["kl_k1_mean"].title),
+            "y": Axis(*limits([reward[kept]]), message("mean reward")),
         },
         size="half",
         right=72,

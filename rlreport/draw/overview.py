@@ -11,7 +11,7 @@ from rlreport.check.finding import Finding
 from rlreport.draw.catalogue import OVERVIEW, Curve, CurveChart
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.frame import Frame, floats
+from rlreport.draw.frame import Frame, floats, of_training
 from rlreport.draw.series import Series
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
@@ -35,16 +35,13 @@ def overview_charts(
     if tables.steps.empty:
         return []
     frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
-    judged = tables
-    if not tables.validation.empty:
-        own = tables.prompts[tables.prompts["validation"] == 0]
-        judged = replace(tables.training(), steps=tables.steps, prompts=own)
+    trained = of_training(tables)
     charts = []
     for wanted in OVERVIEW:
         if isinstance(wanted, CurveChart):
             charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
-            charts.extend(wanted(judged, frame))
+            charts.extend(wanted(trained, frame))
     return [_told(chart, run) for chart in charts if chart is not None]
 
 

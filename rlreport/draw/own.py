@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
@@ -97,6 +98,7 @@ def _of_file(file: Path) -> list[OwnFunction]:
     if spec is None or spec.loader is None or not file.is_file():
         raise UsageError(f"--charts {file}: no Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # as an import would: dataclasses look there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

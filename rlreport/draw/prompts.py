@@ -13,7 +13,7 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
 from rlreport.draw.extent import Axis, drawable, limits
-from rlreport.draw.frame import Frame
+from rlreport.draw.frame import Frame, of_training
 from rlreport.draw.series import DASHED, Series
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
@@ -29,7 +29,7 @@ def prompt_charts(tables: Tables) -> list[Chart]:
     """The charts, still to be drawn, of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return [chart for chart in _charts(tables) if chart is not None]
+    return [chart for chart in _charts(of_training(tables)) if chart is not None]
 
 
 def _charts(tables: Tables) -> Iterator[Chart | None]:

@@ -73,7 +73,10 @@ function yAxes(spec) {
 export function positive(spec, rows) {
   const [axis] = yAxes(spec);
   if (!axis || axis.scale.type || !spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type))) return null;
-  const values = rows.map((row) => row[axis.field]).filter((value) => Number.isFinite(value));
+  const values = rows
+    .filter(({ kept }) => kept !== false)
+    .map((row) => row[axis.field])
+    .filter((value) => Number.isFinite(value));
   const low = Math.min(...values);
   const high = Math.max(...values);
   return low > 0 && high > low ? [low, high] : null;

@@ -49,8 +49,8 @@ function parameters(rows) {
   /** @type {Record<string, string>} */
   const found = rows.query ? { q: rows.query } : {};
   for (const [key, [low, high]] of rows.ranges) {
-    if (Number.isFinite(low)) found[`min.${key}`] = String(Number(low.toPrecision(6)));
-    if (Number.isFinite(high)) found[`max.${key}`] = String(Number(high.toPrecision(6)));
+    if (Number.isFinite(low)) found[`min.${key}`] = String(low);
+    if (Number.isFinite(high)) found[`max.${key}`] = String(high);
   }
   for (const [key, words] of rows.words) found[`has.${key}`] = words;
   return found;

@@ -15,6 +15,9 @@
  */
 /** @typedef {{key: string, down: boolean}} SortKey */
 
+/** A number as text, which is no formula whatever its sign. */
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
 export class Rows {
   /**
    * @param {Column[]} columns
@@ -158,7 +161,8 @@ export function formatSort(sort) {
  */
 export function csvOf(header, lines) {
   const formula = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
-  const safe = (cell) => (typeof cell === "string" && formula.test(cell) ? `'${cell}` : String(cell ?? ""));
+  const safe = (cell) =>
+    typeof cell === "string" && formula.test(cell) && !NUMBER.test(cell) ? `'${cell}` : String(cell ?? "");
   const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const line = (cells) => cells.map((cell) => quote(safe(cell))).join(",");
   return [header, ...lines].map(line).join("\n");

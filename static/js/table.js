@@ -326,7 +326,7 @@ export class TableView {
 
   /** Length of the bar under a number, in twentieths of the column's largest. */
   bar(column, number) {
-    if (column.key === "n") return ""; // a name, no magnitude
+    if (["n", "prompt_id", "worth"].includes(column.key)) return ""; // no magnitudes
     column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
     const share = Math.abs(number) / column.largest;
     return share > 0 && Number.isFinite(share) ? ` bar-${Math.ceil(20 * share)}` : "";
