@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 MARK = "pwned"
@@ -56,7 +57,7 @@ def hostile_rows(steps: int = 4, each: int = 12) -> list[dict]:
     return rows
 
 
-def write_log(path: Path, rows: list[dict]) -> Path:
+def write_log(path: Path, rows: Iterable[dict]) -> Path:
     """Writes rows as JSON lines."""
     lines = [json.dumps(row, ensure_ascii=i % 2 == 0) for i, row in enumerate(rows)]
     path.write_text("\n".join(lines) + "\n", "utf-8")

@@ -150,7 +150,8 @@ def test_inspect_says_what_is_in_the_logs(tmp_path):
     assert re.search(r"valid_reward +missing", done.stdout)
 
 
-def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp_path):
+def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     logs = tmp_path / "logs"
     logs.mkdir()
     rows = [{"iter": 3, "query": "q", "data": {"completion": "a"}, "score": i / 2} for i in (0, 1)]
@@ -162,7 +163,7 @@ def test_logs_of_no_known_format_are_answered_with_a_mapping_that_reads_them(tmp
         *("--map", "response=data.completion", "--map", "reward=score"),
     )
     for command in ("inspect", "build"):
-        done = rlreport(command, logs, cwd=tmp_path)
+        done = rlreport(command, logs)
         complains(
             done, "No rollout log found", f"unknown.jsonl: not read: {WHY}{' '.join(options)}"
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.running import rlreport
 
 EVIL = "a\x1b]0;owned\x07\x1b[31m\x9b2J\x08\u202egnp\rrlreport: all is well"
 ALLOWED = {"\n", "\t"}
@@ -41,16 +41,10 @@ def logs(tmp_path_factory):
     return folder
 
 
-def said(*arguments, **environment):
+def said(*arguments, **extra):
     """Exit status and all that the command writes."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rlreport", *map(str, arguments)],
-        capture_output=True,
-        env={**os.environ, **environment},
-        check=False,
-        timeout=120,
-    )
-    text = (done.stdout + done.stderr).decode()
+    done = rlreport(*arguments, **extra)
+    text = done.stdout + done.stderr
     assert "Traceback" not in text
     assert all(c in ALLOWED or (c.isprintable() or c in "\u00a0") for c in text), repr(text)
     assert not any(line.startswith("rlreport: all is well") for line in text.splitlines())
@@ -92,5 +86,6 @@ def test_errors_quote_without_control_characters(arguments, tmp_path, monkeypatc
 
 
 def test_a_terminal_that_knows_only_ascii_is_no_error(logs):
-    status, _ = said("inspect", logs, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    ascii = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    status, _ = said("inspect", logs, env=ascii)
     assert status == 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,30 +14,33 @@ import time
 
 import pytest
 
-import rlreport
+from rlreport import RlreportError, build
 from tests.forms import FORMS, files_of
 from tests.hostile import hostile_rows, write_log
+from tests.running import rlreport
 
-# Signals are set back so that a too large write fails as a full disk does: with an error.
-SMALL_FILES = """
-import resource, runpy, signal, sys
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
-sys.argv = ["rlreport", *sys.argv[1:]]
-runpy.run_module("rlreport", run_name="__main__")
-"""
+
+@contextlib.contextmanager
+def small_files():
+    """A too large write fails as on a full disk: with an error, as Python ignores the signal."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(steps=3))
+    return write_log(tmp_path_factory.mktemp("atomic") / "log.jsonl", hostile_rows(2, 6))
 
 
 @pytest.fixture(scope="module", params=FORMS)
 def old(request, log, tmp_path_factory):
     """A report that was there before, one of each form."""
     out = tmp_path_factory.mktemp("old") / f"run{FORMS[request.param]}"
-    rlreport.build(log, out, title="old", workers=1)
+    build(log, out, title="old", workers=1)
     return out
 
 
@@ -48,8 +53,8 @@ def copied(old, tmp_path):
 def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
     out = copied(old, tmp_path)
     before = files_of(out)
-    command = [sys.executable, "-c", SMALL_FILES, "build", log, "-o", out, "--workers", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with small_files():
+        done = rlreport("build", log, "-o", out, "--workers", 1)
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
@@ -61,7 +66,7 @@ def test_a_full_disk_leaves_the_old_report(old, log, tmp_path):
 def test_an_earlier_report_is_replaced(old, log, tmp_path):
     out = copied(old, tmp_path)
     first = files_of(out)
-    rlreport.build(log, out, title="new", workers=1)
+    build(log, out, title="new", workers=1)
     assert files_of(out) != first
 
 
@@ -87,7 +92,7 @@ def test_an_interrupt_leaves_the_old_report(old, number, status, log, tmp_path):
 
 def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
     out = tmp_path / "run.md"
-    rlreport.build(log, out, workers=1)
+    build(log, out, workers=1)
     folder = tmp_path / "run_files"
     (folder / "stale.png").write_bytes(b"old")
     manifest = json.loads((folder / "manifest.json").read_bytes())
@@ -95,7 +100,7 @@ def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
         json.dumps(manifest | {"files": [*manifest["files"], "stale.png"]})
     )
     (folder / "theirs.png").write_bytes(b"a screenshot")
-    rlreport.build(log, out, workers=1)
+    build(log, out, workers=1)
     assert not (folder / "stale.png").exists()
     assert (folder / "theirs.png").read_bytes() == b"a screenshot"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]
@@ -105,6 +110,6 @@ def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
 def test_a_file_of_others_is_never_overwritten(form, log, tmp_path):
     out = tmp_path / f"notes{FORMS[form]}"
     out.write_text("My notes on rlreport: rlreport build logs -o run.html")
-    with pytest.raises(rlreport.RlreportError, match="not a report of rlreport"):
-        rlreport.build(log, out, workers=1)
+    with pytest.raises(RlreportError, match="not a report of rlreport"):
+        build(log, out, workers=1)
     assert out.read_text().startswith("My notes")

@@ -84,7 +84,8 @@ def test_no_form_names_this_machine_or_its_user(form, built):
     assert [name for name in named if name.encode() in held] == []
 
 
-def test_time_is_told_only_when_asked_for(log, tmp_path, monkeypatch):
+def test_time_is_told_only_when_asked_for(tmp_path, monkeypatch):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows(1, 2))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     rlreport.build(log, tmp_path / "a.eml", workers=1)
     assert b"\r\nDate:" not in (tmp_path / "a.eml").read_bytes()
