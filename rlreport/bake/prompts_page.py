@@ -124,7 +124,8 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 def reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
     """Mean reward per step of each prompt, float64 in the order of its steps."""
-    wanted = responses[responses["prompt_id"].isin(prompt_ids)]
+    wanted = responses[["prompt_id", "step", "reward"]]
+    wanted = wanted[wanted["prompt_id"].isin(prompt_ids)]
     order = np.argsort(wanted["prompt_id"].to_numpy(), kind="stable")
     prompt_id, step = (wanted[name].to_numpy()[order] for name in ("prompt_id", "step"))
     seen = Grouped.by(prompt_id, step)

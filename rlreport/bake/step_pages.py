@@ -173,7 +173,7 @@ class StepJob:
         scale: bytes that a unit of cost takes, as far as known.
         responses: RESPONSE_COLUMNS of all responses of the step.
         extras: their further columns.
-        texts: numbers of their texts, see ``response_numbers``.
+        texts: numbers of their texts where these are redacted, see ``response_numbers``.
         twins: the same prompts at other steps, see ``Twins.of``.
         static: rows of it that the list of the run may hold as HTML.
         address: hash of its rows, b"" where pages are not kept.
@@ -374,7 +374,8 @@ def _jobs(
     same: Twins | None = None,
 ) -> Iterator[StepJob]:
     responses, extras = builder.tables.responses, builder.tables.extras
-    texts = builder.once("texts", lambda: response_numbers(responses))
+    redact = builder.context.report.redact
+    numbers = builder.once("texts", lambda: response_numbers(responses)) if redact else None
     step = builder.once("step", responses["step"].to_numpy)
     static = dict(zip(builder.context.shown_steps, builder.context.listed_static, strict=False))
     for candidate, allowance, scale in shares:
@@ -386,7 +387,7 @@ def _jobs(
             scale,
             responses.iloc[rows],
             extras.iloc[rows],
-            texts[rows].tolist(),
+            [] if numbers is None else numbers[rows].tolist(),
             same.of(candidate.step) if same else {},
             static.get(candidate.step, 0),
             rows_address(builder, rows),

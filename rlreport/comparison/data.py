@@ -34,6 +34,9 @@ DIGITS = 6
 ROWS_TOGETHER = 20_000
 """Rows packed as one part, so that the last steps can be kept alone."""
 
+ROWS_AT_ONCE = 5_000
+"""Rows whose cells are in memory as text."""
+
 MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""
 
@@ -69,19 +72,19 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if responses["group_hash"].any():
             columns["group_hash"] = responses["group_hash"]
     for name in dict.fromkeys((*_FIGURES, *_FURTHER)):
-        columns[name] = responses[name].astype(np.float64)
+        columns[name] = responses[name].to_numpy(np.float64)
     columns["cut_off"] = 1 - responses["finished"]
-    columns["duplicate"] = responses.duplicated(["step", "response_hash"], keep=False)
+    same = responses.duplicated(["step", "response_hash"], keep=False)
+    columns["duplicate"] = same.astype(np.float64)
     columns["zero_variance"] = _zero_variance(responses)
     for name in extras.columns:
         values = extras[name]
         key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
         if is_numeric_dtype(values):
-            columns[key] = values.astype(np.float64)
+            columns[key] = values.to_numpy(np.float64)
         elif not redact and name != "split":
             columns[key] = values
-    table = pd.DataFrame(columns)
-    table["duplicate"] = table["duplicate"].astype(np.float64)
+    table = pd.DataFrame(columns, copy=False)  # each response's figures stand there once
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)
 
@@ -143,6 +146,11 @@ def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
 
 
 def _rows(table: pd.DataFrame) -> bytes:
+    blocks = (table.iloc[at : at + ROWS_AT_ONCE] for at in range(0, len(table), ROWS_AT_ONCE))
+    return b"".join(map(_block, blocks))
+
+
+def _block(table: pd.DataFrame) -> bytes:
     columns = [_cells(str(name), table[name]) for name in table]
     return b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
 

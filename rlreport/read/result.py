@@ -139,7 +139,7 @@ def response_table(partial: Partial, order: Ints) -> tuple[pd.DataFrame, Ints]:
     columns["finished"] = _finished(columns, partial.ends)
     table = pd.DataFrame(
         {
-            column.name: np.asarray(columns.get(column.name, missing), dtype=column.dtype)
+            column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
             for column in RESPONSE_COLUMNS
         },
         copy=False,

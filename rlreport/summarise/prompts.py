@@ -12,6 +12,8 @@ from rlreport.columns import PROMPT_COLUMNS
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.grouped import Grouped
 
+_USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1")
+
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
     """Summarises responses by prompt.
@@ -24,7 +26,7 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
         PROMPT_COLUMNS, one row per ``prompt_id``, ascending.
     """
     order = np.argsort(responses["prompt_id"].to_numpy(), kind="stable")
-    column = {str(name): values.to_numpy()[order] for name, values in responses.items()}
+    column = {name: responses[name].to_numpy()[order] for name in _USED}
     step, reward, reference = column["step"], column["reward"], column["ref_reward"]
     prompts = Grouped.by(column["prompt_id"])
     seen = Grouped.by(column["prompt_id"], step)
