@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import quote
 from zipfile import is_zipfile
 
-from rlreport import __version__
 from rlreport.bake.environment import environment
 from rlreport.bake.pages import Page
 from rlreport.bake.runs_page import Listed, runs_view
@@ -83,7 +82,6 @@ def build_index(
         crumbs=[],
         assets={},
         csp="",
-        generator=f"rlreport {__version__}",
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)

@@ -146,11 +146,10 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         crumbs=[Link("made up", "index.html"), Link("Responses", "")],
         assets={key: path for key, (path, _) in write_assets(folder).items()},
         csp=CSP,
-        generator="rlreport",
     )
     page = folder / "responses.html"
     page.write_text(
-        environment(ENGLISH).get_template("responses.html").render(shell=shell, view=view), "utf-8"
+        environment(ENGLISH).get_template("page.html").render(shell=shell, view=view), "utf-8"
     )
     return page
 
@@ -167,11 +166,10 @@ def write_step(folder: Path, made: Made) -> Path:
         crumbs=[Link("made up", "../index.html"), Link("Step 100", "")],
         assets={key: f"../{path}" for key, (path, _) in files.items()},
         csp=CSP,
-        generator="rlreport",
     )
     page = folder / "steps" / "100.html"
     page.parent.mkdir(parents=True, exist_ok=True)
-    template = environment(ENGLISH).get_template("step.html")
+    template = environment(ENGLISH).get_template("page.html")
     page.write_text(template.render(shell=shell, view=step_view(made)), "utf-8")
     return page
 

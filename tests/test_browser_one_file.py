@@ -40,7 +40,6 @@ def write_one_file(folder: Path, made: Made) -> Path:
         crumbs=[Link("made up", "#/")],
         assets={},
         csp="",
-        generator="rlreport",
     )
     template = environment(ENGLISH).get_template("main/step.html")
     title = "Step 100 · made up"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from rlreport import __version__
 from rlreport.bake.assets import assets
 from rlreport.bake.compare_page import CompareView, compare_view
 from rlreport.bake.environment import environment
@@ -102,14 +101,13 @@ class ComparisonBuilder:
             crumbs=[],
             assets={name: path for name, (path, _) in files.items()},
             csp=FOLDER_POLICY,
-            generator=f"rlreport {__version__}",
             stamp=self.context.stamp,
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yields its page as the form takes it, and in a folder the one that leads there."""
         frame = self.frame()
-        template = "main/compare.html" if self.one_file else PAGE
+        template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.context.report.language)
         html = templates.get_template(template).render(view=self.view, shell=frame)
         yield self.finish(Page(PAGE, "", frame.title, html))[0]

@@ -8,10 +8,14 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from rlreport import __version__
 from rlreport.bake.script_json import script_json
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import vega_config
 from rlreport.text.language import Language
+
+GENERATOR = f"rlreport {__version__}"
+"""What reports say they are built by."""
 
 
 def package_folder(name: str) -> Path:
@@ -44,6 +48,7 @@ def environment(language: Language) -> jinja2.Environment:
     )
     made.policies["ext.i18n.trimmed"] = True
     made.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    made.globals["generator"] = GENERATOR
     made.globals["lang"] = language.tag
     made.globals["script_json"] = script_json
     made.globals["svg"] = _svg

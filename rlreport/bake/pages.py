@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from rlreport import __version__
 from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, ViewAddresses, step_file
 from rlreport.bake.context import PageContext
 from rlreport.bake.data_page import data_view
@@ -147,7 +146,7 @@ def rendered(
         assets=context.asset_files,
         csp=FOLDER_POLICY,
     )
-    template = f"main/{kind}.html" if context.one_file else f"{kind}.html"
+    template = f"main/{kind}.html" if context.one_file else "page.html"
     language = context.report.language
     html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
     if kind == "step":
@@ -170,7 +169,7 @@ def shell(
     """The frame of one page.
 
     Args:
-        kind: ``overview``, ``step``, ``prompts``, ``tokens``, ``data`` or ``checks``.
+        kind: a key of NAMES or APART, or ``step``.
         context: what every page shares.
         addresses: addresses as seen from the page.
         root: the report's root as seen from the page.
@@ -197,7 +196,6 @@ def shell(
         crumbs=crumbs,
         assets={key: root + path for key, path in (assets or {}).items()},
         csp=csp,
-        generator=f"rlreport {__version__}",
         stamp=context.stamp,
     )
     return context.report.language.of(frame)

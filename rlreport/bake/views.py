@@ -234,13 +234,13 @@ class Shell:
     Attributes:
         title: text of <title>: page · run.
         run: name of the run.
-        kind: ``overview``, ``responses``, ``step``, ``prompts``, ``tokens`` or ``data``.
+        kind: ``overview``, ``step``, …; the template of ``<main>`` has that name.
         root: address of the report's root relative to this page ("" or "../").
         nav: main navigation; ``here`` is the key of the current entry.
         crumbs: breadcrumbs, the last without a link.
         assets: logical name ("style", "vega", "report") -> address relative to the page.
         csp: value of the Content-Security-Policy meta element.
-        generator: "rlreport 0.1.0"; ``stamp`` the time of building, or "".
+        stamp: time of building, or "".
     """
 
     title: str
@@ -251,7 +251,6 @@ class Shell:
     crumbs: list[Link]
     assets: dict[str, str]
     csp: str
-    generator: str
     stamp: str = ""
 
 

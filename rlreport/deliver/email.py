@@ -18,10 +18,9 @@ from typing import Any
 
 import css_inline
 
-from rlreport import __version__
 from rlreport.bake.compare_page import CompareView
 from rlreport.bake.comparison import ComparisonBuilder
-from rlreport.bake.environment import environment
+from rlreport.bake.environment import GENERATOR, environment
 from rlreport.bake.pages import Page
 from rlreport.bake.report import STAMP_FORMAT
 from rlreport.bake.views import OverviewView
@@ -112,7 +111,7 @@ def mail(builder: Builder) -> EmailMessage:
     name = f"{file_name(context.run)}.html"
 
     made = EmailMessage(policy=_POLICY)
-    made["X-Mailer"] = f"rlreport {__version__}"
+    made["X-Mailer"] = GENERATOR
     made["From"] = addresses("--from", headers.sender or f"rlreport <rlreport@{DOMAIN}>")
     if headers.to:
         made["To"] = addresses("--to", *headers.to)
@@ -202,7 +201,6 @@ def _render(
             pictures=[(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
             width=PICTURE_WIDTH,
             attached=attached,
-            generator=f"rlreport {__version__}",
             stamp=builder.context.stamp,
         )
     )

@@ -12,7 +12,6 @@ from urllib.parse import quote
 import jinja2
 import numpy as np
 
-from rlreport import __version__
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import extreme_number
@@ -161,8 +160,6 @@ def _of_comparison(
     view = builder.view
     for detail in _PAIRS:
         yield template.render(
-            version=__version__,
-            generator=f"rlreport {__version__}",
             stamp=builder.context.stamp,
             run=builder.context.run,
             view=view,
@@ -184,8 +181,6 @@ def _render(
         _environment(context.report.language)
         .get_template("markdown.md")
         .render(
-            version=__version__,
-            generator=f"rlreport {__version__}",
             stamp=context.stamp,
             run=context.run,
             view=view,
