@@ -168,3 +168,19 @@ def test_a_run_of_one_step_in_progress_is_judged_as_it_is(tmp_path: Path) -> Non
     log = write(tmp_path / "log.jsonl", rows(range(1)))
     report = rlreport.build(log, tmp_path / "out", workers=1, in_progress=True)
     assert report.tables.in_progress is None
+
+
+def test_many_pages_that_are_not_kept_yet_are_baked_by_all_processes(
+    tmp_path: Path,
+    built: Callable[..., dict[str, bytes]],
+    baked: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("rlreport.bake.step_pages.LEAST_BESIDE", STEPS)
+    monkeypatch.setattr("rlreport.bake.step_pages.LEAST_DRAWN_BESIDE", 4)
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    alone = built("alone", "")
+    baked.clear()
+    rlreport.build(log, tmp_path / "out", cache=str(tmp_path / "cache"), workers=3)
+    assert files(tmp_path / "out") == alone
+    assert len(baked) < STEPS  # in this process

@@ -124,7 +124,8 @@ def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Itera
     kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
     missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
     pool = builder.pool
-    if bakes_beside(pool, len(missing if shared.kept else builder.candidates)):
+    few = shared.kept and len(missing) < LEAST_DRAWN_BESIDE
+    if bakes_beside(pool, len(missing if few else builder.candidates)):
         ranges = pool.map(bake_range, pool.ranges(missing), shared)
         baked = (page for pages in ranges for page in pages)
     else:

@@ -65,6 +65,9 @@ def deliver(
         while True:
             linked = builder.linking(steps, limit)
             room = limit - RESERVE - _write(form, linked, place)
+            if room < 0 and len(steps) > 2:
+                steps = thinned(steps, len(steps) // 2)
+                continue
             shown = linked.holding(_baked(linked, room, shelf))
             weight = _write(form, shown, place, shelf)
             if weight > limit and len(steps) <= 2:
