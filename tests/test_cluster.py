@@ -143,24 +143,6 @@ def test_a_report_of_logs_in_a_store_made_on_a_cluster_is_the_local_report_thoug
     assert not any(map(is_page, arrived))
 
 
-def test_what_a_cluster_bakes_for_a_store_is_sent_once_and_nothing_else_stays_there(
-    store, nodes, log: Path, tmp_path: Path
-) -> None:
-    url = f"s3://{BUCKET}/again/report"
-    store.put("again/report/.rlreport-0123456789abcdef/left.html", b"by a build that was killed")
-    build(log, tmp_path / "local")
-    for sent in (20, 0):
-        store.forget()
-        build(log, url, ray=nodes.address)
-        assert store.files("again/report") == local_files(tmp_path / "local")
-        put = [request.path for request in store.requests("PUT")]
-        assert put[-1].endswith("/report/index.html")
-        assert sum("/report/steps/" in path for path in put) == sent  # copied there by the store
-    store.system.invalidate_cache()
-    page = store.system.info(f"{BUCKET}/again/report/steps/3.html")
-    assert page["ContentType"] == "text/html"
-
-
 def test_pages_come_back_where_not_all_nodes_see_the_place(
     nodes, log: Path, tmp_path: Path, arrived: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
