@@ -10,9 +10,11 @@ from markupsafe import Markup
 
 from rlreport import __version__
 from rlreport.bake.script_json import script_json
+from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
 from rlreport.draw.theme import vega_config
 from rlreport.text.language import Language
+from rlreport.text.messages import message
 
 GENERATOR = f"rlreport {__version__}"
 """What reports say they are built by."""
@@ -50,6 +52,11 @@ def environment(language: Language) -> jinja2.Environment:
     made.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
     made.globals["generator"] = GENERATOR
     made.globals["lang"] = language.tag
+    made.globals["glyphs"] = GLYPHS
+    made.globals["levels"] = language.of(LEVELS)
+    made.globals["openings"] = language.of(
+        {level: message("{one:capital}.", one=said) for level, said in LEVELS.items()}
+    )
     made.globals["script_json"] = script_json
     made.globals["svg"] = _svg
     made.globals["chart_json"] = _chart_json

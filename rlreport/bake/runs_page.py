@@ -11,6 +11,7 @@ import numpy as np
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import Scalar, card_values
+from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.check.wording import retold
 from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
@@ -25,7 +26,6 @@ MOST_KEYS = 40
 _LONGEST = 300
 _LAST_WINDOW = message("mean of the steps in the last window")
 _FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
-_GLYPHS = {"critical": "✕", "warning": "▲", "healthy": "✓"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +109,6 @@ def runs_view(listed: Sequence[Listed]) -> RunsView:
     return RunsView(sentences(said), table)
 
 
-_LEVELS = {
-    "critical": message("critical"),
-    "warning": message("warning"),
-    "healthy": message("healthy"),
-    "unjudged": message("unjudged"),
-}
-
-
-def _level(level: str) -> str:
-    """Return the verdict in a word; one of another version stays as it is written."""
-    return _LEVELS.get(level, level)
-
-
 def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     about = one.about
     if about is None:
@@ -149,7 +136,7 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     size = window_size(len(steps))
     cells = [
         Cell(_text(about.get("run")) or one.place, href=one.href),
-        Cell(message("{glyph} {level}", glyph=_GLYPHS.get(level, "–"), level=_level(level))),
+        Cell(_told(level)),
         Cell(finding),
         _mean(reward[:size]),
         _mean(reward[-size:]),
@@ -163,6 +150,12 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
         Cell(one.place),
     ]
     return RowView(number, cells, one.href)
+
+
+def _told(level: str) -> str:
+    """Return the verdict in a glyph and a word; one of another version stays as it is written."""
+    glyph = GLYPHS.get(level, GLYPHS["unjudged"])
+    return message("{glyph} {level}", glyph=glyph, level=LEVELS.get(level, level))
 
 
 def _verdict(about: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,11 +9,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.text.messages import message
+
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
 Level = Literal["critical", "warning", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+GLYPHS = {"critical": "✕", "warning": "▲", "info": "i", "healthy": "✓", "unjudged": "–"}
+"""The mark beside a finding of a severity, or a verdict of a level."""
+LEVELS = {
+    "critical": message("critical"),
+    "warning": message("warning"),
+    "info": message("note"),
+    "healthy": message("healthy"),
+    "unjudged": message("unjudged"),
+}
+"""A severity or a verdict's level in a word."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 

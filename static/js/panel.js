@@ -14,7 +14,7 @@ import { marked, message } from "./words.js";
 
 const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
 /** @type {Record<string, string>} */
-const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("info") };
+const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
 
 export class Panel {
   /**
