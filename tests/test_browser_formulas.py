@@ -11,7 +11,8 @@ import pytest
 
 import rlreport
 from rlreport.bake.assets import join_scripts
-from rlreport.bake.token_codec import COMPACT_DIGITS, pack_tokens
+from rlreport.bake.token_codec import pack_tokens
+from rlreport.choose.detail import COMPACT
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.figures import token
 from rlreport.rollout import Rollout
@@ -113,7 +114,7 @@ def random_rollout(n: int, *, missing: bool, masked: bool = False) -> Rollout:
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("digits", [COMPACT_DIGITS, 9])
+@pytest.mark.parametrize("digits", [COMPACT, 9])
 def test_short_of_bytes_or_not_the_page_derives_what_python_computes(
     in_page, digits, missing, masked
 ):

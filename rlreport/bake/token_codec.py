@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.script_json import canonical_json
+from rlreport.choose.detail import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import FigureOptions
 from rlreport.rollout import Rollout
@@ -27,12 +28,6 @@ SHIPPED = (
 
 ATTRIBUTES = {"return": "return_"}
 """Attribute of TokenFigures, where it has another name than the figure."""
-
-DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
-"""Columns that the page derives from the others when bytes are short."""
-
-COMPACT_DIGITS = 4
-"""With so many digits or fewer, DERIVABLE columns are left to the page."""
 
 _MOST_EXPONENT = 120
 _POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
@@ -51,7 +46,7 @@ def pack_tokens(
 
     Args:
         rollouts: responses in any order; those without tokens are left out.
-        digits: significant decimal digits kept, 1 to 9; with COMPACT_DIGITS or fewer,
+        digits: significant decimal digits kept, 1 to 9; with COMPACT or fewer,
             what follows from other columns is left to the page.
         figures: γ and λ, with which the page derives advantages.
         advantages_logged: advantages are the log's, so that nothing else gives them.
@@ -74,7 +69,7 @@ def pack_tokens(
     shipped = {
         key: values
         for key, values in columns.items()
-        if not (digits <= COMPACT_DIGITS and _derivable(key, columns, advantages_logged, masked))
+        if not (digits <= COMPACT and _derivable(key, columns, advantages_logged, masked))
     }
     figures = figures or FigureOptions()
     header = canonical_json(

@@ -15,9 +15,11 @@ DIGITS = (FINEST_DIGITS, 4, 3)
 """Significant digits of token values, tried in this order before anything is left out."""
 
 COMPACT = 4
-"""With so many digits or fewer a page derives DERIVED of the arrays itself (see token_codec)."""
+"""With so many digits or fewer a page derives DERIVABLE arrays itself."""
 
-DERIVED = 3
+DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
+"""Token arrays that follow from others (see token_codec)."""
+
 MOST_FINE_VALUES = 120_000
 """Token values of one page above which they are kept to COMPACT digits: a page stays near 1 MB."""
 
@@ -106,7 +108,7 @@ class Candidate:
         return StepPlan(self.step, self.rows[:rows], with_tokens, kept, self.responses)
 
     def _per_token(self, digits: int) -> float:
-        carried = self.arrays - DERIVED if digits <= COMPACT else self.arrays
+        carried = self.arrays - len(DERIVABLE) if digits <= COMPACT else self.arrays
         return TOKEN + DIGIT * digits * max(carried, 0)
 
 
