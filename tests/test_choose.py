@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.choose.detail import LEAST, Candidate, Plan, thinned
+from rlreport.choose.detail import LEAST, Candidate, Plan, fewer_steps
 from rlreport.choose.extremes import extremes
 from rlreport.choose.ranking import by_worth
 from rlreport.choose.twins import recurring, twins
@@ -123,14 +123,14 @@ def test_what_is_left_out_is_said():
     steps = [candidate(seed=seed) for seed in range(20)]
     whole = Plan([step.packed(1e9) for step in steps], 20)
     assert whole.left_out(240, 240) == []
-    cut = Plan([step.packed(60_000) for step in thinned(steps, 8)], 20)
+    cut = Plan([step.packed(60_000) for step in fewer_steps(steps, 8)], 20)
     assert len(cut.left_out(240, 240)) == 4
 
 
 @given(count=st.integers(1, 200), room=st.integers(0, 250), pointed=st.sets(st.integers(0, 199)))
 def test_thinned_steps_keep_both_ends_and_what_is_pointed_at(count, room, pointed):
     steps = [candidate(2, pointed=int(place in pointed)) for place in range(count)]
-    kept = [next(i for i, s in enumerate(steps) if s is one) for one in thinned(steps, room)]
+    kept = [next(i for i, s in enumerate(steps) if s is one) for one in fewer_steps(steps, room)]
     assert kept == sorted(set(kept))
     assert len(kept) == min(count, max(2, room))
     assert {0, count - 1} <= set(kept)

@@ -127,7 +127,7 @@ def test_every_finding_is_told_in_whole_messages(
     spoken = pseudo.speak(tmp_path, monkeypatch)
     verdict = run_checks(judged_runs.FAULTY[name][0](0))
     told_of = [
-        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.effect, f.why)),
+        *(spoken.of(text) for f in verdict.findings for text in (f.title, f.clause, f.why)),
         *(spoken.of(f.suggestion) for f in verdict.findings),
         *(spoken.of(f.source) for f in verdict.findings),
         *(spoken.of(one.needs) for one in verdict.not_run),

@@ -8,7 +8,7 @@ import pytest
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import incomplete, step_table, usual_responses
+from rlreport.summarise.steps import commonest, incomplete, step_table
 from rlreport.summarise.tokens import token_table
 from tests.tables_builder import sample
 
@@ -94,9 +94,9 @@ def test_nan_rewards_are_skipped_and_win_rates_need_both():
 
 
 def test_the_usual_step_is_what_at_least_half_of_all_steps_are():
-    assert usual_responses(np.array([8, 8, 8, 3])) == 8
+    assert commonest(np.array([8, 8, 8, 3])) == 8
     assert incomplete(np.array([8, 8, 8, 3])).tolist() == [False, False, False, True]
-    assert usual_responses(np.array([5, 6, 7, 8])) is None
+    assert commonest(np.array([5, 6, 7, 8])) is None
     assert not incomplete(np.array([5, 6, 7, 8])).any()
 
 

@@ -45,7 +45,7 @@ from rlreport.pool import Pool
 from rlreport.progress import Progress
 from rlreport.read import RowLocations
 from rlreport.read.several_runs import SEVERAL_RUNS
-from rlreport.summarise import usual_responses, window_table
+from rlreport.summarise import commonest, window_table
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
@@ -276,7 +276,7 @@ def prepare(
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         first_rows=judged.responses[steps == steps[0]],
-        usual_responses=usual_responses(judged.steps["responses"].to_numpy()),
+        usual_responses=commonest(judged.steps["responses"].to_numpy()),
         file_names=[file.name for file in tables.files],
         metrics_names=[file.name for file in tables.metrics_files],
         report=report,

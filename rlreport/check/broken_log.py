@@ -12,6 +12,7 @@ from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run
 from rlreport.check.windows import step_numbers
 from rlreport.figures.ragged import Ints
+from rlreport.summarise.steps import commonest
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, marked, sentences, told
 
@@ -81,9 +82,7 @@ def _unreadable(tables: Tables, limits: BrokenLog) -> list[Fault]:
             more |= {
                 "bad_file": where.file,
                 "bad_line": where.line,
-                "reason": where.reason
-                if isinstance(where.reason, Message)
-                else LogText(where.reason),
+                "reason": why if isinstance(why := where.reason, Message) else LogText(why),
             }
         faults.append(Fault(severity, "unreadable", bad, more=more))
     if torn:
@@ -97,18 +96,17 @@ def _incomplete(tables: Tables, limits: BrokenLog) -> list[Fault]:
     responses = tables.steps["responses"].to_numpy()
     if len(steps) < SHOWN:
         return []
-    sizes, times = np.unique(responses, return_counts=True)
-    usual = int(sizes[np.argmax(times)])
-    if times.max() < limits.usual * len(steps):
+    size = commonest(responses, limits.usual)
+    if size is None:
         return []
-    few = responses < limits.fewer * usual
+    few = responses < limits.fewer * size
     faults = []
     inside = steps[:-1][few[:-1]]
     if len(inside):
-        more: dict[str, Fact] = {"usual": usual, "few_first": int(inside[0])}
+        more: dict[str, Fact] = {"usual": size, "few_first": int(inside[0])}
         faults.append(Fault("warning", "few", len(inside), tuple(inside.tolist()), more))
     if few[-1]:
-        more = {"usual": usual}
+        more = {"usual": size}
         faults.append(Fault("info", "last", int(responses[-1]), (int(steps[-1]),), more))
     return faults
 
@@ -118,14 +116,11 @@ def _missing_steps(steps: Ints, limits: BrokenLog) -> list[Fault]:
     gaps = np.diff(steps)
     if len(gaps) < SHOWN:
         return []
-    sizes, times = np.unique(gaps, return_counts=True)
-    usual = int(sizes[np.argmax(times)])
-    if times.max() < limits.usual * len(gaps):
+    distance = commonest(gaps, limits.usual)
+    if not distance or not (gaps >= 2 * distance).any():
         return []
-    at = np.flatnonzero(gaps >= 2 * usual)
-    if not len(at):
-        return []
-    missing = int((gaps[at] // usual - 1).sum())
+    at = np.flatnonzero(gaps >= 2 * distance)
+    missing = int((gaps[at] // distance - 1).sum())
     more: dict[str, Fact] = {"gap_low": int(steps[at[0]]), "gap_high": int(steps[at[0] + 1])}
     touched = {int(step) for i in at for step in steps[i : i + 2]}
     return [Fault("warning", "missing", missing, tuple(sorted(touched)), more)]

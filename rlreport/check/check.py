@@ -55,7 +55,7 @@ class Check:
         judge: the judgement itself; called only when the needs are met.
         title: the sentence that says what was found, with places for the facts, or a function
             that chooses it by the facts.
-        effect: the same as a clause on what another finding led to; None says it by ``name``.
+        clause: the same as a clause on what another finding led to; None says it by ``name``.
         why: why a finding matters.
         suggestion: what to try.
         looks_for: what it looks for, in one line; ``name`` unless given.
@@ -82,7 +82,7 @@ class Check:
     charts: tuple[str, ...] = ()
     limits: type[Limits] = Limits
     source: str = ""
-    effect: Words | None = None
+    clause: Words | None = None
     explains: tuple[str, ...] = ()
     trend: bool = True
     whole_run: bool = False
@@ -109,9 +109,9 @@ class Check:
 
     def led_to(self, facts: Facts) -> str:
         """Return in a clause what was found, as what another finding led to."""
-        if not self.effect:
+        if not self.clause:
             return message("{finding}", finding=message(self.name))
-        return told(self.effect(facts) if callable(self.effect) else self.effect, facts)
+        return told(self.clause(facts) if callable(self.clause) else self.clause, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Say that the run has too few steps for a trend."""

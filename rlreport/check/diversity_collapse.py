@@ -88,7 +88,7 @@ def title(facts: Facts) -> str:
     )
 
 
-def effect(facts: Facts) -> str:
+def clause(facts: Facts) -> str:
     """Return how alike the responses are, in short."""
     if "twins" in facts:
         return marked("{twins:percent} of responses equal that to another prompt")
@@ -107,7 +107,7 @@ CHECK = Check(
     judge=judge,
     limits=DiversityCollapse,
     title=title,
-    effect=effect,
+    clause=clause,
     why="A policy that says one thing to every prompt has stopped answering them, and groups of "
     "equal responses give no advantage.",
     suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "

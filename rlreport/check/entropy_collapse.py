@@ -44,7 +44,7 @@ CHECK = Check(
     limits=EntropyCollapse,
     title="The policy became certain: entropy (sampled) fell from {start:figure} to {end:figure} "
     "nats a token.",
-    effect="entropy (sampled) fell to {end:figure} nats a token",
+    clause="entropy (sampled) fell to {end:figure} nats a token",
     why="A policy that samples the same thing every time no longer explores: nothing better can "
     "be found, and groups of responses stop differing.",
     suggestion="Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the "

@@ -44,7 +44,7 @@ CHECK = Check(
     limits=EntropyExplosion,
     title="The text comes apart: entropy (sampled) rose from {start:figure} to {end:figure} nats "
     "a token.",
-    effect="entropy (sampled) rose to {end:figure} nats a token",
+    clause="entropy (sampled) rose to {end:figure} nats a token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
     "pretraining too, is being lost.",
     suggestion="Lower the entropy bonus or drop it, lower the learning rate, raise the KL "

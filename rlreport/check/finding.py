@@ -103,7 +103,7 @@ class Finding:
         texts: texts to highlight in responses.
         series: the check's own figure by step, float64 (steps of the run,).
         explained_by: id of the finding it is folded under, or None.
-        title, why, suggestion, source, name, effect: its words, empty until they are made.
+        title, why, suggestion, source, name, clause: its words, empty until they are made.
     """
 
     id: str
@@ -121,7 +121,7 @@ class Finding:
     explained_by: str | None = None
     name: str = ""
     title: str = ""
-    effect: str = ""
+    clause: str = ""
     why: str = ""
     suggestion: str = ""
     source: str = ""
@@ -145,7 +145,7 @@ class Finding:
             charts=(),
             series=None,
             title=self.name,
-            effect="",
+            clause="",
         )
 
 

@@ -133,7 +133,7 @@ def title(facts: Facts) -> str:
     )
 
 
-def effect(facts: Facts) -> str:
+def clause(facts: Facts) -> str:
     """Return how far the policy is from the reference."""
     if not facts["inside"]:
         return marked("{over:count} single responses are over {over_limit:figure} nats")
@@ -149,7 +149,7 @@ CHECK = Check(
     judge=judge,
     limits=KlExplosion,
     title=title,
-    effect=effect,
+    clause=clause,
     why="Far from the reference the reward model judges text it never saw, and what the policy "
     "gains there is rarely what you meant; runs at this distance seldom come back.",
     suggestion="Raise the KL coefficient or use an adaptive one, lower the learning rate, and go "

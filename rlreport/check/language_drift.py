@@ -133,7 +133,7 @@ CHECK = Check(
     limits=LanguageDrift,
     title="{share:percent} of responses are in another script than their prompt "
     "({share_start:percent} before).",
-    effect="{share:percent} of responses leave the prompt's language",
+    clause="{share:percent} of responses leave the prompt's language",
     why="The reward does not ask for the reader's language, and what it does ask for is found "
     "more easily in another.",
     suggestion="Add a reward for the prompt's language, or a KL penalty; look at whether the "

@@ -73,7 +73,7 @@ def title(facts: Facts) -> str:
     return marked("Responses shrank from {start:figure} to {end:figure} tokens.")
 
 
-def effect(facts: Facts) -> str:
+def clause(facts: Facts) -> str:
     """Return how far responses shrank."""
     if not facts["shrank"]:
         return marked("{stubs:percent} of responses are under {tokens} tokens")
@@ -90,7 +90,7 @@ CHECK = Check(
     judge=judge,
     limits=LengthCollapse,
     title=title,
-    effect=effect,
+    clause=clause,
     why="Stopping at once is often the cheapest way to avoid a penalty; the responses left say "
     "nothing, and some trainers fail on them.",
     suggestion="Look for a penalty that grows with length, a reward that is highest for silence, "

@@ -78,7 +78,7 @@ CHECK = Check(
     judge=judge,
     limits=LengthHacking,
     title=title,
-    effect="responses grew from {start:figure} to {end:figure} {unit}",
+    clause="responses grew from {start:figure} to {end:figure} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
     suggestion="Take length out of the reward: normalise or penalise it, retrain the reward model "
     "on pairs of equal length, or penalise responses cut off at the limit.",

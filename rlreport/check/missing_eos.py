@@ -63,7 +63,7 @@ CHECK = Check(
     judge=judge,
     limits=MissingEos,
     title=title,
-    effect="{share:percent} of responses no longer end",
+    clause="{share:percent} of responses no longer end",
     why="A response that is cut off has no ending to judge: its reward is that of a fragment, and "
     "the policy is not learning to stop.",
     suggestion="Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, "

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Trend, Window, whole
-from rlreport.figures.ragged import Floats
+from rlreport.check.windows import Trend, Window
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import Tables
 
 FEWEST_CLUSTERS = 10
@@ -165,13 +165,22 @@ def _step_noise(
 
 
 def _step_means(tables: Tables, values: Floats, weights: Floats | None) -> Floats:
-    part = _part(tables, values, whole(tables), weights)
-    steps, step = np.unique(part.steps, return_inverse=True)
-    del steps
+    steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
+    means = means_by(place, len(steps), values, weights)
+    return means[~np.isnan(means)]
+
+
+def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
+    """Return the mean of the values at each place, float64 (size,), NaN without any.
+
+    ``place`` is int64 and ``values`` float64, of one shape; what is not finite, or weighs
+    nothing, does not count.
+    """
     scale = np.ones_like(values) if weights is None else weights
-    finite = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
-    totals = np.bincount(step, scale[finite])
-    means: Floats = np.bincount(step, scale[finite] * values[finite]) / totals
+    known = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
+    total = np.bincount(place[known], scale[known], minlength=size)
+    of = np.bincount(place[known], scale[known] * values[known], minlength=size)
+    means: Floats = np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
     return means
 
 

@@ -100,7 +100,7 @@ CHECK = Check(
     judge=judge,
     limits=RewardCollapse,
     title=title,
-    effect="the reward fell from {best:figure} to {end:figure}",
+    clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
     suggestion="Keep the checkpoint of the best window. Lower the learning rate, clip harder or "
     "raise the KL coefficient, and look at KL, entropy and the critic where the fall begins.",

@@ -10,7 +10,7 @@ import numpy as np
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import centred
+from rlreport.check.noise import centred, means_by
 from rlreport.check.onset import noise
 from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Floats
@@ -172,11 +172,11 @@ def _evident(run: Run, reward: Floats, found: Jump) -> bool:
 def _others_jump(run: Run, found: Jump, still: float) -> bool:
     """Say whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
-    for name in (*names, "distinct_2", "duplicate_rate"):
-        other = jump(run.tables.steps[name].to_numpy(np.float64), found.place)
-        if other is not None and other.sudden and other.z >= still:
-            return True
-    return False
+    others = (
+        jump(run.tables.steps[name].to_numpy(np.float64), found.place)
+        for name in (*names, "distinct_2", "duplicate_rate")
+    )
+    return any(other is not None and other.sudden and other.z >= still for other in others)
 
 
 def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
@@ -187,15 +187,9 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     both = np.intersect1d(prompts[known & late], prompts[known & ~late])
     if len(both) >= LEAST_PROMPTS:
         _, code = np.unique(prompts, return_inverse=True)
-        size = int(code.max()) + 1
-
-        def means(part: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-            counts = np.bincount(code[part], minlength=size)
-            sums = np.bincount(code[part], reward[part], minlength=size)
-            found: Floats = np.divide(sums, counts, out=np.full(size, np.nan), where=counts > 0)
-            return found
-
-        own = float(np.nanmean(means(known & late) - means(known & ~late)))
+        sides = (known & late, known & ~late)
+        after, before = (means_by(code[s], int(code.max()) + 1, reward[s]) for s in sides)
+        own = float(np.nanmean(after - before))
         return abs(own) < abs(found.after - found.before) / 2
     first = int(np.searchsorted(run.place, found.place))
     fresh = ~np.isin(prompts[first:], prompts[:first])

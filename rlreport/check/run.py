@@ -179,13 +179,7 @@ class Run:
 
     def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean of per-response values in each step, float64 (S,), NaN without any."""
-        scale = np.ones_like(values) if weights is None else weights
-        known = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
-        size = len(self.steps)
-        total = np.bincount(self.place[known], scale[known], minlength=size)
-        of = np.bincount(self.place[known], scale[known] * values[known], minlength=size)
-        means: Floats = np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
-        return means
+        return noise.means_by(self.place, len(self.steps), values, weights)
 
     def spread(self, column: str = "reward") -> float:
         """Return the root mean square over steps of a column's std inside the step."""

@@ -20,7 +20,7 @@ from rlreport.check.ngram_counts import Bools, Sample, holders
 from rlreport.figures.ragged import Ints, offsets_of
 from rlreport.tables import NgramSample
 from rlreport.text.special import is_special
-from rlreport.text.structure import STRUCTURES
+from rlreport.text.units import STRUCTURES
 
 Kind = Literal["text", "stem", "opening", "closing", "structure"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rlreport.check.check import Check, Need, Result
@@ -25,15 +23,6 @@ class ValueDivergence(Limits):
     floor = Limit(0.01, "of the run's", "least variance of returns that can be followed")
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Population variances over all tokens by group, float64 (G,) each: values, returns, errors."""
-
-    value: Floats
-    returns: Floats
-    error: Floats
-
-
 RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
 """Columns of the returns and of the critic's error: λ-returns, and all rewards that came.
 
@@ -41,8 +30,10 @@ RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
 """
 
 
-def fit(run: Run, returns: str, error: str, group: Ints, size: int) -> Fit:
-    """Pool the critic's figures of responses into variances over all their tokens.
+def fit(
+    run: Run, returns: str, error: str, group: Ints, size: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the variances of values, returns and errors over all tokens, float64 (size,) each.
 
     ``returns`` and ``error`` are prefixes of columns; ``group``, int64 (rows,), is what each
     response is counted to, one of ``size``, −1 to leave it out.
@@ -60,7 +51,7 @@ def fit(run: Run, returns: str, error: str, group: Ints, size: int) -> Fit:
             found: Floats = np.bincount(at, spread, minlength=size) / total
         return found
 
-    return Fit(variance("value"), variance(returns), variance(error))
+    return variance("value"), variance(returns), variance(error)
 
 
 def judge(run: Run) -> Result:
@@ -79,15 +70,17 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     limits = run.limits[ValueDivergence]
     count = len(run.steps)
     inside = run.place >= count - len(run.last.steps)
-    end = fit(run, returns, error, np.where(inside, 0, -1), 1)
-    steps = fit(run, returns, error, run.place, count)
-    least = limits.floor * float(fit(run, returns, error, np.zeros_like(run.place), 1).returns[0])
-    scale = max(float(end.returns[0]), least)
-    if not np.isfinite(scale) or scale <= 0 or not np.isfinite(end.error[0]):
+    value, own_returns, wrong = fit(run, returns, error, run.place, count)
+    late = fit(run, returns, error, np.where(inside, 0, -1), 1)
+    end_value, end_returns, end_error = (float(variance[0]) for variance in late)
+    _, whole, _ = fit(run, returns, error, np.zeros_like(run.place), 1)
+    least = limits.floor * float(whole[0])
+    scale = max(end_returns, least)
+    if not np.isfinite(scale) or scale <= 0 or not np.isfinite(end_error):
         return None
-    explained = 1 - float(end.error[0]) / scale
-    spread = float(np.sqrt(end.value[0] / scale))
-    middle = median(run.late(1 - steps.error / scale))
+    explained = 1 - end_error / scale
+    spread = float(np.sqrt(end_value / scale))
+    middle = median(run.late(1 - wrong / scale))
     bad, weak = (
         below(explained, limit) and below(middle, limit)
         for limit in (limits.explained, limits.weak)
@@ -100,7 +93,7 @@ def _judged(run: Run, returns: str, error: str) -> Result:
     met = [*(fit_met if by_fit else []), *run.met(ValueDivergence.spread, ">", spread)]
     # Each step against its own returns: their scale changes over a run.
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = (steps.error if by_fit else steps.value) / np.fmax(steps.returns, least)
+        own = (wrong if by_fit else value) / np.fmax(own_returns, least)
     limit = 1 - (limits.explained if bad else limits.weak) if by_fit else limits.spread**2
     return CHECK.finding(
         run,

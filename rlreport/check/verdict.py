@@ -63,24 +63,16 @@ def judge(
     """
     start = first_step_with_nan(run.tables)
     judged = run if start is None else run.between(int(run.steps[0]), start)
-    findings: list[Finding] = []
-    passed: list[str] = []
-    not_run: list[NotRun] = []
+    results: dict[str, Finding | NotRun | None] = {}
     of_reward = judged
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         seen = run if check.whole_run else of_reward if check.of_reward else judged
-        result = _result(check, seen, start)
-        if isinstance(result, Finding):
-            findings.append(result)
-            if check.id == FIRST_CHECK and result.severity == "warning":
-                of_reward = _across(judged, result)
-        elif isinstance(result, NotRun):
-            not_run.append(result)
-        else:
-            passed.append(check.id)
+        result = results[check.id] = _result(check, seen, start)
+        if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
+            of_reward = _across(judged, result)
+    findings = [result for result in results.values() if isinstance(result, Finding)]
     order = [check.id for check in checks]
-    passed.sort(key=order.index)
-    not_run.sort(key=lambda one: order.index(one.id))
+    told = [results[name] for name in order]
     set_aside = muted or {}
     kept = [f for f in findings if f.id not in set_aside]
     ordered = _in_order(kept, {check.id: check for check in checks}, order, run)
@@ -90,8 +82,8 @@ def judge(
         lead=lead,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        passed=passed,
-        not_run=not_run,
+        passed=[name for name in order if results[name] is None],
+        not_run=[result for result in told if isinstance(result, NotRun)],
         muted=[Muted(f, set_aside[f.id]) for f in findings if f.id in set_aside],
         moved=_moved(judged),
         windows=(judged.first.span, judged.last.span)  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def _finding(finding: Finding, card: Mapping[str, object]) -> Finding:
         finding,
         name=message(check.name),
         title=check.said(finding.facts),
-        effect=check.led_to(finding.facts),
+        clause=check.led_to(finding.facts),
         why=message(check.why),
         suggestion=_suggested(check.suggestion, card),
         source=message(check.source),
@@ -138,7 +138,7 @@ def _sentence(verdict: Verdict) -> str:
         kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
     else:
         effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
-        clauses = [f.effect for f in effects]
+        clauses = [f.clause for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
             clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
         said.append(_with_effects(lead.title, clauses))

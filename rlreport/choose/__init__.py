@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.finding import Verdict
-from rlreport.choose.detail import Candidate, Plan, StepPlan, thinned
+from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
 from rlreport.choose.extremes import Extreme, extremes
 from rlreport.choose.ranking import by_worth
 from rlreport.choose.twins import Twins, recurring, twins
@@ -21,7 +21,7 @@ __all__ = [
     "Twins",
     "choose",
     "extremes",
-    "thinned",
+    "fewer_steps",
     "twins",
 ]
 

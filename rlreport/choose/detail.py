@@ -190,7 +190,7 @@ class Plan:
         return said
 
 
-def thinned(steps: Sequence[Candidate], room: int) -> list[Candidate]:
+def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
     """An even selection of ``room`` steps, two at least.
 
     The first and the last stay, and those that findings and extremes point at as long as they fit.

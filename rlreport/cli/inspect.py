@@ -25,7 +25,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.fields import CANONICAL, FIELDS
     from rlreport.metrics import metrics_beside
     from rlreport.read import read_logs
-    from rlreport.summarise import usual_responses
+    from rlreport.summarise import commonest
     from rlreport.text.messages import steps_in_words
     from rlreport.text.numbers import byte_size, counted
 
@@ -34,7 +34,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     counts = scan.responses["step"].value_counts()
-    usual = usual_responses(counts.to_numpy())
+    usual = commonest(counts.to_numpy())
     say(
         f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
         f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"

@@ -18,22 +18,23 @@ from rlreport.comparison.statistics import (
     paired_effect,
     unpaired_effect,
 )
+from rlreport.text.messages import marked
 
 GuardLevel = Literal["better", "worse", "none", "missing"]
 
-GUARDRAILS: tuple[tuple[str, tuple[str, ...], int], ...] = (
-    ("watched_reward", ("valid_reward",), 1),
-    ("kl", ("kl_k1",), -1),
-    ("length", ("response_tokens", "response_chars"), -1),
-    ("cut_off", ("cut_off",), -1),
-    ("surprisal", ("surprisal_mean",), 1),
-    ("distinct_2", ("distinct_2",), 1),
-    ("duplicates", ("duplicate",), -1),
-    ("zero_variance_groups", ("zero_variance",), -1),
-    ("mismatch", ("mismatch_k3",), -1),
-    ("tool_errors", ("tool_errors",), -1),
+GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
+    ("kl", marked("KL"), ("kl_k1",), -1),
+    ("length", marked("Length"), ("response_tokens", "response_chars"), -1),
+    ("cut_off", marked("Cut off at the limit"), ("cut_off",), -1),
+    ("surprisal", marked("Surprisal"), ("surprisal_mean",), 1),
+    ("distinct_2", marked("Distinct-2"), ("distinct_2",), 1),
+    ("duplicates", marked("Repeated responses"), ("duplicate",), -1),
+    ("zero_variance_groups", marked("Zero-variance groups"), ("zero_variance",), -1),
+    ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
+    ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Id, columns (the first that both runs have), and which way is better (1 up, -1 down)."""
+"""Id, name, columns (the first that both runs have), and which way is better (1 up, -1 down)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def guardrails(
 ) -> list[Guardrail]:
     """Compare all guardrails and the parts of the reward, together at the level of one test."""
     wanted = [
-        *((name, _fed(means, columns), better) for name, columns, better in GUARDRAILS),
+        *((name, _fed(means, columns), better) for name, _, columns, better in GUARDRAILS),
         *((part, part, 1) for part in parts),
     ]
     effects = [effect_on(means, column, paired=paired, seed=seed) for _, column, _ in wanted]

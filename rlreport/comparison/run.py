@@ -77,20 +77,8 @@ def compared_run(
     Raises:
         RlreportError: it cannot be read; says why.
     """
-    report = earlier_report(given)
-    if report is not None:
+    if report := earlier_report(given):
         return _of_report(report, pair_by)
-    return _of_logs(given, pair_by, read, figures, thresholds, progress)
-
-
-def _of_logs(
-    given: str | Path,
-    pair_by: str,
-    read: ReadOptions,
-    figures: FigureOptions,
-    thresholds: Thresholds,
-    progress: Progress,
-) -> ComparedRun:
     metrics = metrics_beside([given], read.metrics)
     scan = read_logs([given], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)

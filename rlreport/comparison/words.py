@@ -7,7 +7,7 @@ import math
 from rlreport.check.registry import BY_ID
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
-from rlreport.comparison.guardrails import Guardrail
+from rlreport.comparison.guardrails import GUARDRAILS, Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import Effect
 from rlreport.text.messages import figure, listed, marked, message, sentences, span, told, whole
@@ -18,19 +18,6 @@ HEADLINES = {
     "worse": marked("Worse"),
     "no_evidence": marked("No evidence either way"),
     "incomparable": marked("Cannot be compared"),
-}
-
-GUARDRAIL_NAMES = {
-    "watched_reward": marked("Watched reward"),
-    "kl": marked("KL"),
-    "length": marked("Length"),
-    "cut_off": marked("Cut off at the limit"),
-    "surprisal": marked("Surprisal"),
-    "distinct_2": marked("Distinct-2"),
-    "duplicates": marked("Repeated responses"),
-    "zero_variance_groups": marked("Zero-variance groups"),
-    "mismatch": marked("Engine mismatch, k3"),
-    "tool_errors": marked("Tool errors"),
 }
 
 _REASONS = {
@@ -286,7 +273,7 @@ def guardrail_name(guardrail: Guardrail) -> str:
     """Return its name as pages have it."""
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
-    return message(GUARDRAIL_NAMES[guardrail.id])
+    return message({name: said for name, said, *_ in GUARDRAILS}[guardrail.id])
 
 
 def unit_of(guardrail: Guardrail) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.shelf import FolderShelf, Shelf, StepPages
 from rlreport.bake.step_pages import bake_steps, weight_of
-from rlreport.choose import Candidate, thinned
+from rlreport.choose import Candidate, fewer_steps
 from rlreport.choose.detail import LEAST
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
@@ -61,12 +61,12 @@ def deliver(
             return builder, weight
         shelf = shelf or FolderShelf(place.parent.parent / SHELF)
         shelf.show(builder.pool)
-        steps = thinned(builder.candidates, _affordable(builder, limit))
+        steps = fewer_steps(builder.candidates, _affordable(builder, limit))
         while True:
             linked = builder.linking(steps, limit)
             room = limit - RESERVE - _write(form, linked, place)
             if room < 0 and len(steps) > 2:
-                steps = thinned(steps, len(steps) // 2)
+                steps = fewer_steps(steps, len(steps) // 2)
                 continue
             shown = linked.holding(_baked(linked, room, shelf))
             weight = _write(form, shown, place, shelf)
@@ -78,7 +78,7 @@ def deliver(
                     raise _too_small(limit, weight)
             if weight <= limit:
                 return shown, weight
-            steps = thinned(steps, len(steps) // 2)
+            steps = fewer_steps(steps, len(steps) // 2)
 
 
 def deliver_comparison(

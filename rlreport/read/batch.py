@@ -13,7 +13,7 @@ from rlreport.options import ReadOptions
 from rlreport.read.conversation import NOTHING, Beside, ToolCounts, add_tool
 from rlreport.read.diagnostics import Diagnostics, LogPosition
 from rlreport.text.clean import clean_prompt, clean_text, safe_text
-from rlreport.text.structure import structure_of
+from rlreport.text.units import structure_of
 
 NAN = float("nan")
 LONGEST_EXTRA = 200

@@ -170,7 +170,7 @@ class Collector:
         found |= thinking_tokens(
             tokens.ids,
             tokens.offsets,
-            *(self._vocabulary.number(string) for string in THINKING),
+            *(self._vocabulary.number_of(string) for string in THINKING),
         )
         if laid.sampled is not None and laid.masked is not None:
             given = np.diff(laid.offsets) - np.diff(tokens.offsets)

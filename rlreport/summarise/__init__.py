@@ -10,11 +10,11 @@ import pandas as pd
 from rlreport.metrics import TrainerMetrics
 from rlreport.read.result import Scan
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import step_tables, usual_responses, window_table
+from rlreport.summarise.steps import commonest, step_tables, window_table
 from rlreport.summarise.tokens import token_table
 from rlreport.tables import Tables
 
-__all__ = ["summarise", "usual_responses", "window_table"]
+__all__ = ["commonest", "summarise", "window_table"]
 
 
 # Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.

@@ -142,19 +142,19 @@ def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WIND
     return min(steps, max(least, int(steps * share)))
 
 
-def usual_responses(counts: NDArray[np.generic]) -> int | None:
-    """Number of responses most steps have, None when no number holds for at least half."""
-    if not len(counts):
+def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
+    """Return the number that most are, such as responses a step; None where fewer than a share."""
+    if not len(numbers):
         return None
-    sizes, seen = np.unique(counts, return_counts=True)
+    known, seen = np.unique(numbers, return_counts=True)
     most = int(np.argmax(seen))
-    return int(sizes[most]) if 2 * seen[most] >= len(counts) else None
+    return int(known[most]) if seen[most] >= share * len(numbers) else None
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Marks steps with fewer responses than the run's usual step, bool (steps,)."""
-    usual = usual_responses(counts)
-    return np.zeros(len(counts), bool) if usual is None else counts.astype(np.int64) < usual
+    most = commonest(counts)
+    return np.zeros(len(counts), bool) if most is None else counts.astype(np.int64) < most
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:

@@ -56,7 +56,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Alternative": ((), ("said",)),
     "Check": (
         (),
-        ("name", "looks_for", "title", "effect", "why", "suggestion", "source", "needs_also"),
+        ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
     ),
 }
 """Calls whose literals are messages: by place, and by keyword."""

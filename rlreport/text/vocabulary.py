@@ -78,7 +78,7 @@ class Vocabulary:
         found = _among(ids, self._ends)
         return np.zeros(len(ids), dtype=bool) if found is None else found
 
-    def number(self, string: str) -> int:
+    def number_of(self, string: str) -> int:
         """Return the number of a string, -1 where it was not met."""
         return self._ids.get(string, -1)
 
