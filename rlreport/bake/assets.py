@@ -17,13 +17,14 @@ from pathlib import Path
 from rlreport.bake.environment import package_folder
 from rlreport.bake.script_json import script_json
 from rlreport.draw.bundle import vega_bundle
+from rlreport.draw.designs import PADDING, TITLES
+from rlreport.draw.theme import tokens
 from rlreport.text.catalogue import of_script
 from rlreport.text.language import Language
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
-_NO_WORDS = "const WORDS = {};"
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
 
 
@@ -60,10 +61,15 @@ class Assets:
 def assets(language: Language) -> Assets:
     """The assets of this version; scripts carry what they say in a language."""
     static = package_folder("static")
+    look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
+    report, one_file = (
+        _filled(in_language(join_scripts(static / "js", entry), language), "LOOK", look)
+        for entry in ("main.js", "one-file.js")
+    )
     return Assets(
-        (static / "style.css").read_text("utf-8"),
-        in_language(join_scripts(static / "js"), language),
-        in_language(join_scripts(static / "js", "one-file.js"), language),
+        palette() + (static / "style.css").read_text("utf-8"),
+        report,
+        one_file,
         vega_bundle(),
     )
 
@@ -83,7 +89,19 @@ def in_language(scripts: str, language: Language) -> str:
             said[text if isinstance(text, str) else text[0]] = form
     if not said:
         return scripts
-    return scripts.replace(_NO_WORDS, f"const WORDS = {script_json(said)};", 1)
+    return _filled(scripts, "WORDS", said)
+
+
+def palette() -> str:
+    """The design tokens as custom properties, light and dark side by side."""
+    light, dark = tokens("light"), tokens("dark")
+    colours = (f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
+    return f":root {{ {' '.join(colours)} }}\n"
+
+
+def _filled(scripts: str, name: str, value: object) -> str:
+    """Scripts with the value of a constant that is empty in them."""
+    return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
 
 
 def _hash(text: str) -> str:

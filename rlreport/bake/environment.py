@@ -12,7 +12,7 @@ from rlreport import __version__
 from rlreport.bake.script_json import script_json
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import vega_config
+from rlreport.draw.theme import LIGHT, vega_config
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
@@ -52,6 +52,7 @@ def environment(language: Language) -> jinja2.Environment:
     made.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
     made.globals["generator"] = GENERATOR
     made.globals["lang"] = language.tag
+    made.globals["colours"] = LIGHT
     made.globals["glyphs"] = GLYPHS
     made.globals["levels"] = language.of(LEVELS)
     made.globals["openings"] = language.of(

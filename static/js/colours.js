@@ -1,10 +1,11 @@
 /** Colours as the theme has them now, for charts that cannot read custom properties. */
 
-const NAMES = [
-  ..."page panel line text muted policy reference critical warning info healthy".split(" "),
-  ...Array.from({ length: 11 }, (_, k) => `div-${k + 1}`),
-  ...Array.from({ length: 9 }, (_, k) => `seq-${k + 1}`),
-];
+/**
+ * Light colours by the names of their design tokens, padding of charts and places of their axes'
+ * titles; filled when the report is built.
+ * @type {any}
+ */
+export const LOOK = {};
 
 /**
  * Specifications are written in the light theme's colours, each of one design token only.
@@ -14,15 +15,13 @@ const NAMES = [
 export function themeColours() {
   const probe = document.createElement("span");
   document.body.append(probe);
-  const read = (name) => {
+  const now = new Map();
+  for (const [name, light] of Object.entries(LOOK.colours)) {
     probe.style.color = `var(--${name})`;
-    return hex(getComputedStyle(probe).color);
-  };
-  const now = NAMES.map(read);
-  probe.style.colorScheme = "light";
-  const pairs = NAMES.map((name, k) => /** @type {[string, string]} */ ([read(name), now[k]]));
+    now.set(light, hex(getComputedStyle(probe).color));
+  }
   probe.remove();
-  return new Map(pairs);
+  return now;
 }
 
 /** @param {string} colour "rgb(1, 2, 3)" */

@@ -1,5 +1,6 @@
 /** Any column against any other: of the table of steps, or of a step's responses. */
 
+import { LOOK } from "./colours.js";
 import { el } from "./dom.js";
 import { message, nodes } from "./words.js";
 
@@ -61,16 +62,16 @@ function scatter(across, up, id, values) {
     type: "quantitative",
     title: titled(label, unit),
     scale: { zero: false, nice: true },
-    axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end", titleY: 33 } : { titleX: -52, titleY: -13 }) },
+    axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end", titleY: LOOK.titles.x } : { titleX: -LOOK.padding.left, titleY: LOOK.titles.y }) },
   });
   const told = (field, title) => ({ field, title, type: "quantitative", format: field === id ? ",d" : ",.4~r" });
   return {
     height: 240,
-    padding: { left: 52, top: 32, bottom: 38, right: 16 },
+    padding: { ...LOOK.padding, right: 16 },
     autosize: { type: "none" },
     data: { values: values.filter((row) => row.x !== null && row.y !== null) },
     layer: [{
-      mark: { type: "circle", color: "#1a63d2", size: 30, opacity: 0.6 },
+      mark: { type: "circle", color: LOOK.colours.policy, size: 30, opacity: 0.6 },
       encoding: {
         x: axis(across, "x"),
         y: axis(up, "y"),

@@ -25,6 +25,9 @@ WIDTH = {"step": 320, "half": 664, "wide": 1352}
 
 HEIGHT = {"step": 220, "half": 220, "wide": 200}
 PADDING = {"left": 52, "top": 32, "bottom": 38}
+TITLES = {"x": 33, "y": -15}
+"""Pixels below the plot at which the x axis has its title, and above it the y axis."""
+
 VALUE_FORMAT = ",.4~r"
 INTERACTION = "interaction"
 """Layers whose name starts so only serve the pointer; they are not drawn on paper."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 
-from rlreport.draw.designs import PADDING, ROWS, SERIES, Spec
+from rlreport.draw.designs import PADDING, ROWS, SERIES, TITLES, Spec
 from rlreport.draw.theme import LIGHT, unsigned_scale, vega_config
 
 Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)
@@ -49,13 +49,14 @@ def by_series(channel: type[Channel]) -> Channel:
 
 def x_axis(**changes: Any) -> alt.Axis:
     """The axis below; labels that touch in a narrow column give way."""
-    usual = {"titleAnchor": "end", "titleY": 33, "tickCount": 6, "labelOverlap": "greedy"}
+    usual = {"titleAnchor": "end", "titleY": TITLES["x"], "tickCount": 6, "labelOverlap": "greedy"}
     return alt.Axis(**{**usual, **changes})
 
 
 def y_axis(**changes: Any) -> alt.Axis:
     """The axis on the left; its title lies flat above it, from the chart's left edge."""
-    return alt.Axis(**{"tickCount": 5, "titleX": -PADDING["left"], "titleY": -15, **changes})
+    usual = {"tickCount": 5, "titleX": -PADDING["left"], "titleY": TITLES["y"]}
+    return alt.Axis(**{**usual, **changes})
 
 
 def zero() -> alt.Chart:
