@@ -95,6 +95,13 @@ def report(built, tmp_path):
     return shutil.copytree(built, tmp_path / "base")
 
 
+@pytest.fixture(scope="module")
+def loss(runs, tmp_path_factory):
+    """What main against lost came to, and its folder."""
+    out = tmp_path_factory.mktemp("loss") / "out"
+    return rlreport.compare(runs["main"], runs["lost"], out), out
+
+
 def told(out: Path) -> dict:
     """``compare.json`` of a folder, valid by its schema."""
     found = json.loads((out / "data" / "compare.json").read_text())
@@ -102,10 +109,10 @@ def told(out: Path) -> dict:
     return found
 
 
-def test_a_loss_is_worse_and_a_second_seed_is_not(runs, tmp_path):
-    lost = rlreport.compare(runs["main"], runs["lost"], tmp_path / "lost")
+def test_a_loss_is_worse_and_a_second_seed_is_not(runs, loss, tmp_path):
+    lost, out = loss
     assert lost.sentence.startswith("Worse: reward −0.")
-    found = told(tmp_path / "lost")
+    found = told(out)
     assert found["verdict"]["level"] == "worse"
     assert found["verdict"]["pairs"] == 48
     assert found["verdict"]["high"] < 0
@@ -130,9 +137,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     assert compared.gate.failed == ("new-critical:kl_explosion",)
 
 
-def test_the_effect_is_the_mean_of_the_prompts_differences(runs, tmp_path):
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "out")
-
+def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
     def means(folder):
         sums: dict[str, list[float]] = {}
         for line in (folder / "log.jsonl").read_text().splitlines():
@@ -143,7 +148,7 @@ def test_the_effect_is_the_mean_of_the_prompts_differences(runs, tmp_path):
 
     base, new = means(runs["main"]), means(runs["lost"])
     differences = [new[prompt] - base[prompt] for prompt in base]
-    found = told(tmp_path / "out")
+    found = told(loss[1])
     assert found["verdict"]["effect"] == pytest.approx(np.mean(differences))
     for flip in found["flips"]:
         assert flip["delta"] == pytest.approx(new[flip["prompt"]] - base[flip["prompt"]])
@@ -159,12 +164,11 @@ def test_a_run_against_itself_shows_nothing(runs, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
-def test_an_earlier_report_says_what_its_logs_say(runs, tmp_path, form):
+def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
     base = tmp_path / form
     rlreport.build(runs["main"], base)
-    rlreport.compare(runs["main"], runs["lost"], tmp_path / "logs")
     rlreport.compare(base, runs["lost"], tmp_path / "out")
-    of_logs, of_report = told(tmp_path / "logs"), told(tmp_path / "out")
+    of_logs, of_report = told(loss[1]), told(tmp_path / "out")
     assert of_report["verdict"] == of_logs["verdict"]
     assert of_report["flips"] == of_logs["flips"]
     assert of_report["curves"] == of_logs["curves"]
