@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT ?= report
 OLDEST := $(VENV)-oldest
 
-.PHONY: report pictures docs lint test test-ci test-oldest browser format clean
+.PHONY: report pictures docs lint lint-style lint-types lint-scripts lint-files test test-ci test-oldest browser format clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -50,16 +50,26 @@ node_modules/.package-lock.json: package-lock.json
 # Many tests start programs; where the environment forbids bytecode, each would compile anew.
 # By file, as the tests of a file look at the same builds; three at once, as browsers wait.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 3 --dist loadfile
-# Bars of time hold where nothing else runs.
-TIMED = $(BIN)/pytest -m timed
+# Bars of time hold where nothing else runs; only files that have some are looked at.
+TIMED = $(BIN)/pytest -m timed $(shell grep -l 'mark\.timed' tests/test_*.py)
 
 SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema vendor
 
+# All side by side: one waits for types else.
 lint: $(VENV)/installed-test node_modules/.package-lock.json
+	$(MAKE) --no-print-directory -j4 lint-style lint-types lint-scripts lint-files
+
+lint-style:
 	$(BIN)/ruff format --check rlreport tests benchmarks
 	$(BIN)/ruff check rlreport tests benchmarks
+
+lint-types:
 	$(BIN)/mypy
+
+lint-scripts:
 	node_modules/.bin/tsc
+
+lint-files:
 	$(SCHEMA).github-workflows .github/workflows/*.yml
 	$(SCHEMA).github-actions action.yml
 	$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml

@@ -93,7 +93,7 @@ def real_report(
 
     def report(run: str) -> Path:
         def make(folder: Path) -> None:
-            build(shared_data / run, folder / "report")
+            build(shared_data / run, folder / "report", "--workers", 1)
 
         return once(tmp_path_factory, f"report_of_{run}", make) / "report"
 

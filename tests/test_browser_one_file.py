@@ -92,7 +92,8 @@ TestTokens = in_one_file(
 @pytest.fixture(scope="module")
 def report(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "run.html"
-    return Path(rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_500_000).out)
+    logs = shared_data / "ppo_reward_hacking"
+    return Path(rlreport.build(logs, out, max_size=2_500_000, workers=1).out)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -230,10 +230,10 @@ def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> No
     (folder / "config.yaml").write_text(
         "algorithm:\n  kl_coef: 0.05\n  other: 3\nactor:\n  lr: 1e-6\n  beta: yes\n"
     )
-    report = rlreport.build(folder, tmp_path / "report")
+    report = rlreport.build(folder, tmp_path / "report", workers=1)
     found = {f.id: f.suggestion for f in report.verdict.findings}
     said = "This run had algorithm.kl_coef = 0.05, actor.lr = 1e-6."
     assert found["kl_explosion"].endswith(said)
     assert said in (tmp_path / "report" / "index.html").read_text("utf-8")
-    hidden = rlreport.build(folder, tmp_path / "names", redact="names")
+    hidden = rlreport.build(folder, tmp_path / "names", redact="names", workers=1)
     assert "This run had" not in "".join(f.suggestion for f in hidden.verdict.findings)

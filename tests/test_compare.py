@@ -85,7 +85,7 @@ def runs(tmp_path_factory):
 def built(runs, tmp_path_factory):
     """The report of main."""
     out = tmp_path_factory.mktemp("built") / "report"
-    rlreport.build(runs["main"], out)
+    rlreport.build(runs["main"], out, workers=1)
     return out
 
 
@@ -166,7 +166,7 @@ def test_a_run_against_itself_shows_nothing(runs, tmp_path):
 @pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
 def test_an_earlier_report_says_what_its_logs_say(runs, loss, tmp_path, form):
     base = tmp_path / form
-    rlreport.build(runs["main"], base)
+    rlreport.build(runs["main"], base, workers=1)
     rlreport.compare(base, runs["lost"], tmp_path / "out")
     of_logs, of_report = told(loss[1]), told(tmp_path / "out")
     assert of_report["verdict"] == of_logs["verdict"]
@@ -241,7 +241,7 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
 
 def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
     base = tmp_path / "base.zip"
-    rlreport.build(runs["main"], base, redact=True)
+    rlreport.build(runs["main"], base, redact=True, workers=1)
     made = rlreport.compare(base, runs["lost"], tmp_path / "out")
     assert any("cannot be paired" in note for note in made.notes)
     found = told(tmp_path / "out")
@@ -346,7 +346,7 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
     (tmp_path / "page.html").write_text("<p>hello</p>")
     with pytest.raises(UnusableInputError, match="not a report of rlreport"):
         rlreport.compare(tmp_path / "page.html", runs["lost"], tmp_path / "out")
-    rlreport.build(runs["main"], tmp_path / "run.md")
+    rlreport.build(runs["main"], tmp_path / "run.md", workers=1)
     with pytest.raises(UnusableInputError, match="mail and Markdown carry no figures"):
         rlreport.compare(tmp_path / "run.md", runs["lost"], tmp_path / "out")
     with pytest.raises(UsageError, match="--pair-by task"):

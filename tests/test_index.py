@@ -28,7 +28,8 @@ def runs(tmp_path_factory):
         config = {"algo": {"lr": 10.0**-k, "same": 1}, "model": f"<b>m{k}</b>"}
         (logs / "config.json").write_text(json.dumps(config))
         out = root / f"run:{k}#<i>{form}"
-        rlreport.build(logs, out, title=f"run <b>{k}", meta={"only": "0"} if k == 0 else None)
+        meta = {"only": "0"} if k == 0 else None
+        rlreport.build(logs, out, title=f"run <b>{k}", meta=meta, workers=1)
     shutil.rmtree(root / "logs")
     return root
 

@@ -293,7 +293,7 @@ def test_a_step_whose_rollouts_all_failed_is_seen(tmp_path: Path) -> None:
     assert tables.steps["failed_rollouts"].tolist() == [0] * 9 + [4] * 4
     assert tables.training().steps["step"].tolist() == list(range(9))
 
-    report = rlreport.build(log, tmp_path / "report")
+    report = rlreport.build(log, tmp_path / "report", workers=1)
     found = {f.id: f for f in report.verdict.findings}
     assert "broken_log" not in found, "no step is missing"
     onset = found["failed_rollouts"].onset
