@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from rlreport.api import build
-from rlreport.bake.shelf import BakedStep, FolderShelf
-from rlreport.bake.step_pages import _put
+from rlreport.bake.shelf import BakedStep, FolderShelf, put_on
 from rlreport.errors import OutputError
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pipeline import build_report
@@ -120,4 +119,4 @@ def test_a_store_that_copies_nothing_gets_all_from_here(
 
 def test_who_cannot_put_a_page_on_the_shelf_hands_it_back(tmp_path: Path) -> None:
     page = BakedStep(("steps/1.html", b"page"), 4, None, None)  # type: ignore[arg-type]
-    assert _put(page, FolderShelf(tmp_path / "not here")) is page
+    assert put_on(FolderShelf(tmp_path / "not here"), page) is page

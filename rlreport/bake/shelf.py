@@ -12,7 +12,7 @@ import secrets
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,6 +151,16 @@ class BakedStep:
     weight: int
     plan: StepPlan
     listed: ListedRows
+
+
+def put_on(shelf: Shelf, page: BakedStep) -> BakedStep:
+    """Put a page on a shelf, unless it cannot be put there: then who asked for it shall do it."""
+    if isinstance(page.content, Shelved):
+        return page
+    try:
+        return replace(page, content=shelf.put(*page.content))
+    except Exception:  # of any store; this process may have come after those that were asked
+        return page
 
 
 class StepPages:

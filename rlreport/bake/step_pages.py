@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from rlreport.bake.page_cache import (
 from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.bake.responses_page import ListedRows, findings_at, listed_rows
-from rlreport.bake.shelf import BakedStep, Shelf, Shelved, StepPages
+from rlreport.bake.shelf import BakedStep, Shelf, StepPages, put_on
 from rlreport.bake.step_page import (
     StepRows,
     StepTwins,
@@ -194,6 +194,16 @@ class StepJob:
     context: PageContext
     charts: list[Chart] | None = None
 
+    def __reduce__(self) -> tuple[Callable[..., StepJob], tuple[list[Any], dict[str, Any]]]:
+        """Travel without the columns that hold nothing."""
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
+        own["responses"] = self.responses.dropna(axis=1, how="all")
+        return _arrived, (list(self.responses), own)
+
+
+def _arrived(columns: list[Any], own: dict[str, Any]) -> StepJob:
+    return StepJob(**{**own, "responses": own["responses"].reindex(columns=columns)})
+
 
 class Shared(NamedTuple):
     """What the jobs of a report share.
@@ -230,16 +240,8 @@ def _shared(builder: ReportBuilder, shelf: Shelf | None = None) -> Shared:
 
 def bake_range(jobs: Sequence[StepJob], shared: Shared) -> list[BakedStep]:
     """Bakes pages of some steps, and puts them on the shelf."""
-    return [_put(bake_within(job, shared), shared.shelf) for job in jobs]
-
-
-def _put(page: BakedStep, shelf: Shelf | None) -> BakedStep:
-    if shelf is None or isinstance(page.content, Shelved):
-        return page
-    try:
-        return replace(page, content=shelf.put(*page.content))
-    except Exception:  # of any store; this process may have come after those that were asked
-        return page
+    pages = (bake_within(job, shared) for job in jobs)
+    return [page if shared.shelf is None else put_on(shared.shelf, page) for page in pages]
 
 
 def bake_within(job: StepJob, shared: Shared) -> BakedStep:
