@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from rlreport.errors import RlreportError, UsageError
+from rlreport.errors import UsageError
 from rlreport.writer import RolloutWriter
 
 
@@ -64,16 +64,16 @@ class ReportCallback:
             return
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
-        state.save_to_json(str(metrics))
         # Both hold the same rollouts; those given to ``write`` know more of them.
         places = [folder / name for name in ("rollouts", "completions")]
         logs = [place for place in places if place.is_dir()][:1]
         from rlreport import build
 
         try:
+            state.save_to_json(str(metrics))
             # They lie beside the rollouts' folder, where a build that gets that alone looks not.
             build(logs or [folder], self._out, **{"metrics": [metrics], **self._options})
-        except RlreportError as error:
+        except Exception as error:  # what follows in the script may be to save the model
             hint = "" if logs else "; this trainer writes no rollouts: give them to write()"
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 

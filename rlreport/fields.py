@@ -13,6 +13,10 @@ Kind = Literal["int", "number", "text", "texts", "strings", "ids", "floats", "ma
 """``strings``, ``ids``, ``floats`` and ``mask`` are lists of one entry a token (T)."""
 
 
+LARGEST_STEP = 2**53
+"""A larger step is no step: float64 does not hold it exactly."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One canonical field.

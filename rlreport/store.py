@@ -35,7 +35,7 @@ _ENTRY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}")
 _WRITTEN = re.compile(r"[0-9a-f]{2}/new-[0-9a-f]{16}")
 # Neither through a link, nor waiting for who writes into a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
+_LIBRARIES = ("numpy", "pandas", "orjson", "pysimdjson", "altair", "vl-convert-python", "jinja2")
 
 
 @dataclass(frozen=True, slots=True)

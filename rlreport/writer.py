@@ -15,7 +15,7 @@ import orjson
 import zstandard
 
 from rlreport.errors import OutputError, UsageError
-from rlreport.fields import FIELDS
+from rlreport.fields import FIELDS, LARGEST_STEP
 from rlreport.text.clean import safe_text
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
@@ -59,9 +59,12 @@ class RolloutWriter:
         self._compression = compression
         self._packer: _Packer | None = None
         self._file: int | None = None
+        self._torn = False
+        self._lock = threading.Lock()
         self._open()
-        after_fork = weakref.WeakMethod(self._after_fork)
-        os.register_at_fork(after_in_child=lambda: _call(after_fork))
+        if hasattr(os, "register_at_fork"):  # as on Windows, which has no fork
+            after_fork = weakref.WeakMethod(self._after_fork)
+            os.register_at_fork(after_in_child=lambda: _call(after_fork))
 
     def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
         """Append one response.
@@ -77,7 +80,7 @@ class RolloutWriter:
                 shape (T,), and any number, boolean or short string of your own.
 
         Raises:
-            UsageError: a field holds what JSON cannot, ``step`` is no whole number, a number is
+            UsageError: a field holds what JSON cannot or what no reader takes, a number is
                 several, or the arrays of the tokens differ in length; the message names it.
             OutputError: the line cannot be written, or the writer is closed.
         """
@@ -87,8 +90,11 @@ class RolloutWriter:
             if self._file is None:
                 raise OutputError(f"{self.path} is closed")
             try:
+                if self._torn:
+                    self._mend()
                 _append(self._file, line if self._packer is None else self._packer.pack(line))
             except OSError as error:
+                self._torn = True
                 raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
@@ -97,7 +103,7 @@ class RolloutWriter:
             if self._file is None:
                 return
             try:
-                if self._packer is not None:
+                if self._packer is not None and not self._torn:
                     _append(self._file, self._packer.end())
             finally:
                 os.close(self._file)
@@ -109,8 +115,17 @@ class RolloutWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _mend(self) -> None:
+        """Let what an append that failed left behind cost no further line."""
+        if self._file is not None and self._packer is None:
+            _end_torn_line(self._file)
+        elif self._file is not None:  # what follows a torn stream cannot be unpacked
+            torn = self._file
+            self._open()
+            os.close(torn)
+        self._torn = False
+
     def _open(self) -> None:
-        self._lock = threading.Lock()
         # Windows would write \r\n for \n, into compressed bytes too.
         flags = os.O_CREAT | os.O_APPEND | os.O_RDWR | getattr(os, "O_BINARY", 0)
         try:
@@ -138,9 +153,9 @@ class RolloutWriter:
 
     def _after_fork(self) -> None:
         """Give the child a lock and a stream of its own; plain appends may share the file."""
+        self._lock = threading.Lock()
         file = self._file
         if file is None or self._compression is None:
-            self._lock = threading.Lock()
             return
         self._open()
         os.close(file)
@@ -194,8 +209,10 @@ def _append(file: int, data: bytes) -> None:
 def _end_torn_line(file: int) -> None:
     """Close the line that a crash left open, so that it alone is lost."""
     size = os.fstat(file).st_size
-    if size and os.pread(file, 1, size - 1) != b"\n":
-        _append(file, b"\n")
+    if size:
+        os.lseek(file, size - 1, os.SEEK_SET)
+        if os.read(file, 1) != b"\n":
+            _append(file, b"\n")
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
@@ -219,6 +236,13 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
             raise UsageError(f"step is a whole number, not {step!r:.60}")
         checked["step"] = int(step)
+    if abs(checked["step"]) > LARGEST_STEP:
+        raise UsageError(f"step is at most 2**53, not {checked['step']:.3g}")
+    for name in ("prompt", "response"):
+        if not isinstance(checked[name], str):
+            raise UsageError(f"{name} is text, not {checked[name]!r:.60}")
+    if not isinstance(checked["reward"], int | float | np.generic | None):
+        raise UsageError(f"reward is a number, not {checked['reward']!r:.60}")
     return checked
 
 

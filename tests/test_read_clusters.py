@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import socket
@@ -388,6 +389,27 @@ def test_truncated_archive_keeps_what_can_be_unpacked(tmp_path: Path, suffix: st
     assert 500 < len(scan.responses) < 2000
     assert all(bad.torn for bad in scan.bad_lines)
     assert 1 <= scan.bad_count <= 2
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_damage_costs_no_line_long_before_it(tmp_path: Path, suffix: str) -> None:
+    lines = [json.dumps(row(i)).encode() + b"\n" for i in range(3000)]
+    pack = gzip.compress if suffix == "gz" else zstandard.compress
+    members = [pack(b"".join(lines[at : at + 100])) for at in range(0, 3000, 100)]
+    path = tmp_path / f"a.jsonl.{suffix}"
+    path.write_bytes(b"".join(members) + b"neither is this")
+    assert len(read(path).responses) == 3000
+    path.write_bytes(b"".join([*members[:20], members[20][:-20], *members[21:]]))
+    assert len(read(path).responses) > 1700
+
+
+def test_a_container_cut_short_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [GOOD])
+    packed = gzip.compress(json.dumps([row(i) for i in range(50)]).encode())
+    (tmp_path / "b.json.gz").write_bytes(packed[:-30])
+    assert [note.file for note in read(tmp_path).notes] == ["b.json.gz"]
+    (tmp_path / "b.json.gz").write_bytes(packed)
+    assert len(read(tmp_path).responses) == 51
 
 
 def test_what_is_no_archive_is_named(tmp_path: Path) -> None:

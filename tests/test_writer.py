@@ -226,19 +226,26 @@ def test_a_killed_process_tears_the_last_line_at_most(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in lines] == list(range(len(lines)))
 
 
-def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    writer = RolloutWriter(tmp_path)
+@pytest.mark.parametrize("compression", [None, "gz", "zst"])
+def test_a_full_disk_is_one_clear_error_and_costs_no_other_line(
+    tmp_path: Path, compression: str | None
+) -> None:
+    writer, step = RolloutWriter(tmp_path, compression=compression), 0
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        with pytest.raises(OutputError, match=r"rank_0\.jsonl cannot be written: File too large"):
-            for _ in range(50):
-                writer.write(**ROW)
+        with pytest.raises(OutputError, match=r"rank_0\..* cannot be written: File too large"):
+            for step in range(1000):
+                writer.write(**{**ROW, "step": step})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
+    for later in (1001, 1002):
+        writer.write(**{**ROW, "step": later})
     writer.close()
+    found = read(tmp_path).responses["step"].tolist()
+    assert [s for s in found if s != step] == [*range(step), 1001, 1002]
 
 
 def test_slips_are_named(tmp_path: Path) -> None:
@@ -318,11 +325,12 @@ def test_only_the_main_process_builds(tmp_path: Path, built: list[tuple[Any, ...
     assert built == []
 
 
+@pytest.mark.parametrize("error", [UnusableInputError("no rows"), OSError("no rows")])
 def test_a_report_that_fails_does_not_fail_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
-        raise UnusableInputError("no rows")
+        raise error
 
     monkeypatch.setitem(vars(rlreport), "build", fail)
     with pytest.warns(UserWarning, match="no report was built: no rows"):
@@ -405,7 +413,8 @@ def test_one_number_in_a_list_or_tensor_is_that_number(tmp_path: Path, reward: A
         ("step", 2.5), ("step", True), ("step", "3"), ("step", [1, 2]), ("reward", [0.5, 1.0]),
         ("reward", np.array([0.5, 1.0])), ("reward", []), ("ref_reward", [1.0, 2.0]),
         ("ref_logprobs", [-0.5]), ("values", np.zeros((1, 3))), ("response_mask", [1, 0]),
-        ("sampler_logprobs", np.zeros(4)),
+        ("sampler_logprobs", np.zeros(4)), ("step", 2**60), ("reward", "abc"),
+        ("reward", {"a": 1}), ("prompt", [{"role": "user", "content": "q"}]), ("response", None),
     ],
 )  # fmt: skip
 def test_what_a_log_cannot_mean_is_refused_when_it_is_written(

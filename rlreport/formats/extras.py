@@ -39,8 +39,13 @@ def mended(row: Row) -> list[str]:
 
 def _tokens(row: Row) -> int:
     """Return how many tokens a row has: as its arrays are read, the fewest of them; -1 without."""
-    names = ("token_ids", "response_tokens", *TOKEN_ARRAYS)
-    return min((len(row[name]) for name in names if isinstance(row.get(name), list)), default=-1)
+    sizes = [
+        len(array)
+        for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS)
+        # An empty array is none, but a response may have no tokens.
+        if isinstance(array := row.get(name), list) and (array or name == "response_tokens")
+    ]
+    return min(sizes, default=-1)
 
 
 def _is_mask(mask: object, tokens: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from rlreport.errors import MissingExtraError, UnusableInputError
+from rlreport.fields import LARGEST_STEP
 
 Record = tuple[int, dict[str, float]]
 """Step and the metrics logged at it."""
@@ -21,8 +22,6 @@ STEP_KEYS = (
     "step", "global_step", "_step", "training_step", "training/global_step", "Step",
     "global_step/max_steps", "iteration",  # ms-swift, as "3/100"
 )  # fmt: skip
-LARGEST_STEP = 2**53
-"""A larger step is no step: float64 does not hold it exactly."""
 
 _DEEPEST = 16
 """Levels of objects in which metrics are looked for."""

@@ -88,7 +88,14 @@ class PartialCache:
     def _address(self, splits: Sequence[Split]) -> bytes:
         """Tell what a partial depends on; b"" where that is not known."""
         settings = replace(
-            self.options, workers=0, strict=False, restarts="", metrics=(), cache="", ray=None
+            self.options,
+            workers=0,
+            strict=False,
+            restarts="",
+            metrics=(),
+            cache="",
+            cache_size=0,
+            ray=None,
         )
         places = [
             (split.source.path, split.source.name, split.start, split.stop is None)

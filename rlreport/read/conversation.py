@@ -99,7 +99,9 @@ def beside(
 
 def split_named(value: object) -> str:
     """Return the usual name of a split; "" where a value names none."""
-    return _SPLITS.get(value.lower(), value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return _SPLITS.get(value.lower(), value.lower())
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

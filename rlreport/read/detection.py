@@ -13,7 +13,7 @@ from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
 from rlreport.options import ReadOptions
 from rlreport.read.conversation import split_named
-from rlreport.read.lines import BOM, line_blocks
+from rlreport.read.lines import BOM, DAMAGED, line_blocks, reason_of
 from rlreport.read.remote import HEAD
 from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url, with_heads
 from rlreport.read.splits import NATIVE, LogFormat, Split
@@ -273,6 +273,6 @@ def _peek_container(source: Source) -> _Peek:
                 objects.append(obj)
                 if len(objects) >= PEEKED:
                     break
-    except (RowError, OSError) as error:
-        return objects, str(error)
+    except (RowError, *DAMAGED) as error:
+        return objects, reason_of(error)
     return objects, ""

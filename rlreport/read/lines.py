@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, cast
 
 import zstandard
 
@@ -20,6 +20,8 @@ BLOCK_BYTES = 1 << 20
 """Small enough for a block to be parsed while it is in the processor's cache."""
 
 _TAIL_BYTES = 64 << 10
+_SLICE = 16 << 10
+"""Unpacked bytes asked of a compressed stream at a time, which damage behind them costs."""
 _RETURN = ord("\r")
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
@@ -120,6 +122,7 @@ class _Reader:
         self.skipping = split.start > 0
         self.tail: list[bytes] = []
         self.held = 0
+        self.packed = bool(split.source.compression)
         self.rereads = not split.source.compression and block_bytes > 4 * _TAIL_BYTES
         self.damage: str | None = None
         if self.position:
@@ -158,14 +161,15 @@ class _Reader:
         return chunk
 
     def _fill(self, want: int) -> bytes:
-        """Read up to ``want`` bytes; what came before a damaged place is kept."""
-        if not isinstance(self.stream, gzip.GzipFile):
+        """Read up to ``want`` bytes; of what came before a damaged place all but ``_SLICE``."""
+        if not self.packed:
             return self.stream.read(want)
+        packed = cast("io.BufferedIOBase", self.stream)
         pieces: list[bytes] = []
         got = 0
         try:
-            # ``read`` would lose all that it had unpacked when the file ends too early.
-            while got < want and (piece := self.stream.read1(want - got)):
+            # ``read`` would lose all that it had unpacked when the file is damaged or ends early.
+            while got < want and (piece := packed.read1(min(want - got, _SLICE))):
                 pieces.append(piece)
                 got += len(piece)
         except DAMAGED as error:

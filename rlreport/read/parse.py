@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
+from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
 from rlreport.figures.conversation import says_more
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, RawTokens, TokenFields
 from rlreport.read.conversation import BESIDE, NOTHING, beside, mask_of_json
@@ -13,7 +13,6 @@ from rlreport.read.tolerant import (
     FINISH_FIELDS,
     FINISH_REASONS,
     KEPT,
-    LARGEST_STEP,
     SCALARS,
     load_object,
     parse_record,
@@ -149,7 +148,7 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
     if more.get("turns") is not None:
         raise _Unusual
     said = NOTHING
-    if more or says_more(prompt, response):
+    if more or finish == 0 or says_more(prompt, response):  # it may have ended for its turns
         said = beside(more, step, prompt, response, reason)
     return ParsedRow(
         step, prompt, response, rewards, reference, group, finish, tokens, extras, kept,

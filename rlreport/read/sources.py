@@ -21,7 +21,7 @@ from rlreport.read.remote import HEAD, RangeFile, heads, list_remote, shown
 from rlreport.text.messages import message
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-CONTAINER_SUFFIXES = (".json", ".parquet", ".db", ".eval")
+CONTAINER_SUFFIXES = (".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
 

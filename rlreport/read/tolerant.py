@@ -11,14 +11,14 @@ import numpy as np
 import orjson
 
 from rlreport.errors import RowError
-from rlreport.fields import CANONICAL, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
+from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
+from rlreport.figures.conversation import TURN_LIMITS
 from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
 from rlreport.read.conversation import beside
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-LARGEST_STEP = 2**53
 SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
 KEPT = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
@@ -32,7 +32,7 @@ FINISH_REASONS = {
     **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
     **dict.fromkeys(("agent_completed", "user_closed", "env_done"), 1.0),
     **dict.fromkeys(("length", "max_tokens", "max_length", "max_new_tokens"), 0.0),
-    **dict.fromkeys(("truncated", "overlong", "max_turns", "max_turns_exceeded"), 0.0),
+    **dict.fromkeys(("truncated", "overlong", *TURN_LIMITS), 0.0),
     **dict.fromkeys(("max_response_length_exceeded", "max_prompt_length_exceeded"), 0.0),
 }
 """What frameworks log as the reason a response ended: 1 by itself, 0 at the limit."""

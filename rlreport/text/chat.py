@@ -86,8 +86,9 @@ def turns(prompt: str) -> Turns:
 CALL, ANSWER = "<tool_call>", "<tool_response>"
 """What opens a call and a tool's answer in a text (Hermes 2 Pro, Qwen)."""
 
-_CALLS = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-_ANSWERS = re.compile(r"<tool_response>\s*(.*?)\s*(?:</tool_response>|\Z)", re.DOTALL)
+# Blanks are stripped apart: beside a lazy group they would take time by the square of their number.
+_CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
 
 _ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
 """What is left beside an answer of a template decoded without its special tokens."""
@@ -106,7 +107,7 @@ def turns_in_text(response: str) -> list[dict[str, Any]]:
     for role, text in turns(response) or [("prompt", response)]:
         for place, part in enumerate(_ANSWERS.split(text)):
             if place % 2:
-                made.append({"role": "tool", "text": part, "sampled": False})
+                made.append({"role": "tool", "text": part.strip(), "sampled": False})
             elif part.strip():
                 own = role in ("prompt", "assistant")  # the text goes on a turn of the policy
                 said = _ROLE_LINES.sub("", part)
@@ -115,7 +116,7 @@ def turns_in_text(response: str) -> list[dict[str, Any]]:
 
 
 def _policy_turn(text: str) -> dict[str, Any]:
-    calls = [_parsed(call) for call in _CALLS.findall(text)]
+    calls = [_parsed(call.strip()) for call in _CALLS.findall(text)]
     said = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
     return {**said, "calls": calls} if calls else said
 
