@@ -171,31 +171,31 @@ class Tables:
         return replace(self, steps=steps, in_progress=newest)
 
     def settled(self) -> Tables:
-        """Return the part that is judged where a step is in progress: all that came before it.
-
-        Sums by token and by prompt hold what is logged of that step too.
-        """
+        """Return the part that is judged where a step is in progress: all that came before it."""
         if self.in_progress is None:
             return self
-        kept = self.responses["step"].to_numpy() != self.in_progress
-        place = np.cumsum(kept) - 1
+        whole = [line for line in self.bad_lines if not line.torn]
+        bad_count = self.bad_count - len(self.bad_lines) + len(whole)
+        before = self.between(np.iinfo(np.int64).min, self.in_progress)
+        return replace(before, bad_lines=whole, bad_count=bad_count)
+
+    def between(self, start: int, stop: int) -> Tables:
+        """Return the part with ``start <= step < stop``; sums by token and by prompt stay whole."""
+        low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
-            name: _among(sample, kept, place)
+            name: _cut(sample, low, high)
             for name in ("ngrams", "ref_ngrams")
             if (sample := getattr(self, name)) is not None
         }
         frames: dict[str, Any] = {
-            name: frame[frame["step"] < self.in_progress].reset_index(drop=True)
+            name: frame[(frame["step"] >= start) & (frame["step"] < stop)].reset_index(drop=True)
             for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
             if "step" in (frame := getattr(self, name))
         }
-        whole = [line for line in self.bad_lines if not line.torn]
         return replace(
             self,
-            responses=self.responses[kept].reset_index(drop=True),
-            extras=self.extras[kept].reset_index(drop=True),
-            bad_lines=whole,
-            bad_count=self.bad_count - len(self.bad_lines) + len(whole),
+            responses=self.responses.iloc[low:high].reset_index(drop=True),
+            extras=self.extras.iloc[low:high].reset_index(drop=True),
             **samples,
             **frames,
         )
@@ -218,13 +218,13 @@ class Tables:
         )
 
 
-def _among(sample: NgramSample, kept: NDArray[np.bool_], place: NDArray[np.int64]) -> NgramSample:
-    """Return the part of a sample whose rows are kept, with their numbers among those."""
-    own = kept[sample.rows]
-    lengths = np.diff(sample.offsets)
+def _cut(sample: NgramSample, low: int, high: int) -> NgramSample:
+    """Return the part of a sample that is of the rows ``low`` to ``high``, numbered from there."""
+    first, last = np.searchsorted(sample.rows, (low, high)).tolist()
+    offsets = sample.offsets[first : last + 1]
     return replace(
         sample,
-        rows=place[sample.rows[own]],
-        offsets=np.concatenate([[0], np.cumsum(lengths[own])]).astype(np.int64),
-        units=sample.units[np.repeat(own, lengths)],
+        rows=sample.rows[first:last] - low,
+        offsets=offsets - offsets[0],
+        units=sample.units[offsets[0] : offsets[-1]],
     )

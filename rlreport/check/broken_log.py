@@ -49,8 +49,10 @@ def judge(run: Run) -> Result:
         *_incomplete(tables, limits),
         *_missing_steps(run.tried["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
-        *_unequal_arrays(tables),
     ]
+    # What the reader cut: padding makes token arrays of unequal length.
+    if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
+        faults.append(Fault("info", "unequal", cut))
     if not faults:
         return None
     faults.sort(key=lambda fault: fault.severity != "warning")
@@ -168,12 +170,6 @@ def _ends_of_ranks(sets: list[tuple[int, ...]]) -> list[int]:
         ranks = np.flatnonzero(shared >= SHARED_STEPS * len(steps))
         ends.append(int(lasts[ranks].max()))
     return ends
-
-
-def _unequal_arrays(tables: Tables) -> list[Fault]:
-    """Pass on what the reader cut: arrays of unequal length, as padding makes them."""
-    cut = sum(note.count for note in tables.notes if note.kind == "unequal_lengths")
-    return [Fault("info", "unequal", cut)] if cut else []
 
 
 SAID = {

@@ -31,7 +31,9 @@ def judge(run: Run) -> Result:
     assert run.first is not None
     facts: dict[str, Fact] = {}
     met: list[Met] = []
-    twin = has_twin(run.responses)
+    # Equal answers to one prompt are what sampling it several times is for.
+    times = _times(run.responses)
+    twin = (times > 1).astype(np.float64)
     series = run.by_step(twin)
     least = run.limits[DiversityCollapse].least_bigrams
     fall = distinct_fall(run.tables, run.first, run.last, least)
@@ -48,19 +50,10 @@ def judge(run: Run) -> Result:
         series = run.by_step(twin)
     if not met:
         return None
-    times = _times(run.responses)
     repeated = bool((times[run.last.rows] > 1).any())
     distinct = run.column("distinct_2")
     shown = Shown(times, unit="times in its step") if repeated else Shown(distinct, highest=False)
     return CHECK.finding(run, "warning", met, series=series, shown=shown, more=facts)
-
-
-def has_twin(responses: pd.DataFrame) -> Floats:
-    """Return 1 where the step has the same text to another prompt, else 0; float64 (rows,).
-
-    Equal answers to one prompt are what sampling it several times is for.
-    """
-    return (_times(responses) > 1).astype(np.float64)
 
 
 def _times(responses: pd.DataFrame) -> Floats:

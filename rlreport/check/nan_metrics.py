@@ -6,7 +6,7 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
-from rlreport.check.run import Run, Shown, marked_rows
+from rlreport.check.run import Run, Shown
 from rlreport.tables import Tables
 from rlreport.text.messages import marked
 
@@ -40,7 +40,7 @@ def judge(run: Run) -> Result:
     series = np.bincount(run.place, values, minlength=len(run.steps)).astype(np.float64)
     # The first ones tell how it began.
     order = -run.place.astype(np.float64)
-    among = marked_rows(len(rows), (worst if len(worst) else bad).index)
+    among = rows.index.isin((worst if len(worst) else bad).index)
     return CHECK.finding(
         run,
         "critical" if len(worst) else "warning",

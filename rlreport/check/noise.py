@@ -156,18 +156,14 @@ def _step_noise(
         sums = np.bincount(step, part.contributions)
         if len(sums) > 1:
             inside += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
-    means = _step_means(tables, values, weights)
+    steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
+    means = means_by(place, len(steps), values, weights)
+    means = means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(inside), len(means) - 1
     jumps = float((np.diff(means) ** 2).mean() / 2)
     between = jumps * sum(1 / len(np.unique(part.steps)) for part in parts)
     return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
-
-
-def _step_means(tables: Tables, values: Floats, weights: Floats | None) -> Floats:
-    steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
-    means = means_by(place, len(steps), values, weights)
-    return means[~np.isnan(means)]
 
 
 def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:

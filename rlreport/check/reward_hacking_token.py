@@ -61,7 +61,8 @@ def judge(run: Run) -> Result:
         # Without a start there is no gain to compare with.
         & ((table["of_gain"] >= limits.gain) | (run.first is None))
     ]
-    if paid.empty or not _rose(run):
+    rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
+    if paid.empty or not (rose or run.first is None):
         return None
     # What explains most of the reward leads; among equals the one that spread furthest.
     top = paid.iloc[int(np.argmax((paid["own_z"] * paid["share_last"]).to_numpy()))]
@@ -109,13 +110,6 @@ def judge(run: Run) -> Result:
         reward_end=end,
         others=tuple(texts[1:]),
     )
-
-
-def _rose(run: Run) -> bool:
-    """Say whether the reward rose, over its start or over the reference."""
-    if run.first is None:
-        return True
-    return any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
 
 
 def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import NgramSample, Tables
+from rlreport.tables import Tables
 from rlreport.text.messages import message
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
@@ -251,12 +251,9 @@ class Run:
         return tuple(made)
 
     def between(self, start: int, stop: int) -> Run:
-        """Return the part of the run with ``start <= step < stop``; prompts and tokens stay whole.
-
-        Checks read prompts only for their text, and tokens not at all.
-        """
-        beside = self.beside and _between(self.beside, start, stop)
-        return Run(_between(self.tables, start, stop), self.limits, beside)
+        """Return the part of the run with ``start <= step < stop``."""
+        beside = self.beside and self.beside.between(start, stop)
+        return Run(self.tables.between(start, stop), self.limits, beside)
 
     def paid_over_the_reference(self) -> Run:
         """Return the run with the reward's gap to the reference as its reward."""
@@ -290,45 +287,3 @@ def was_so(series: Floats, met: Met) -> bool:
 def has(frame: pd.DataFrame, column: str) -> bool:
     """Say whether a table has a column with at least one number in it."""
     return column in frame and bool(pd.notna(frame[column].to_numpy()).any())
-
-
-def marked_rows(count: int, rows: Iterable[int]) -> NDArray[np.bool_]:
-    """Return bool (count,), true at the given rows."""
-    held = np.zeros(count, np.bool_)
-    held[list(rows)] = True
-    return held
-
-
-def _between(tables: Tables, start: int, stop: int) -> Tables:
-    of_rows = tables.responses["step"].to_numpy()
-    low, high = np.searchsorted(of_rows, (start, stop), "left").tolist()
-    rows = slice(low, high)
-    return dataclasses.replace(
-        tables,
-        responses=tables.responses.iloc[rows].reset_index(drop=True),
-        extras=tables.extras.iloc[rows].reset_index(drop=True),
-        steps=_cut(tables.steps, start, stop),
-        extras_by_step=_cut(tables.extras_by_step, start, stop),
-        metrics=_cut(tables.metrics, start, stop),
-        ngrams=_cut_sample(tables.ngrams, rows),
-        ref_ngrams=_cut_sample(tables.ref_ngrams, rows),
-    )
-
-
-def _cut(table: pd.DataFrame, start: int, stop: int) -> pd.DataFrame:
-    if "step" not in table:
-        return table
-    return table[(table["step"] >= start) & (table["step"] < stop)].reset_index(drop=True)
-
-
-def _cut_sample(sample: NgramSample | None, rows: slice) -> NgramSample | None:
-    if sample is None:
-        return None
-    low, high = np.searchsorted(np.asarray(sample.rows), (rows.start, rows.stop)).tolist()
-    offsets = np.asarray(sample.offsets)[low : high + 1]
-    return dataclasses.replace(
-        sample,
-        rows=np.asarray(sample.rows)[low:high] - rows.start,
-        offsets=offsets - offsets[0],
-        units=np.asarray(sample.units)[offsets[0] : offsets[-1]],
-    )

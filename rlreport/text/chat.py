@@ -110,8 +110,8 @@ def turns_in_text(response: str) -> list[dict[str, Any]]:
                 made.append({"role": "tool", "text": part.strip(), "sampled": False})
             elif part.strip():
                 own = role in ("prompt", "assistant")  # the text goes on a turn of the policy
-                said = _ROLE_LINES.sub("", part)
-                made.append(_policy_turn(said) if own else _other_turn(role, part))
+                other = {"role": role, "text": part.strip(), "sampled": False}
+                made.append(_policy_turn(_ROLE_LINES.sub("", part)) if own else other)
     return made
 
 
@@ -119,10 +119,6 @@ def _policy_turn(text: str) -> dict[str, Any]:
     calls = [_parsed(call.strip()) for call in _CALLS.findall(text)]
     said = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
     return {**said, "calls": calls} if calls else said
-
-
-def _other_turn(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "text": text.strip(), "sampled": False}
 
 
 def _parsed(call: str) -> object:

@@ -157,7 +157,7 @@ def token_text(raw: str, style: Style | None = None) -> str:
             part = left[broken.start : broken.end]
             text += left[: broken.start].decode() + f"⟨{part.hex(' ')}⟩"
             left = left[broken.end :]
-    return _join_parts(text).replace("\0", REPLACEMENT)
+    return text.replace("⟩⟨", " ").replace("\0", REPLACEMENT)
 
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
@@ -199,10 +199,6 @@ def _holds_utf8(token: str) -> bool:
 def _completes(pending: bytes, piece: bytes) -> bool:
     """Tell whether the bytes spell U+FFFD itself, as a model may write it."""
     return (pending + piece).startswith(b"\xef\xbf\xbd")
-
-
-def _join_parts(text: str) -> str:
-    return text.replace("⟩⟨", " ")
 
 
 def _byte_level_bytes(token: str) -> bytes | None:
