@@ -64,7 +64,7 @@ lint-style:
 	$(BIN)/ruff check rlreport tests benchmarks
 
 lint-types:
-	$(BIN)/mypy
+	$(BIN)/mypy -n 2
 
 lint-scripts:
 	node_modules/.bin/tsc
