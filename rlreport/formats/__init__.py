@@ -155,7 +155,7 @@ class RowReader:
         """Return the splits that the rows of a file's first objects name."""
         found: set[object] = set()
         for obj in objects:
-            with suppress(RowError):
+            with suppress(RowError, RecursionError):
                 found |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
         # What was looked at is read again, and told of then.
         self._not_taken = {}

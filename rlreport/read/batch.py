@@ -216,6 +216,8 @@ class Batcher:
             content: hash of the line, 0 where there is none.
         """
         batch, tokens = self.batch, row.tokens
+        # Of any type, as logged: what cannot be hashed is to leave nothing of its row behind.
+        group_hash = 0 if row.group is None else _group_hash(row.group)
         for kind in row.oddities:
             batch.diagnostics.add(kind, position)
         if tokens.uneven:
@@ -251,7 +253,7 @@ class Batcher:
                 row.step,
                 prompt_hash,
                 prompt_chars,
-                0 if row.group is None else _group_hash(row.group),
+                group_hash,
                 *row.rewards,
                 content,
                 text_hash(text),

@@ -20,6 +20,7 @@ from rlreport.text.chat import turns_in_text
 BESIDE = ("turns", "policy_version", "errors", "seconds", "trainable", "split")
 """Fields that this module reads."""
 
+_LARGEST = 2**53
 _SPLITS = {
     "training": "train", "validation": "val", "valid": "val", "dev": "val",
     "evaluation": "eval", "test": "eval",
@@ -105,7 +106,10 @@ def split_named(value: object) -> str:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if type(value) is int:
+        # Beyond, no float64 holds it exactly, nor far beyond at all.
+        return abs(value) <= _LARGEST
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def mask_of_json(text: bytes, size: int) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from rlreport.read.lines import BOM, DAMAGED, reason_of
 from rlreport.read.parse import LineParser
 from rlreport.read.row_locations import RowLocations
 from rlreport.read.token_rows import token_rows
-from rlreport.read.tolerant import load_object, parse_record
+from rlreport.read.tolerant import load_object, number_of, parse_record
 from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
@@ -238,7 +239,8 @@ def _conversation(logged: object, options: ReadOptions, *, spans: bool) -> list[
         return clean_text(value, options.pad_tokens) if isinstance(value, str) else None
 
     def number(value: object) -> float | None:
-        return float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+        logged = number_of(value)[0] if type(value) in (int, float) else math.nan
+        return logged if math.isfinite(logged) else None
 
     return [
         Turn(
@@ -270,7 +272,10 @@ def _call(call: object) -> tuple[str, str]:
 def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "…"
 
 
 def _one_text(value: object, options: ReadOptions) -> str | None:

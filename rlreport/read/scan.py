@@ -29,6 +29,8 @@ _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _BATCH_BYTES = 16 << 20
 _BATCH_ROWS = 16384
 _MOST_STRINGS = 1 << 19
+_UNUSABLE = (RowError, RecursionError, OverflowError)
+"""What a hostile line may raise: lists nested by the thousand and endless integers parse well."""
 
 
 class Scanner:
@@ -169,9 +171,9 @@ class _Work:
                     self._add(self._parser.parse(line), offset, len(line), content=_hash(line))
                 else:
                     self._read_object(load_object(line)[0], offset, stop - start, _hash(line))
-            except RowError as error:
+            except _UNUSABLE as error:
                 last = stop == block.stop
-                self._add_unread(offset, error.reason, torn=last and block.unterminated)
+                self._add_unread(offset, _why(error), torn=last and block.unterminated)
         if block.too_long:
             self._lines += 1
             self._filled += 1
@@ -193,8 +195,8 @@ class _Work:
         for sub, row in enumerate(rows):
             try:
                 self._add(parse_record(row), offset, length, sub, content)
-            except RowError as error:
-                self._add_unread(offset, error.reason)
+            except _UNUSABLE as error:
+                self._add_unread(offset, _why(error))
 
     def _read_container(self) -> None:
         """Read a file that is not lines; an object's index stands for its offset."""
@@ -209,8 +211,8 @@ class _Work:
                     self._filled += 1
                     try:
                         self._read_object(obj, index, 0)
-                    except RowError as error:
-                        self._add_unread(index, error.reason)
+                    except _UNUSABLE as error:
+                        self._add_unread(index, _why(error))
                     self._read(0)
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
@@ -242,6 +244,14 @@ class _Work:
         self._unread += 1
         position = LogPosition(self._split.file, offset, self._lines)
         self._collector.diagnostics.add_unread(UnreadLine(position, reason, torn))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RowError):
+        return error.reason
+    if isinstance(error, RecursionError):
+        return message("nested too deep")
+    return message("holds a number too large")
 
 
 def _hash(line: bytes) -> int:

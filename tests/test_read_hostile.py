@@ -1,0 +1,69 @@
+"""Lines made to end a build: each costs itself, and nothing beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read import fetch
+from tests.reading import read, row, write
+
+ENDLESS = "1" + "0" * 400
+DEPTHS = (990, 1010)
+"""Levels of nesting about Python's limit on recursion, below and above that of the parser."""
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def line(**logged: str) -> str:
+    """A line of good fields, some of them replaced by raw JSON."""
+    fields = {name: json.dumps(value) for name, value in row().items()} | logged
+    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}\n"
+
+
+def conversation(path: Path) -> Any:
+    return next(iter(fetch(read(path), [0], ReadOptions(), FigureOptions()))).conversation
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["step", "prompt", "reward", "logprobs", "advantages", "group_id", "turns", "policy_version",
+     "seconds", "reward_parts", "response_mask", "response_tokens", "errors", "note"],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [ENDLESS, *map(nested, DEPTHS)], ids=["digits", "990", "1010"])
+def test_an_endless_number_or_list_costs_its_own_line_at_most(
+    field: str, value: str, tmp_path: Path
+) -> None:
+    lines = [line(), line(**{field: value}), line(step="1")]
+    scan = read(write(tmp_path / "rank_0.jsonl", lines))
+    assert {0, 1} <= set(scan.responses["step"])
+    assert len(scan.responses) + scan.bad_count == 3
+    assert list(scan.responses["response_chars"]) == [9] * len(scan.responses)
+    assert len(list(fetch(scan, range(len(scan.responses)), ReadOptions(), FigureOptions()))) >= 2
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_nested_list_costs_its_own_line_in_a_frameworks_log(depth: int, tmp_path: Path) -> None:
+    good = '{"input":"p","output":"r","score":1.0,"step":1,"gts":"4"}\n'
+    path = write(tmp_path / "1.jsonl", [good, good.replace('"4"', nested(depth)), good])
+    assert len(read(path).responses) >= 2
+
+
+def test_an_endless_number_of_seconds_or_reward_of_a_turn_is_none(tmp_path: Path) -> None:
+    turn = {"role": "assistant", "text": "a", "sampled": True, "seconds": 10**400, "reward": 1e999}
+    said = conversation(write(tmp_path / "rank_0.jsonl", [row(turns=[turn])]))
+    assert (said[0].seconds, said[0].reward) == (None, None)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_arguments_of_a_call_nested_too_deep_leave_the_call(depth: int, tmp_path: Path) -> None:
+    call = f'{{"name":"x","arguments":{nested(depth)}}}'
+    turns = f'[{{"role":"assistant","text":"a","sampled":true,"calls":[{call}]}}]'
+    said = conversation(write(tmp_path / "rank_0.jsonl", [line(turns=turns)]))
+    assert [name for name, _ in said[0].calls] == ["x"]
