@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.comparison.compare import Ends, compare_ends
-from rlreport.comparison.data import parts_of, response_data
+from rlreport.comparison.data import response_data
 from rlreport.comparison.flips import flips
 from rlreport.comparison.side import Side, side_of
 from rlreport.options import FigureOptions, ReadOptions
@@ -76,7 +76,7 @@ def run_of(logs: str) -> Side:
     """The figures of a run's responses."""
     scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Silent(), ())
     data = response_data(summarise(scan))
-    return side_of(scan.name, data, parts_of(data))
+    return side_of(scan.name, data)
 
 
 def main(logs: Sequence[str]) -> bool:

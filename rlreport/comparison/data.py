@@ -109,11 +109,6 @@ def data_of_pages(shown: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
-def parts_of(responses: pd.DataFrame) -> list[str]:
-    """Return the columns of response data that are parts of the reward."""
-    return [str(name) for name in responses if str(name).startswith(PART)]
-
-
 def _splits(tables: Tables) -> pd.Series:
     for table in (tables.responses, tables.extras):
         if "split" in table and not is_numeric_dtype(table["split"]):

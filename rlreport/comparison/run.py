@@ -14,7 +14,7 @@ from rlreport.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
 from rlreport.check.wording import retold, worded
-from rlreport.comparison.data import parts_of, response_data
+from rlreport.comparison.data import response_data
 from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report
 from rlreport.comparison.side import PROMPT, Side, side_of
 from rlreport.metrics import metrics_beside
@@ -87,7 +87,7 @@ def compared_run(
     data = response_data(tables)
     return ComparedRun(
         name,
-        side_of(name, data, parts_of(data), pair_by=pair_by),
+        side_of(name, data, pair_by=pair_by),
         {f.id: Found(f.id, f.severity, f.title) for f in verdict.findings if f.severity != "info"},
         _reader(locations, tables, read, figures),
         from_logs=True,
@@ -135,7 +135,7 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     in_all = about.get("responses")
     return ComparedRun(
         name,
-        side_of(name, responses, parts_of(responses), pair_by=pair_by),
+        side_of(name, responses, pair_by=pair_by),
         {one.id: one for one in found},
         report.texts,
         redacted=report.redacted,

@@ -10,6 +10,7 @@ import pandas as pd
 import xxhash
 from numpy.typing import NDArray
 
+from rlreport.comparison.data import EXTRA, PART
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
 
@@ -41,37 +42,30 @@ class Side:
     named: bool = True
 
 
-def side_of(
-    name: str, responses: pd.DataFrame, parts: Sequence[str] = (), *, pair_by: str = PROMPT
-) -> Side:
-    """Make a side of response data (see ``comparison.data``).
+def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
+    """Make a side of a run's response data (see ``comparison.data``).
 
-    Args:
-        name: of the run.
-        responses: its response data.
-        parts: columns that are parts of the reward.
-        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or another logged field.
+    Prompts are paired by their text, by the logged group_id, or by another logged field.
 
     Raises:
         UsageError: the run has no such field.
     """
+    parts = tuple(column for column in map(str, responses) if column.startswith(PART))
     if pair_by == PROMPT:
         named = PROMPT in responses
         keys = responses[PROMPT if named else "prompt_id"].to_numpy().astype(np.uint64)
-        return Side(name, responses.assign(pair=keys), tuple(parts), named)
-    if pair_by == GROUP:
-        known = responses.get("group_hash", pd.Series(dtype=np.uint64)).to_numpy(np.uint64)
-        kept = responses[known > 0] if len(known) else responses.iloc[:0]
-        keys = known[known > 0]
-    else:
-        found = [
-            column for column in (f"extra:{pair_by}", f"part:{pair_by}") if column in responses
-        ]
-        kept = responses[responses[found[0]].notna()] if found else responses.iloc[:0]
-        keys = _hashes(kept[found[0]]) if found else np.zeros(0, np.uint64)
-    if not len(kept):
+        return Side(name, responses.assign(pair=keys), parts, named)
+    columns = ["group_hash"] if pair_by == GROUP else [f"{EXTRA}{pair_by}", f"{PART}{pair_by}"]
+    found = next((column for column in columns if column in responses), None)
+    if found is not None and pair_by == GROUP:
+        kept = responses[responses[found].to_numpy(np.uint64) > 0]
+        keys = kept[found].to_numpy(np.uint64)
+    elif found is not None:
+        kept = responses[responses[found].notna()]
+        keys = _hashes(kept[found])
+    if found is None or not len(kept):
         raise UsageError(f"--pair-by {pair_by}: no such field in {name!r}")
-    return Side(name, kept.assign(pair=keys), tuple(parts))
+    return Side(name, kept.assign(pair=keys), parts)
 
 
 def _hashes(values: pd.Series) -> Keys:
