@@ -50,7 +50,11 @@ def main() -> None:
         charts = draw()
         rows = last.astype(object).where(last.notna(), None).to_dict("records")
         specs = [
-            json.dumps({**chart.spec, "data": {"values": rows}} if chart.responses else chart.spec)
+            json.dumps(
+                {**chart.spec, "data": {"values": rows}}
+                if "name" in chart.spec["data"]
+                else chart.spec
+            )
             for chart in charts
         ]
         ours = best(draw)

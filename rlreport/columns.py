@@ -26,7 +26,7 @@ class Column:
         help: what it is, in half a sentence.
         dtype: of the table's column.
         kind: how its numbers are written.
-        signed: zero parts good from bad: bars and colours tell the sign.
+        signed: of a token's figure: zero parts good from bad, and colours tell the sign.
         listed: whether the response list offers it, shown or hidden at first.
     """
 
@@ -60,9 +60,7 @@ _count = partial(Column, kind="count")
 _whole = partial(Column, dtype="int64", kind="count")
 _share = partial(Column, kind="share")
 _shown = partial(Column, listed="shown")
-_gap = partial(Column, listed="shown", signed=True)
 _asked = partial(Column, listed="hidden")
-_asked_gap = partial(Column, listed="hidden", signed=True)
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
@@ -89,12 +87,12 @@ RESPONSE_COLUMNS = (
     _inner("group_hash", "", "hash of the logged group_id, 0 without one", "uint64"),
     _shown("reward", "Reward", "", "sequence reward"),
     _shown("ref_reward", "Reference reward", "", "reward of the reference on the same prompt"),
-    _gap("reward_gap", "Gap", "", "reward − reference reward"),
+    _shown("reward_gap", "Gap", "", "reward − reference reward"),
     _shown("valid_reward", "Valid reward", "", "second reward, only watched"),
     _shown("ref_valid_reward", "Reference valid reward", "", "second reward of the reference"),
-    _gap("valid_reward_gap", "Valid gap", "", "valid reward − reference valid reward"),
-    _gap("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
-    _asked_gap("log_ratio_mean", "Mean log-ratio", "nats", "mean over tokens of logp − ref_logp"),
+    _shown("valid_reward_gap", "Valid gap", "", "valid reward − reference valid reward"),
+    _shown("kl_k1", "KL", "nats", "k1: sum over tokens of the log-ratio, logp − ref_logp"),
+    _asked("log_ratio_mean", "Mean log-ratio", "nats", "mean over tokens of logp − ref_logp"),
     _inner("log_ratio_min", "nats", "smallest log-ratio of a token"),
     _inner("log_ratio_max", "nats", "largest log-ratio of a token"),
     _shown("kl_k3", "KL, k3", "nats", "sum over tokens of exp(−r) − 1 + r, r the log-ratio"),
@@ -113,16 +111,16 @@ RESPONSE_COLUMNS = (
     _inner("value_m2", "", "sum of squared deviations of the values from value_mean"),
     _inner("return_mean", "", "mean of the GAE returns"),
     _inner("return_m2", "", "sum of squared deviations of the returns from return_mean"),
-    _asked_gap("advantage_mean", "Advantage", "", "as logged, else by GAE; mean over tokens"),
+    _asked("advantage_mean", "Advantage", "", "as logged, else by GAE; mean over tokens"),
     _inner("advantage_logged_mean", "", "mean over tokens of the logged advantages"),
-    _asked_gap("value_error_mean", "Value error", "", "value − return, mean over tokens"),
+    _asked("value_error_mean", "Value error", "", "value − return, mean over tokens"),
     _inner("value_error_m2", "", "sum of squared deviations of value − return from its mean"),
     _inner("mc_return_mean", "", "mean of the undiscounted sums of rewards to come"),
     _inner("mc_return_m2", "", "sum of squared deviations of those from their mean"),
     _inner("mc_error_mean", "", "value − undiscounted sum of rewards to come, mean over tokens"),
     _inner("mc_error_m2", "", "sum of squared deviations of that from its mean"),
     _asked("rlhf_reward", "Σ token rewards", "", "what the policy is trained on"),
-    _asked_gap("non_score_reward", "Non-score reward", "", "Σ token rewards − reward"),
+    _asked("non_score_reward", "Non-score reward", "", "Σ token rewards − reward"),
     _inner("kl_penalty_n", "tokens", "tokens before the last with token_reward and log-ratio"),
     _inner("kl_penalty_x", "", "sum of the log-ratio over those tokens"),
     _inner("kl_penalty_y", "", "sum of token_reward over those tokens"),
@@ -180,7 +178,7 @@ STEP_COLUMNS = (
     Column("reward_max", "Highest reward", "", "largest reward"),
     Column("ref_reward_mean", "Reference reward", "", "mean over responses of the reference"),
     Column("ref_reward_std", "Reference reward, std", "", "population standard deviation"),
-    Column("reward_gap_mean", "Gap", "", "mean of reward − reference reward", signed=True),
+    Column("reward_gap_mean", "Gap", "", "mean of reward − reference reward"),
     Column("valid_reward_mean", "Valid reward", "", "mean of the watched reward"),
     Column("ref_valid_reward_mean", "Reference valid reward", "", "mean of its watched reward"),
     _share("win_rate", "Win rate", "", "share with reward above the reference's"),
@@ -266,7 +264,7 @@ PROMPT_COLUMNS = (
     _whole("last_step", "Last step", "", "last step it was seen in"),
     Column("reward_first", "First reward", "", "mean in its first step"),
     Column("reward_last", "Last reward", "", "mean in its last step"),
-    Column("reward_gain", "Gain", "", "last reward − first reward", signed=True),
+    Column("reward_gain", "Gain", "", "last reward − first reward"),
     Column("reward_mean", "Reward", "", "mean over its responses"),
     Column("reward_min", "Worst", "", "smallest reward"),
     Column("reward_max", "Best", "", "largest reward"),
@@ -289,7 +287,7 @@ TOKEN_COLUMNS = (
     _whole("count", "Count", "", "occurrences"),
     _share("kl_share", "Share of KL, k3", "", "share of the run's summed k3"),
     Column("kl_mean", "Mean KL, k3", "nats", "mean over its occurrences"),
-    Column("log_ratio_mean", "Mean log-ratio", "nats", "mean of logp − ref_logp", signed=True),
+    Column("log_ratio_mean", "Mean log-ratio", "nats", "mean of logp − ref_logp"),
     Column("abs_log_ratio_mean", "Mean |log-ratio|", "nats", "mean over its occurrences"),
     Column("prob_mean", "Probability", "", "mean under the policy"),
     Column("ref_prob_mean", "Reference probability", "", "mean under the reference"),
@@ -297,7 +295,7 @@ TOKEN_COLUMNS = (
     _whole("count_last", "Last count", "", "occurrences in the last window of steps"),
     Column("prob_first", "First steps", "", "mean probability in the first window"),
     Column("prob_last", "Last steps", "", "mean probability in the last window"),
-    Column("prob_change", "Change", "", "last − first", signed=True),
+    Column("prob_change", "Change", "", "last − first"),
     Column("abs_value_error_mean", "Mean |value − return|", "", "the critic's error"),
     _inner("example_step", "", "step of the sampled response of largest KL that holds it", "Int64"),
     _inner("example_n", "", "position of that response in its step", "Int64"),

@@ -312,5 +312,5 @@ def _cell(value: float) -> Cell:
 
 
 def _plain(column: ColumnView) -> dict[str, Any]:
-    keys = ("key", "label", "unit", "kind", "help", "signed", "hidden")
+    keys = ("key", "label", "unit", "kind", "help", "hidden")
     return {key: getattr(column, key) for key in keys}

@@ -134,7 +134,6 @@ def _guardrails(found: Sequence[Guardrail]) -> TableView:
             "effect",
             message("Difference"),
             help=message("of the shared prompts, NEW − BASE"),
-            signed=True,
         ),
         ColumnView("low", message("Low"), help=message("lower end of the 95 % interval")),
         ColumnView("high", message("High"), help=message("upper end of the 95 % interval")),
@@ -211,7 +210,6 @@ _FLIP_NUMBERS = (
         "delta",
         message("Difference"),
         help=message("NEW − BASE, mean rewards of the window"),
-        signed=True,
     ),
     ColumnView("base", message("BASE"), help=message("mean reward of the prompt in the window")),
     ColumnView("new", message("NEW"), help=message("mean reward of the prompt in the window")),
@@ -354,7 +352,7 @@ def _tokens(outcome: Outcome) -> TableView:
         ColumnView("token", message("Token"), kind="token"),
         ColumnView("new", message("Share of KL in NEW"), written="share"),
         ColumnView("base", message("Share of KL in BASE"), written="share"),
-        ColumnView("change", message("Change"), message("points"), signed=True),
+        ColumnView("change", message("Change"), message("points")),
     ]
     rows = [
         RowView(

@@ -256,9 +256,9 @@ def prepare(
     progress: Progress,
     pool: Pool,
     data_room: int,
-    thresholds: Thresholds | None = None,
-    own_charts: Sequence[Chart] = (),
-    card: Card | None = None,
+    thresholds: Thresholds,
+    own_charts: Sequence[Chart],
+    card: Card,
 ) -> ReportBuilder:
     """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
     judged = tables.settled().training()
@@ -286,8 +286,8 @@ def prepare(
         advantages_logged=bool(tables.fields.get("advantages")),
         stamp=stamp(report),
         file_aliases=file_aliases,
-        thresholds=thresholds or Thresholds(),
-        card=card or Card(),
+        thresholds=thresholds,
+        card=card,
         tile_names=tile_names(tables.steps),
         in_progress=tables.in_progress,
         finding_places={

@@ -169,9 +169,7 @@ def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | Non
             "share_last", message("Last steps"), help=message("share of responses that hold it")
         ),
         ColumnView("z", "z", help=message("how clearly its share rose, in standard errors")),
-        ColumnView(
-            "reward_lift", message("Reward lift"), help=message("inside a step"), signed=True
-        ),
+        ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
         _SEEN_IN,
     ]
     rows = []

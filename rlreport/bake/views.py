@@ -44,7 +44,6 @@ class ColumnView:
             (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
         written: how its numbers are written.
-        signed: values are coloured by sign where bars are drawn.
         hidden: not shown until the reader asks for it.
         group: what menus list it under, "" for our own figures.
     """
@@ -54,7 +53,6 @@ class ColumnView:
     unit: str = ""
     kind: str = "number"
     help: str = ""
-    signed: bool = False
     hidden: bool = False
     written: NumberKind = "number"
     group: str = ""
@@ -319,7 +317,6 @@ class PromptsView:
     groups: TableView | None
     charts: list[Chart]
     details: list[PromptDetail]
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +378,6 @@ def number_column(column: Column) -> ColumnView:
         column.label,
         column.unit,
         help=column.help,
-        signed=column.signed,
         hidden=column.listed == "hidden",
         written=column.kind,
     )

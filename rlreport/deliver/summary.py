@@ -72,24 +72,23 @@ def overview(builder: ReportBuilder) -> OverviewView:
     return builder.context.report.language.of(view)
 
 
-def pictures(builder: Builder, most: int, *, width: int, density: int = 2) -> list[Picture]:
+def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
     """Draws the charts that say most: the reward, those that findings speak of, the usual ones.
 
     Args:
         builder: the report, or the comparison, of which all are.
         most: how many.
         width: pixels they are shown at.
-        density: pixels drawn for each of those, for sharp screens.
     """
     language = builder.context.report.language
     return builder.once(
-        ("pictures", most, width, density),
+        ("pictures", most, width),
         lambda: [
             Picture(
                 chart.name,
                 chart.title,
                 chart.description,
-                png(chart, width, density, font=language.font),
+                png(chart, width, language.font),
             )
             for chart in language.of(_telling(builder)[:most])
         ],

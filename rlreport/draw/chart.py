@@ -21,8 +21,6 @@ class Chart:
         interactive: the page may replace the SVG by Vega.
         shaded: severity and words of each finding whose steps are shaded.
         group: heading that the chart stands under, "" for the page's own charts.
-        responses: the chart's data are the responses of a step: each datum has ``n``, and
-            the page feeds and filters the named dataset ``rows`` itself.
     """
 
     name: str
@@ -33,6 +31,5 @@ class Chart:
     svg: str = ""
     wide: bool = False
     interactive: bool = True
-    responses: bool = False
     shaded: tuple[tuple[str, str], ...] = ()
     group: str = ""

@@ -31,7 +31,7 @@ _FIELDS = ("n", "reward", "ref_reward", "reward_gap", "kl_k1", "response_tokens"
 
 def step_charts(
     rows: pd.DataFrame,
-    first_rows: pd.DataFrame | None,
+    first_rows: pd.DataFrame,
     *,
     step: int,
 ) -> list[Chart]:
@@ -39,7 +39,7 @@ def step_charts(
 
     Args:
         rows: response table of the step.
-        first_rows: that of the first step, drawn as a ghost behind; None draws none.
+        first_rows: that of the first step, drawn as a ghost behind, unless it is the same.
         step: the step.
 
     Returns:
@@ -48,7 +48,7 @@ def step_charts(
     """
     columns = {name: rows[name].to_numpy(np.float64) for name in _FIELDS}
     ghost = np.array([])
-    if first_rows is not None and first_rows["step"].iloc[0] != step:
+    if first_rows["step"].iloc[0] != step:
         ghost = first_rows["reward"].to_numpy(np.float64)
     length = "response_chars" if np.isnan(columns["response_tokens"]).all() else "response_tokens"
     charts = (
@@ -117,7 +117,7 @@ def _histogram(reward: Floats, reference: Floats, ghost: Floats) -> Chart | None
     if told[2].size:
         said.append(message("First step: mean {mean}.", mean=figure(mean(told[2]))))
     title = message("Reward of the responses")
-    return Chart("step_reward", title, sentences(said), plot.spec, plot.vega, responses=True)
+    return Chart("step_reward", title, sentences(said), plot.spec, plot.vega)
 
 
 def _gap(columns: dict[str, Floats]) -> Chart | None:
@@ -155,7 +155,7 @@ def _gap(columns: dict[str, Floats]) -> Chart | None:
     # The page draws the shown responses, which may be fewer than were logged.
     del plot.encoding("bars")["x"]["scale"]["domain"]
     title = message("Gap to the reference")
-    return Chart("step_gap", title, said, plot.spec, plot.vega, responses=True)
+    return Chart("step_gap", title, said, plot.spec, plot.vega)
 
 
 def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
@@ -186,7 +186,7 @@ def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
             {"field": f, "type": "quantitative", "title": text, "format": VALUE_FORMAT}
             for f, text in ((field, RESPONSE[field].title), ("reward", message("reward")))
         )
-    return Chart(name, title, said, plot.spec, plot.vega, responses=True)
+    return Chart(name, title, said, plot.spec, plot.vega)
 
 
 def _rows(columns: dict[str, Floats], **fields: str) -> list[dict[str, Any]]:

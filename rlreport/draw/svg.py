@@ -16,9 +16,12 @@ from xml.etree import ElementTree as ET
 import orjson
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.theme import FONT, SMALL, Theme, sentinels, tokens
+from rlreport.draw.theme import FONT, SMALL, sentinels
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
+
+DENSITY = 2
+"""Pixels of a picture for each of its drawing, for sharp screens."""
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
@@ -101,16 +104,13 @@ def drawn_alone(chart: Chart) -> Chart:
     return replace(chart, vega=vega, svg=_as_text(root, chart, box, chart.description))
 
 
-def png(
-    chart: Chart, width: int, density: int = 1, theme: Theme = "light", font: str = FONT
-) -> bytes:
-    """Draws a chart as PNG, for mail and Markdown.
+def png(chart: Chart, width: int, font: str = FONT) -> bytes:
+    """Draws a chart as PNG in light colours, for mail and Markdown.
 
     Args:
         chart: the chart.
-        width: of the drawing, in the pixels that text is measured in.
-        density: pixels of the picture for each of those.
-        theme: whose colours.
+        width: of the drawing, in the pixels that text is measured in; the picture has DENSITY
+            for each of those.
         font: of its texts.
 
     Raises:
@@ -120,12 +120,8 @@ def png(
 
     padding = chart.vega["padding"]
     text = _json({**chart.vega, "width": width - padding["left"] - padding["right"]})
-    if theme == "dark":
-        dark = tokens("dark")
-        for colour, variable in sentinels().items():
-            text = text.replace(f'"{colour}"', f'"{dark[variable.removeprefix("--")]}"')
     text = text.replace(f'"{FONT}"', f'"{font}"')
-    picture: bytes = vl_convert.vega_to_png(text, scale=density, allowed_base_urls=[])
+    picture: bytes = vl_convert.vega_to_png(text, scale=DENSITY, allowed_base_urls=[])
     return picture
 
 

@@ -61,7 +61,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 }
 """Calls whose literals are messages: by place, and by keyword."""
 
-_AS_COLUMNS = ("_whole", "_count", "_share", "_shown", "_gap", "_asked", "_asked_gap", "_inner")
+_AS_COLUMNS = ("_whole", "_count", "_share", "_shown", "_asked", "_inner")
 
 
 def compiled(po: Path) -> io.BytesIO:

@@ -42,7 +42,6 @@ export class Chart {
     this.figure = figure;
     this.hooks = hooks;
     this.shared = shared;
-    this.config = config;
     this.log = false;
     this.click = 0;
     this.pressed = 0;
@@ -141,7 +140,7 @@ export class Chart {
       const colours = themeColours();
       const { zoom, smoothing } = this.shared;
       const source = this.fed ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
-      const spec = dressed({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log, inPage: true });
+      const spec = dressed({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
       if (spec.mark || spec.layer) spec.width = this.inner();
       const place = el("div");
       const result = await embed(place, spec, {

@@ -3,14 +3,14 @@
 import { recoloured } from "./colours.js";
 import { message } from "./words.js";
 
-/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number, inPage: boolean}} Wish */
+/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number}} Wish */
 
 /**
  * @param {any} spec
  * @param {Map<string, string>} colours
  * @param {Wish} wish
  */
-export function dressed(spec, colours, { zoom, log, smoothing, inPage }) {
+export function dressed(spec, colours, { zoom, log, smoothing }) {
   const copy = recoloured(spec, colours);
   const over = copy.params?.some(({ name }) => name === "at");
   for (const param of copy.params ?? []) {
@@ -19,7 +19,7 @@ export function dressed(spec, colours, { zoom, log, smoothing, inPage }) {
     delete param.bind; // the page asks once for all charts
   }
   if (log) logarithmic(copy);
-  if (!over || !inPage) return copy;
+  if (!over) return copy;
   const pointer = copy.layer.find(({ name }) => name === "interaction");
   copy.params.push({ name: "zoom", select: { type: "interval", encodings: ["x"] }, views: [pointer.name] });
   copy.layer.unshift(pointedAt());
