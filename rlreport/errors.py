@@ -18,6 +18,10 @@ class UnusableInputError(RlreportError):
     """The logs were found but no report can come of them."""
 
 
+class UnreadableReportError(UnusableInputError):
+    """A report of rlreport that is broken, or of a newer version."""
+
+
 class StrictError(RlreportError):
     """``--strict`` was given and the logs hold something that would be skipped or repaired."""
 

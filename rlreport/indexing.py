@@ -17,7 +17,7 @@ from rlreport.comparison.data import REPORT
 from rlreport.comparison.earlier import report_about
 from rlreport.deliver.one_file import FORM, assemble
 from rlreport.deliver.place import destination, staged
-from rlreport.errors import OutputError, RlreportError, UsageError
+from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
 from rlreport.read.sources import is_url
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
@@ -125,8 +125,10 @@ def _is_report(file: Path) -> bool:
         return False
     try:
         return report_about(file) is not None
-    except RlreportError as error:
-        return "broken" in str(error) or "newer" in str(error)
+    except UnreadableReportError:
+        return True
+    except RlreportError:
+        return False
 
 
 def _listed(place: Path, root: Path) -> Listed:

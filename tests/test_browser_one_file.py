@@ -15,8 +15,7 @@ import rlreport
 from rlreport.bake import pages as bake
 from rlreport.bake.environment import environment
 from rlreport.bake.views import Link, Shell
-from rlreport.deliver.one_file import assemble
-from rlreport.deliver.views import view_node
+from rlreport.deliver.one_file import assemble, view_node
 from rlreport.text.language import ENGLISH
 from tests import test_browser_list, test_browser_response, test_browser_tokens
 from tests.browser import serious, visiting

@@ -37,9 +37,14 @@ def script_json(value: Any) -> Markup:
 
 
 def packed_json(value: Any) -> str:
-    """Serialises ``value`` as ``script_json`` does, as base64 of gzip for nodes that hold much."""
-    packed = gzip.compress(canonical_json(value), compresslevel=6, mtime=0)
-    return base64.b64encode(packed).decode("ascii")
+    """Serialises ``value`` as ``script_json`` does, for nodes that hold much."""
+    return packed(canonical_json(value), level=6)
+
+
+def packed(content: bytes, *, level: int) -> str:
+    """Base64 of gzip: the same bytes give the same characters, none of them markup."""
+    zipped = gzip.compress(content, compresslevel=level, mtime=0)
+    return base64.b64encode(zipped).decode("ascii")
 
 
 def canonical_json(value: Any, *, indent: bool = False) -> bytes:

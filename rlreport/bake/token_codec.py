@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.script_json import canonical_json
+from rlreport.bake.script_json import canonical_json, packed
 from rlreport.choose.detail import COMPACT, DERIVABLE
 from rlreport.columns import TOKEN_FIGURES
 from rlreport.options import FigureOptions
@@ -90,8 +88,7 @@ def pack_tokens(
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
-    packed = gzip.compress(b"".join(parts), compresslevel=4, mtime=0)
-    return base64.b64encode(packed).decode("ascii")
+    return packed(b"".join(parts), level=4)
 
 
 def token_metrics(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from rlreport.check.findings import SCHEMA
 from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
-from rlreport.errors import UnusableInputError
+from rlreport.errors import UnreadableReportError, UnusableInputError
 
 MOST_PART = 500_000_000
 """Bytes of one part of a report that are read."""
@@ -216,7 +216,8 @@ def report_about(given: str | Path) -> dict[str, Any] | None:
     """Read ``report.json`` of an earlier report; None where what was given is none.
 
     Raises:
-        UnusableInputError: it is broken, or of a newer version; says which.
+        UnreadableReportError: it is broken, or of a newer version; says which.
+        UnusableInputError: it is a file of rlreport that says nothing of a run, or no report.
     """
     with _refused(str(given)):
         parts = _parts(Path(given))
@@ -230,7 +231,7 @@ def _refused(name: str) -> Iterator[None]:
     try:
         yield
     except (*_UNREADABLE, RecursionError) as error:
-        raise UnusableInputError(f"{name}: is a broken report; build it again") from error
+        raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 
 
 def _parts(path: Path) -> _Parts | None:
@@ -267,7 +268,7 @@ def _about(name: str, raw: bytes) -> dict[str, Any]:
     version = generator.get("version")
     schema = about.setdefault("schema", FIRST_SCHEMA)
     if not isinstance(schema, int) or schema > SCHEMA:
-        raise UnusableInputError(
+        raise UnreadableReportError(
             f"{name}: is a report of a newer rlreport ({version}); update, or give its logs"
         )
     return about

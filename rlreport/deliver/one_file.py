@@ -14,12 +14,17 @@ from markupsafe import Markup
 from rlreport.bake.assets import assets
 from rlreport.bake.environment import environment
 from rlreport.bake.pages import Page
+from rlreport.bake.script_json import packed
 from rlreport.bake.views import Shell
 from rlreport.deliver.form import Builder, Form
-from rlreport.deliver.views import pack, view_node
 from rlreport.draw.bundle import vega_bundle
 from rlreport.text.language import Language
 
+_NODE = Markup(
+    '<script type="application/octet-stream" class="view" data-view="{}" data-title="{}">'
+    "{}</script>\n"
+)
+_PACKING = 9
 _LOOSE_END = ("</script", "<!--", "</style", "\r")
 """What would end an inline element early, or change its text and so its hash."""
 
@@ -43,6 +48,14 @@ class OneFile(Form):
         with place.open("wb") as file:
             for part in document(builder):
                 file.write(part)
+
+
+def view_node(page: Page) -> Markup:
+    """A page as a node of the file: the overview as it reads, any other packed."""
+    if not page.view:
+        return Markup(page.html)
+    content = packed(page.html.encode("utf-8", "replace"), level=_PACKING)
+    return _NODE.format(page.view, page.title, content)
 
 
 def document(builder: Builder) -> Iterator[bytes]:
@@ -102,7 +115,7 @@ def policy(scripts: tuple[str, ...], style: str) -> str:
 
 @lru_cache(maxsize=1)
 def _packed_vega() -> str:
-    return pack(vega_bundle())
+    return packed(vega_bundle().encode(), level=_PACKING)
 
 
 def _hash(text: str) -> str:

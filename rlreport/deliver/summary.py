@@ -1,4 +1,4 @@
-"""What the short forms say, mail and Markdown: the overview without addresses, and its pictures."""
+"""What the short forms say, mail and Markdown: the overview without its links, and its pictures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.bake.addresses import ViewAddresses
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.report import ReportBuilder
@@ -22,35 +23,6 @@ _TREND_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class NoAddresses:
-    """Addresses of a form whose pages are not there to be linked."""
-
-    def page(self, kind: str) -> str:
-        """See Addresses."""
-        return ""
-
-    def step(self, step: int) -> str | None:
-        """See Addresses."""
-        return None
-
-    def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """See Addresses."""
-        return None
-
-    def prompt(self, prompt_id: int) -> str | None:
-        """See Addresses."""
-        return None
-
-    def any_response(self) -> str:
-        """See Addresses."""
-        return ""
-
-    def file(self, path: str) -> str | None:
-        """See Addresses."""
-        return None
-
-
-@dataclass(frozen=True, slots=True)
 class Picture:
     """A chart as a PNG file: its name without suffix, its title, its words, its bytes."""
 
@@ -61,10 +33,10 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> OverviewView:
-    """The view of the overview in the report's language, nothing in it linked."""
+    """The view of the overview in the report's language."""
     view = overview_view(
         builder.context,
-        NoAddresses(),
+        ViewAddresses(frozenset()),  # no form of these writes one
         builder.charts,
         builder.texts.extremes,
         len(builder.tables.responses),
