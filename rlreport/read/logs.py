@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
-from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
@@ -21,6 +20,7 @@ from rlreport.read.diagnostics import ODDITIES, LogPosition
 from rlreport.read.ngrams import UnitSample
 from rlreport.read.partial import Partial, merge, merge_pair
 from rlreport.read.remote import shown
+from rlreport.read.restarts import restarts
 from rlreport.read.result import (
     Scan,
     bigram_frame,
@@ -102,7 +102,17 @@ def read_logs(
         ]
         files = replace(files, formats=judged)
         partial = _scanned(files, options, figures, progress)
-    return _scan_of(_name(paths), partial, listing, files, options)
+    kept = options.restarts != "last"
+    restarted, replaced = restarts(partial, files.sources, kept=kept)
+    if replaced and not kept:
+        # Only a scan without the older rows leaves them out of every sum over tokens.
+        formats = [
+            replace(form, replaced=replaced.get(number, form.replaced))
+            for number, form in enumerate(files.formats)
+        ]
+        files = replace(files, formats=formats)
+        partial = _scanned(files, options, figures, progress)
+    return _scan_of(_name(paths), partial, listing, files, options, restarted)
 
 
 def _scanned(
@@ -179,7 +189,12 @@ def _scan(
 
 
 def _scan_of(
-    name: str, partial: Partial, listing: Listing, files: LogFiles, options: ReadOptions
+    name: str,
+    partial: Partial,
+    listing: Listing,
+    files: LogFiles,
+    options: ReadOptions,
+    restarted: Sequence[Note],
 ) -> Scan:
     bad = _bad_lines(partial, listing, files)
     bad_count = partial.diagnostics.unread_count + len(listing.unreadable)
@@ -190,8 +205,7 @@ def _scan_of(
         raise UnusableInputError(_nothing(files, bad, bad_count, notes))
     notes = [note for note in notes if note.kind != METRICS_FILE]
     order = row_order(partial.columns)
-    restart_notes, order = _restarts(partial, files, order, options.restarts)
-    notes += restart_notes
+    notes += restarted
     unclean = [note for note in notes if note.kind not in (NOT_TAKEN, FORMAT, SPLIT)]
     if options.strict and (bad or unclean):
         raise StrictError(_strict(bad, bad_count, unclean))
@@ -298,40 +312,6 @@ def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
     return notes
 
 
-def _restarts(
-    partial: Partial, files: LogFiles, order: Ints, restarts: str
-) -> tuple[list[Note], Ints]:
-    """Report steps that were logged again after a restart, and drop the older rows if asked."""
-    notes: list[Note] = []
-    dropped = np.zeros(partial.rows, dtype=bool)
-    columns = partial.columns
-    in_files = np.lexsort((columns["sub"], columns["offset"], columns["file"]))
-    file = columns["file"][in_files]
-    for number, source in enumerate(files.sources):
-        rows = in_files[file == number]
-        older, steps = _superseded(columns["step"][rows].astype(np.int64))
-        if not len(older):
-            continue
-        span = message("{low} to {high}", low=steps[0], high=steps[-1])
-        if len(steps) == 1:
-            span = str(steps[0])
-        text = (
-            message(
-                "steps run backwards: {steps} logged again after a restart, the older rows left "
-                "out",
-                steps=span,
-            )
-            if restarts == "last"
-            else message(
-                "steps run backwards: {steps} logged again after a restart, all rows kept",
-                steps=span,
-            )
-        )
-        notes.append(Note("restart", text, len(older), source.name))
-        dropped[rows[older]] = restarts == "last"
-    return notes, order[~dropped[order]]
-
-
 def _log_files(partial: Partial, files: LogFiles) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 3), dtype=np.int64)
     for segment in partial.segments:
@@ -369,28 +349,3 @@ def _strict(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     total = bad_count + len(notes)
     rest = f"\n… and {total - _SHOWN:,} more" if total > _SHOWN else ""
     return "The logs are not clean (--strict):\n" + "\n".join(found[:_SHOWN]) + rest
-
-
-def _superseded(steps: Ints) -> tuple[Ints, Ints]:
-    """Find rows whose step is logged again after the file went back to an earlier step.
-
-    Args:
-        steps: int64 (R,), steps of one file's rows in the file's order.
-
-    Returns:
-        indices of the rows that a later attempt replaces, and the steps that were logged by
-        more than one attempt, ascending. Both are empty where steps hop back and forth on
-        most rows: such a file is not in the order of its steps.
-    """
-    nothing = np.zeros(0, dtype=np.int64)
-    back = np.diff(steps) < 0
-    changes = int((np.diff(steps) != 0).sum())
-    if not back.any() or 4 * int(back.sum()) > changes:
-        return nothing, nothing
-    attempt = np.concatenate([[0], np.cumsum(back)])
-    order = np.lexsort((attempt, steps))
-    ends = np.flatnonzero(np.append(steps[order][1:] != steps[order][:-1], True))
-    distinct = steps[order][ends]
-    last_attempt = attempt[order][ends][np.searchsorted(distinct, steps)]
-    older = np.flatnonzero(attempt < last_attempt)
-    return older, np.unique(steps[older])

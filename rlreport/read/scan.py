@@ -225,6 +225,8 @@ class _Work:
         said, log_format = row.beside, self._split.format
         name = said.split or log_format.split
         watched = name != log_format.main
+        if any(log_format.replaced) and log_format.is_replaced(watched, offset, sub):
+            return
         kind = ""
         if watched and name != log_format.watched:
             kind = "other_split_rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,9 @@ _TASK_SPLITS = 256
 _SMALL_BYTES = 4 << 20
 _SMALL_PACKED_BYTES = 64 << 10
 
+Span = tuple[tuple[int, int], tuple[int, int]]
+"""Rows of a file from one (offset, sub) to another, both included."""
+
 Value = TypeVar("Value")
 Nodes = dict[tuple[int, int], Value]
 """Values by (level, index) in an aligned tree: 2^level leaves from index · 2^level on."""
@@ -41,6 +45,8 @@ class LogFormat:
         split: ``train``, ``val`` or ``eval``: that of its rows that name none.
         main: the split that is judged, as a rule ``train``.
         watched: the split whose rows stand beside, None for none; all others are left out.
+        replaced: spans of rows to leave out, as a restarted run logged them again: of the split
+            that is judged, and of what stands beside it; ascending.
     """
 
     id: str = NATIVE
@@ -50,6 +56,13 @@ class LogFormat:
     split: str = "train"
     main: str = "train"
     watched: str | None = "val"
+    replaced: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ())
+
+    def is_replaced(self, watched: bool, offset: int, sub: int) -> bool:
+        """Tell whether a row lies among those to leave out."""
+        spans = self.replaced[watched]
+        place = bisect_right(spans, (offset, sub), key=lambda span: span[0]) - 1
+        return place >= 0 and (offset, sub) <= spans[place][1]
 
     @property
     def rewarded(self) -> bool:
