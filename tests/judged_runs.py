@@ -187,6 +187,14 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
     "rising": made,
     "flat": lambda seed: made(seed, reward=lambda step, rng: 0 * step),
     "noisy": lambda seed: made(seed, noise=2.0),
+    "a watched reward that stays": lambda seed: made(
+        seed, valid_reward=lambda step, rng: 0.5 + 0.2 * rng.normal(size=len(step))
+    ),
+    "harder prompts after easy ones": lambda seed: made(
+        seed,
+        prompt_id=lambda step, rng: rng.integers(0, 30, len(step)) + 30 * (step >= 25),
+        reward=lambda step, rng: np.where(step < 25, 2 + step / 25, (step - 25) / 25),
+    ),
     "six steps": lambda seed: made(seed, steps=6, each=64),
     "a thousand steps of three": lambda seed: made(seed, steps=1000, each=3),
     "in progress": lambda seed: made(seed, steps=9, each=48),
@@ -299,6 +307,16 @@ FAULTY: dict[str, Fault] = {
         ),
         "reward_collapse",
         (5, 14),
+    ),
+    "a watched reward that falls": (
+        lambda seed: made(
+            seed,
+            valid_reward=lambda step, rng: (
+                0.5 - 0.03 * np.maximum(step - 20, 0) + 0.2 * rng.normal(size=len(step))
+            ),
+        ),
+        "watched_reward_fall",
+        (19, 30),
     ),
     "a fall from the start": (
         lambda seed: made(seed, reward=lambda step, rng: -step / 20),

@@ -49,6 +49,8 @@ def null_run(seed: int) -> Tables:
         "value_error_mean": value_error - value_error.mean(),
         "value_error_m2": tokens * 0.25,
     }
+    apart = np.random.default_rng([seed, 1])
+    watched = 0.2 * apart.normal(size=STEPS)[step] + apart.normal(size=rows)
     return make_tables(
         {
             "step": step,
@@ -56,6 +58,7 @@ def null_run(seed: int) -> Tables:
             "file": np.tile([0, 1], rows // 2),
             "reward": reward,
             "ref_reward": noisy(4) - 0.3,
+            "valid_reward": watched,
             "response_tokens": tokens,
             "response_chars": (tokens * 4).astype(np.int64),
             "kl_k1": kl,

@@ -196,3 +196,34 @@ def test_folded_findings_count_for_fail_on(verdicts: dict[str, Verdict]) -> None
     verdict = verdicts["ppo_reward_hacking"]
     folded = [f for f in verdict.findings if f.explained_by]
     assert replace(verdict, findings=folded).reaches("critical")
+
+
+def test_a_reward_that_stays_is_not_said_to_rise() -> None:
+    said = run_checks(tables(reward=1.0)).sentence
+    assert "did not clearly rise: 1.00 at first, 1.00 at the end" in said
+    assert "rose" not in said
+
+
+def test_of_a_run_whose_windows_share_steps_no_rise_is_denied() -> None:
+    rng = np.random.default_rng(0)
+    step = np.repeat(np.arange(5), 128)
+    verdict = run_checks(
+        make_tables({"step": step, "reward": step / 2 + 0.2 * rng.normal(size=640)})
+    )
+    assert "did not" not in verdict.sentence
+    assert "reward_stalled" not in {f.id for f in verdict.findings}
+
+
+def test_holes_in_the_log_do_not_choose_the_checkpoint() -> None:
+    step = np.repeat(np.delete(np.arange(60), 5), 50)
+    verdict = run_checks(make_tables({"step": step, "reward": step / 60 + 0.1 * SIGN[: len(step)]}))
+    assert verdict.lead == "broken_log"
+    assert verdict.keep_step == 58
+
+
+def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None:
+    length = 100 + 4 * STEP + 10 * SIGN
+    verdict = run_checks(tables(response_tokens=length, reward=SIGN.astype(float)))
+    assert verdict.lead == "length_hacking"
+    assert "while the mean reward stayed" in verdict.sentence
+    assert "carried" not in verdict.sentence

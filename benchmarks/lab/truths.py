@@ -13,8 +13,8 @@ from .figures import MEASURED, Row, beyond_doubt, by_step, series
 CHECKS = (
     "nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking",
     "engine_mismatch", "ratio_drift", "negative_kl", "value_divergence", "zero_variance_groups",
-    "entropy_explosion", "reward_collapse", "length_collapse", "diversity_collapse",
-    "entropy_collapse", "missing_eos", "kl_explosion", "language_drift",
+    "entropy_explosion", "reward_collapse", "watched_reward_fall", "length_collapse",
+    "diversity_collapse", "entropy_collapse", "missing_eos", "kl_explosion", "language_drift",
 )  # fmt: skip
 """Findings of warning or worse that a run may get, causes first."""
 

@@ -105,5 +105,5 @@ CHECK = Check(
     "equal responses give no advantage.",
     suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "
     "and look at whether the reward favours one template.",
-    explains=("entropy_collapse", "reward_stalled"),
+    explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
 )

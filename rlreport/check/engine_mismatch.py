@@ -46,7 +46,13 @@ CHECK = Check(
     suggestion="Use the same precision, kernels and weights in both engines, check that weights "
     "are synchronised before sampling, or correct with truncated importance weights.",
     explains=(
-        *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
+        *(
+            "reward_collapse",
+            "watched_reward_fall",
+            "kl_explosion",
+            "entropy_collapse",
+            "length_collapse",
+        ),
         *("diversity_collapse", "missing_eos", "reward_stalled", "ratio_drift", "negative_kl"),
     ),
     trend=False,

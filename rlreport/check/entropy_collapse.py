@@ -49,5 +49,11 @@ CHECK = Check(
     "be found, and groups of responses stop differing.",
     suggestion="Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the "
     "upper side (DAPO), raise the sampling temperature, or use harder prompts.",
-    explains=("kl_explosion", "diversity_collapse", "missing_eos", "reward_stalled"),
+    explains=(
+        "kl_explosion",
+        "diversity_collapse",
+        "missing_eos",
+        "reward_stalled",
+        "watched_reward_fall",
+    ),
 )

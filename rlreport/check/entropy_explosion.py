@@ -51,7 +51,14 @@ CHECK = Check(
     "coefficient, and go on from a checkpoint before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
-        *("kl_explosion", "reward_collapse", "missing_eos", "length_collapse", "language_drift"),
+        *(
+            "kl_explosion",
+            "reward_collapse",
+            "watched_reward_fall",
+            "missing_eos",
+            "length_collapse",
+            "language_drift",
+        ),
         *("diversity_collapse", "reward_stalled", "persistent_losers", "ratio_drift"),
     ),
 )

@@ -71,7 +71,7 @@ CHECK = Check(
     suggestion="Read the errors; repeat rollouts whose environment failed, and do not give them a "
     "reward.",
     source=AGENTS,
-    explains=("reward_stalled", "reward_collapse"),
+    explains=("reward_stalled", "reward_collapse", "watched_reward_fall"),
     trend=False,
     whole_run=True,
     needs_also="rollouts that failed: errors without a response",

@@ -167,11 +167,15 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A key figure of the run in its first and its last window; ``first`` is None without one."""
+    """A key figure of the run in its first and its last window; ``first`` is None without one.
+
+    ``rose`` says whether it did by more than chance, None where the windows share steps.
+    """
 
     figure: Literal["reward", "kl", "tokens", "characters"]
     first: float | None
     last: float
+    rose: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,4 +156,5 @@ CHECK = Check(
     "on from a checkpoint before the rise.",
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's objective/kl",
+    explains=("watched_reward_fall",),
 )

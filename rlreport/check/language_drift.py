@@ -139,5 +139,5 @@ CHECK = Check(
     suggestion="Add a reward for the prompt's language, or a KL penalty; look at whether the "
     "answer is still right for those who asked.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
-    explains=("diversity_collapse", "length_collapse"),
+    explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
 )

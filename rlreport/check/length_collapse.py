@@ -95,5 +95,5 @@ CHECK = Check(
     "nothing, and some trainers fail on them.",
     suggestion="Look for a penalty that grows with length, a reward that is highest for silence, "
     "or a policy that learned EOS as its first token; give empty responses the lowest reward.",
-    explains=("diversity_collapse", "entropy_collapse", "reward_stalled"),
+    explains=("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
 )

@@ -50,11 +50,18 @@ def judge(run: Run) -> Result:
         correlation=paid,
         reward_start=rewards.first,
         reward_end=rewards.last,
+        carried=rewards.rose,
     )
 
 
 def title(facts: Facts) -> str:
     """Return how responses grew, and that it pays."""
+    if not facts["carried"]:
+        return marked(
+            "Responses grew from {start:figure} to {end:figure} {unit}: inside a step the longer "
+            "ones earn more (correlation {correlation:figure}), while the mean reward stayed: "
+            "{reward_start:figure} at first, {reward_end:figure} at the end."
+        )
     if facts["unit"] == "tokens":
         return marked(
             "Responses grew from {start:figure} to {end:figure} tokens and carried the reward "
@@ -84,7 +91,7 @@ CHECK = Check(
     "on pairs of equal length, or penalise responses cut off at the limit.",
     explains=(
         *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("not_sharpening", "reward_part_dominance", "persistent_losers"),
+        *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
     ),
     of_reward=True,
 )

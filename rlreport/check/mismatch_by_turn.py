@@ -59,6 +59,12 @@ CHECK = Check(
     suggestion="Keep token ids from turn to turn rather than tokenise text again, and check that "
     "the chat template drops nothing from earlier turns.",
     source=TURN_MISMATCH,
-    explains=("engine_mismatch", "off_policy_weights", "reward_collapse", "kl_explosion"),
+    explains=(
+        "engine_mismatch",
+        "off_policy_weights",
+        "reward_collapse",
+        "watched_reward_fall",
+        "kl_explosion",
+    ),
     trend=False,
 )

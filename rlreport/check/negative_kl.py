@@ -60,6 +60,6 @@ CHECK = Check(
     "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
     suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
     "tokens, and compute log-probabilities at the same temperature.",
-    explains=("reward_collapse", "reward_stalled", "length_collapse"),
+    explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
     trend=False,
 )

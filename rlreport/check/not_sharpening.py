@@ -16,7 +16,7 @@ def judge(run: Run) -> Result:
     squares = (reward - run.by_step(reward)[run.place]) ** 2
     stds, size = np.sqrt(run.by_step(squares)), len(run.last.steps)
     before, after = (float(np.sqrt(mean(part**2))) for part in (stds[:size], run.late(stds)))
-    if not (moved.rose and at_least(after, before)):
+    if not (moved.rose and before > 0 and at_least(after, before)):
         return None
     return CHECK.finding(
         run,

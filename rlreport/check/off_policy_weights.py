@@ -66,6 +66,12 @@ CHECK = Check(
     "a falling effective sample comes before a collapse.",
     suggestion="Truncate the weights or mask what is far off, sample from fresher weights, and "
     "bring the engines' precision together.",
-    explains=("reward_collapse", "kl_explosion", "entropy_collapse", "reward_stalled"),
+    explains=(
+        "reward_collapse",
+        "watched_reward_fall",
+        "kl_explosion",
+        "entropy_collapse",
+        "reward_stalled",
+    ),
     trend=False,
 )

@@ -74,7 +74,13 @@ CHECK = Check(
     suggestion="Lower the learning rate, take fewer epochs over each batch, use larger "
     "mini-batches, and check that both log-probabilities are taken at the same temperature.",
     explains=(
-        *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
+        *(
+            "reward_collapse",
+            "watched_reward_fall",
+            "kl_explosion",
+            "entropy_collapse",
+            "length_collapse",
+        ),
         *("diversity_collapse", "missing_eos", "reward_stalled"),
     ),
     trend=False,

@@ -45,6 +45,7 @@ from rlreport.check import (
     unclosed_thinking,
     value_divergence,
     void_turns,
+    watched_reward_fall,
     zero_variance_groups,
 )
 from rlreport.check.check import Check
@@ -71,6 +72,7 @@ CHECKS: tuple[Check, ...] = (
     zero_variance_groups.CHECK,
     entropy_explosion.CHECK,
     reward_collapse.CHECK,
+    watched_reward_fall.CHECK,
     length_collapse.CHECK,
     diversity_collapse.CHECK,
     entropy_collapse.CHECK,

@@ -214,7 +214,7 @@ CHECK = Check(
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
-        *("language_drift", "reward_part_dominance"),
+        *("language_drift", "reward_part_dominance", "watched_reward_fall"),
     ),
     trend=False,
     of_reward=True,

@@ -24,7 +24,7 @@ def judge(run: Run) -> Result:
     reward, gap = run.column("reward"), run.column("reward_gap")
     facts: dict[str, Fact] = {}
     met: list[Met] = []
-    if run.first is not None:
+    if not run.short:
         moved = run.change(reward)
         if met := run.met(RewardStalled.z, "<", moved.z):
             facts |= {"start": moved.first, "end": moved.last}

@@ -104,6 +104,11 @@ class Run:
         style = detect_style(ngrams.vocabulary)
         return style, readable_tokens(ngrams.vocabulary, style)
 
+    @property
+    def short(self) -> bool:
+        """Whether its windows share steps, so that a trend within them is noise to the other."""
+        return self.first is None or self.first.steps[-1] >= self.last.steps[0]
+
     @cached_property
     def watched(self) -> tuple[Run, str] | None:
         """The watched reward: the responses that have it, as a run, and its column.

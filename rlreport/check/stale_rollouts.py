@@ -44,6 +44,12 @@ CHECK = Check(
     "and clipping discards most of the gradient.",
     suggestion="Give sampling more machines or training fewer, update the sampler more often, or "
     "drop rollouts over a limit of steps.",
-    explains=("off_policy_weights", "ratio_drift", "reward_collapse", "entropy_collapse"),
+    explains=(
+        "off_policy_weights",
+        "ratio_drift",
+        "reward_collapse",
+        "watched_reward_fall",
+        "entropy_collapse",
+    ),
     trend=False,
 )

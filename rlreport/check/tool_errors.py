@@ -38,6 +38,12 @@ CHECK = Check(
     "policy writes wrongly ask for different cures; leave rollouts of a broken environment out of "
     "the loss.",
     source=AGENTS,
-    explains=("tool_disuse", "void_turns", "reward_stalled", "reward_collapse"),
+    explains=(
+        "tool_disuse",
+        "void_turns",
+        "reward_stalled",
+        "reward_collapse",
+        "watched_reward_fall",
+    ),
     trend=False,
 )

@@ -133,7 +133,13 @@ CHECK = Check(
     suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values, "
     "normalise returns, or start it from the reward model.",
     explains=(
-        *("reward_collapse", "kl_explosion", "entropy_collapse", "length_collapse"),
+        *(
+            "reward_collapse",
+            "watched_reward_fall",
+            "kl_explosion",
+            "entropy_collapse",
+            "length_collapse",
+        ),
         *("diversity_collapse", "missing_eos", "reward_stalled"),
     ),
 )

@@ -23,6 +23,7 @@ from rlreport.check.limits import Thresholds
 from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
+from rlreport.check.reward_stalled import RewardStalled
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
@@ -30,6 +31,9 @@ from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
 """Judged first: where it finds something, the checks of the reward judge another run."""
+
+OF_THE_LOG = "broken_log"
+"""What it finds says nothing of the policy, nor of its checkpoints."""
 
 HALF = 0.5
 """Part of a consequence's change that must come after the onset of what explains it."""
@@ -203,7 +207,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     onsets = [
         f.onset.step if f.onset else int(run.steps[0])
         for f in findings
-        if f.severity != "info" and not f.explained_by
+        if f.severity != "info" and not f.explained_by and f.id != OF_THE_LOG
     ]
     for seen, column in filter(None, (run.watched, (run, "reward"))):
         reward = seen.by_step(seen.column(column))
@@ -230,5 +234,6 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             moved = run.change(run.column(column))
             if np.isfinite(moved.last):
                 first = moved.first if np.isfinite(moved.first) else None
-                found.append(Moved(name, first, moved.last))
+                rose = not run.met(RewardStalled.z, "<", moved.z)
+                found.append(Moved(name, first, moved.last, rose or None if run.short else rose))
     return tuple(found)

@@ -21,7 +21,7 @@ MOST_EFFECTS = 2
 
 TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
-    "reward_collapse",
+    *("reward_collapse", "watched_reward_fall"),
 }
 """Findings whose own words say what became of the reward, or why it says nothing."""
 
@@ -133,8 +133,7 @@ def _sentence(verdict: Verdict) -> str:
         said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
     if lead is None:
         told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
-        still = any(f.id == "reward_stalled" and "start" in f.facts for f in verdict.findings)
-        said.append(_both([_moved(moved, still) for moved in told_of]))
+        said.append(_both([_moved(moved) for moved in told_of]))
         kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
     else:
         effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
@@ -171,18 +170,18 @@ def _with_effects(title: str, effects: list[str]) -> str:
     return message("{title:clause}; {effects}.", title=title, effects=led_to)
 
 
-def _moved(moved: Moved, still: bool = False) -> str:
-    """Return as a clause what reward or KL did; ``still``: a finding says it did not rise."""
+def _moved(moved: Moved) -> str:
+    """Return as a clause what reward or KL did."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("the policy is {last:figure} nats a response from the reference", facts)
     if moved.first is None:
         return told("the mean reward is {last:figure}", facts)
-    if still and moved.last >= moved.first:
+    if moved.rose is False and moved.last >= moved.first:
         return told(
             "the reward did not clearly rise: {first:figure} at first, {last:figure} at the end",
             facts,
         )
-    if moved.last >= moved.first:
+    if moved.rose:
         return told("the reward rose from {first:figure} to {last:figure}", facts)
     return told("the reward went from {first:figure} to {last:figure}", facts)
