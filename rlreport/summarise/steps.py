@@ -127,7 +127,8 @@ def window_table(
     found = []
     for first, last in windows:
         inside = steps[steps["step"].between(first, last)]
-        rows = responses[responses["step"].between(first, last)].assign(step=first)
+        start, stop = np.searchsorted(responses["step"].to_numpy(), [first, last + 1])
+        rows = responses.iloc[start:stop].assign(step=first)
         within = {name: [float(inside[name].mean())] for name in _WITHIN_STEPS}
         found.append(step_table(rows, pd.DataFrame(_NO_BIGRAMS)).assign(**within))
     return pd.concat(found, ignore_index=True)
