@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from rlreport.bake.views import (
-    Cell,
-    ColumnView,
-    RowView,
-    TableView,
-    number_cell,
-)
+from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import redacted_value
 from rlreport.comparison import words
 from rlreport.comparison.guardrails import Guardrail
@@ -45,7 +39,7 @@ class CompareView:
         runs: which run is BASE and which NEW.
         charts: of both runs.
         equal_kl: what holds at the same distance from the reference.
-        guardrails: figures that should not get worse.
+        guardrails: figures that should not get worse; ``guardrail_lines`` are its rows.
         findings: heading -> (severity, title) of each.
         card: what the runs were, where that differs; None where nothing does.
         flips: prompts won and lost; ``data`` holds their texts.
@@ -62,6 +56,7 @@ class CompareView:
     charts: list[Chart]
     equal_kl: str
     guardrails: TableView
+    guardrail_lines: list[GuardrailLine]
     findings: list[tuple[str, list[tuple[str, str]]]]
     card: TableView | None
     flips: TableView
@@ -70,6 +65,19 @@ class CompareView:
     tokens: TableView
     left_out: list[str]
     pairs: list[PairView]
+
+
+class GuardrailLine(NamedTuple):
+    """A figure that should not get worse: of both runs, and what their difference shows."""
+
+    name: Cell
+    base: Cell
+    new: Cell
+    difference: Cell
+    low: Cell
+    high: Cell
+    could_be_seen: Cell
+    shows: Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
                 all=len(outcome.flips),
             )
         )
+    guardrails = outcome.comparison.guardrails
+    lines = [(one, _guardrail_line(one)) for one in guardrails if one.level != "missing"]
     return CompareView(
         level="warning" if level == "better" and against else LEVELS[level],
         sentence=words.sentence(outcome),
@@ -111,7 +121,8 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
         runs=[*(("BASE", run.name) for run in outcome.bases), ("NEW", outcome.new.name)],
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
-        guardrails=_guardrails(outcome.comparison.guardrails),
+        guardrails=_guardrails(guardrails, lines),
+        guardrail_lines=[line for _, line in lines],
         findings=_findings(outcome),
         card=_card(outcome),
         flips=_flips(flips),
@@ -123,7 +134,21 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
     )
 
 
-def _guardrails(found: Sequence[Guardrail]) -> TableView:
+def _guardrail_line(one: Guardrail) -> GuardrailLine:
+    name, unit, effect = words.guardrail_name(one), words.unit_of(one), one.effect
+    base, new, difference, low, high, could_be_seen = map(
+        number_cell, (one.base, one.new, effect.value, effect.low, effect.high, effect.mde)
+    )
+    return GuardrailLine(
+        Cell(message("{name} ({unit})", name=name, unit=unit) if unit else name),
+        *(base, new, difference, low, high, could_be_seen),
+        Cell(words.shown(one)),
+    )
+
+
+def _guardrails(
+    found: Sequence[Guardrail], lines: Sequence[tuple[Guardrail, GuardrailLine]]
+) -> TableView:
     columns = [
         ColumnView("name", message("Figure"), kind="text"),
         ColumnView(
@@ -147,23 +172,7 @@ def _guardrails(found: Sequence[Guardrail]) -> TableView:
             help=message("by Holm's correction; ~ is nothing"),
         ),
     ]
-    rows = []
-    for one in found:
-        if one.level == "missing":
-            continue
-        unit = words.unit_of(one)
-        name = words.guardrail_name(one)
-        numbers = (one.base, one.new, one.effect.value, one.effect.low, one.effect.high)
-        rows.append(
-            RowView(
-                one.id,
-                [
-                    Cell(message("{name} ({unit})", name=name, unit=unit) if unit else name),
-                    *(number_cell(value) for value in (*numbers, one.effect.mde)),
-                    Cell(words.shown(one)),
-                ],
-            )
-        )
+    rows = [RowView(one.id, list(line)) for one, line in lines]
     missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
     note = ""
     if missing:
