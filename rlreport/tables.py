@@ -228,3 +228,9 @@ def _cut(sample: NgramSample, low: int, high: int) -> NgramSample:
         offsets=offsets - offsets[0],
         units=sample.units[offsets[0] : offsets[-1]],
     )
+
+
+def length_column(responses: pd.DataFrame) -> str:
+    """Name the column that holds lengths: tokens where they are logged, else characters."""
+    logged = responses["response_tokens"].notna().any()
+    return "response_tokens" if logged else "response_chars"

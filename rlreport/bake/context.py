@@ -200,9 +200,14 @@ class PageContext:
 
 def tile_names(steps: pd.DataFrame) -> tuple[str, ...]:
     """Columns of the table of steps that are key figures, where the log feeds them."""
-    fed = [name for name in TILES if steps[name].notna().any()]
-    tokens = "response_tokens_mean" in fed
-    return tuple(name for name in fed if not (tokens and name == "response_chars_mean"))
+    return tuple(fed(steps, TILES))
+
+
+def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Those columns of the table of steps that have numbers; no characters where tokens have."""
+    known = [name for name in names if steps[name].notna().any()]
+    tokens = "response_tokens_mean" in known
+    return [name for name in known if not (tokens and name == "response_chars_mean")]
 
 
 def number_columns(

@@ -6,6 +6,7 @@ from rlreport.bake.addresses import Addresses, link
 from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
 from rlreport.check.finding import Example, Finding, Met, Verdict
 from rlreport.check.registry import BY_ID
+from rlreport.choose.detail import evenly
 from rlreport.text.messages import figure, message, plural, whole, with_unit
 
 MOST_STEP_LINKS = 12
@@ -57,7 +58,10 @@ def finding_view(
         else None,
         f"{onset.low}–{onset.high}" if onset and onset.low < onset.high else "",
         [limit_words(finding.id, met) for met in finding.thresholds],
-        [link(str(step), addresses.step(step)) for step in _thinned(finding.steps)],
+        [
+            link(str(step), addresses.step(step))
+            for step in (finding.steps[k] for k in evenly(len(finding.steps), MOST_STEP_LINKS))
+        ],
         [_example(example, addresses) for example in finding.evidence],
         list(finding.texts),
         folded or [],
@@ -86,11 +90,3 @@ def _example(example: Example, addresses: Addresses) -> ExampleView:
     address = addresses.response(example.step, example.n, example.token)
     named = link(message("step {step}, response {n}", step=example.step, n=example.n), address)
     return ExampleView(named, example.excerpt, words, before)
-
-
-def _thinned(steps: tuple[int, ...]) -> list[int]:
-    """At most MOST_STEP_LINKS of ``steps``, evenly, both ends kept."""
-    if len(steps) <= MOST_STEP_LINKS:
-        return list(steps)
-    last = len(steps) - 1
-    return [steps[round(i * last / (MOST_STEP_LINKS - 1))] for i in range(MOST_STEP_LINKS)]

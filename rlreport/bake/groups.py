@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.context import is_numeric
+from rlreport.tables import length_column
 
 MOST_SIBLINGS = 64
 """Members of a group that are listed; the first in the log, and the shown ones in any case."""
@@ -33,9 +34,7 @@ def group_data(
     n, group = responses["n"].to_numpy(), responses["group"].to_numpy()
     places = pd.Index(n).get_indexer(pd.Index(shown))
     right = _right(responses, extras, ground_truth=ground_truth)
-    lengths = responses["response_tokens"].to_numpy(np.float64)
-    if np.isnan(lengths).all():
-        lengths = responses["response_chars"].to_numpy(np.float64)
+    lengths = responses[length_column(responses)].to_numpy(np.float64)
     here = np.zeros(len(n), bool)
     here[places] = True
     groups: list[list[int]] = []

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.card_view import card_view
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import PageContext, fed
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import run_figures, windows_in_words
 from rlreport.bake.views import (
@@ -28,6 +28,7 @@ from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
+from rlreport.text.clean import shortened
 from rlreport.text.messages import listed, message, plural, sentences, told, with_unit
 
 SNIPPET_CHARS = 400
@@ -146,18 +147,16 @@ def extreme_number(extreme: Extreme) -> Num:
 
 
 def _steps(context: PageContext, addresses: Addresses) -> TableView:
-    fed = [STEP[name] for name in STEPS_SHOWN if context.steps[name].notna().any()]
+    shown = [STEP[name] for name in fed(context.steps, STEPS_SHOWN)]
     if not context.steps["failed_rollouts"].any():
-        fed = [c for c in fed if c.name != "failed_rollouts"]
-    if any(c.name == "response_tokens_mean" for c in fed):
-        fed = [c for c in fed if c.name != "response_chars_mean"]
-    columns = [ColumnView("step", message("Step"), kind="link"), *map(number_column, fed)]
-    values = {c.name: context.steps[c.name].to_numpy(np.float64) for c in fed}
+        shown = [c for c in shown if c.name != "failed_rollouts"]
+    columns = [ColumnView("step", message("Step"), kind="link"), *map(number_column, shown)]
+    values = {c.name: context.steps[c.name].to_numpy(np.float64) for c in shown}
     rows = []
     for i, step in enumerate(context.steps["step"].tolist()):
         href = addresses.step(step)
         cells = [Cell(str(step), float(step), href=href)]
-        cells += [number_cell(float(values[c.name][i]), c.kind) for c in fed]
+        cells += [number_cell(float(values[c.name][i]), c.kind) for c in shown]
         rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
     return TableView("steps", message("Steps"), columns, rows)
 
@@ -171,10 +170,8 @@ def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
-    """The beginning of a text; what is cut shows as an ellipsis."""
-    if text is None:
-        return ""
-    return text if len(text) <= chars else text[: chars - 1] + "…"
+    """The beginning of a text, which may not be logged."""
+    return shortened(text or "", chars)
 
 
 def token_responses(responses: pd.DataFrame) -> int:

@@ -13,7 +13,15 @@ from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext, reading_order
 from rlreport.bake.overview_page import snippet
 from rlreport.bake.script_json import packed_json
-from rlreport.bake.step_page import number_cells, rounded, strings_of, text_cell, values_of
+from rlreport.bake.step_page import (
+    NUMBERED,
+    STATIC_ROWS,
+    number_cells,
+    rounded,
+    strings_of,
+    text_cell,
+    values_of,
+)
 from rlreport.bake.views import Cell, ColumnView, ResponsesView, RowView, TableView
 from rlreport.choose import Candidate
 from rlreport.columns import RESPONSE
@@ -26,9 +34,6 @@ MOST_LISTED = 20_000
 
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
 """Share of a report's size that the list may take, and what a row takes of it, roughly."""
-
-STATIC_ROWS = 200
-"""Rows written as HTML; the others are carried as data."""
 
 LISTED_CHARS = 120
 """Characters of a text that the list carries."""
@@ -225,7 +230,7 @@ def _columns(context: PageContext, with_findings: bool) -> list[ColumnView]:
     step = ColumnView("step", message("Step"), help=RESPONSE["step"].help, written="count")
     return [
         step,
-        ColumnView("n", "#", help=message("position in the step, in log order"), written="count"),
+        NUMBERED,
         *shown,
     ]
 

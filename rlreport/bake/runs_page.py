@@ -17,7 +17,7 @@ from rlreport.columns import STEP
 from rlreport.draw.sparkline import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_text, shortened
 from rlreport.text.messages import message, plural, sentences
 from rlreport.text.numbers import MISSING
 
@@ -238,8 +238,7 @@ def _count(value: object) -> Cell:
 
 
 def _text(value: object) -> str:
-    text = "" if value is None else safe_text(str(value))
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return "" if value is None else shortened(safe_text(str(value)), _LONGEST)
 
 
 def _list(value: object) -> list[Any]:

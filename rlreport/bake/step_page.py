@@ -33,6 +33,8 @@ from rlreport.text.numbers import NumberKind
 STATIC_ROWS = 200
 """Rows written as HTML; a longer list carries the others as data."""
 
+NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
+
 LISTED_DIGITS = 6
 """Significant digits of numbers in lists over all steps."""
 
@@ -183,13 +185,10 @@ class _Shown:
             )
             for i, rollout in enumerate(rollouts)
         ]
-        numbered = ColumnView(
-            "n", "#", help=message("position in the step, in log order"), written="count"
-        )
         return TableView(
             "responses",
             message("Responses of step {step}", step=self.rows.step),
-            [numbered, *columns],
+            [NUMBERED, *columns],
             rows,
             self._note(),
         )

@@ -19,7 +19,7 @@ from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import Tables
+from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
@@ -148,7 +148,7 @@ class Run:
     @property
     def length(self) -> str:
         """Column that holds the length: tokens where they are logged, else characters."""
-        return "response_tokens" if self.has("response_tokens") else "response_chars"
+        return length_column(self.responses)
 
     @property
     def length_unit(self) -> str:

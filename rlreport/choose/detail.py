@@ -202,5 +202,10 @@ def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
     kept = set(list(dict.fromkeys([0, len(steps) - 1, *pointed]))[:room])
     others = [place for place in range(len(steps)) if place not in kept]
     if more := room - len(kept):
-        kept.update(others[i] for i in np.linspace(0, len(others) - 1, more).round().astype(int))
+        kept.update(others[i] for i in evenly(len(others), more).tolist())
     return [steps[place] for place in sorted(kept)]
+
+
+def evenly(count: int, room: int) -> NDArray[np.int64]:
+    """Positions of an even selection of ``room`` out of ``count``, both ends kept; all that fit."""
+    return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)

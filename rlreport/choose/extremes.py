@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from rlreport.tables import length_column
 from rlreport.text.messages import marked, message
 
 
@@ -53,9 +54,7 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
     """
     found = []
     for label, metric, end, at_token in _ENDS:
-        column = metric
-        if metric == "response_tokens" and responses[metric].isna().all():
-            column = "response_chars"
+        column = length_column(responses) if metric == "response_tokens" else metric
         values = responses[column].to_numpy(np.float64)
         known = np.flatnonzero(np.isfinite(values))
         if not len(known) or values[known].min() == values[known].max():

@@ -32,6 +32,7 @@ from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
 from rlreport.errors import UsageError
 from rlreport.options import ReportOptions
+from rlreport.text.clean import shortened
 from rlreport.text.messages import message
 
 DOMAIN = "rlreport.invalid"
@@ -182,7 +183,7 @@ def one_line(text: str) -> str:
     """Text as a header holds it: one printable line."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
     line = "".join(c for c in line if c.isprintable())
-    return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
+    return shortened(line, LONGEST_TITLE)
 
 
 def _render(

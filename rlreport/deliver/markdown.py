@@ -18,11 +18,12 @@ from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import OverviewView, TableView
 from rlreport.choose import Extreme
+from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
 from rlreport.deliver import markdown_text
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.place import pictures_of
-from rlreport.deliver.summary import Picture, overview, pictures, thinned, trend
+from rlreport.deliver.summary import Picture, overview, pictures, trend
 from rlreport.rollout import Rollout
 from rlreport.text.language import Language
 from rlreport.text.messages import message
@@ -209,7 +210,7 @@ def _line(builder: ReportBuilder, name: str) -> str:
     known = steps[steps[name].abs() < MOST_DRAWN]
     if len(known) < LEAST_DRAWN:
         return ""
-    kept = known.iloc[thinned(len(known), STEPS_DRAWN)]
+    kept = known.iloc[evenly(len(known), STEPS_DRAWN)]
     say = builder.context.report.language.of
     return markdown_text.line_chart(
         say(column.title), say(message("step")), kept["step"].tolist(), kept[name].tolist()
@@ -232,7 +233,7 @@ def _extremes(
 def _steps(table: TableView, room: int) -> TableView:
     """The table of steps, thinned: few columns, an even selection of rows."""
     places = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
-    rows = [table.rows[k] for k in thinned(len(table.rows), room)]
+    rows = [table.rows[k] for k in evenly(len(table.rows), room).tolist()]
     return replace(
         table,
         columns=[table.columns[i] for i in places],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from rlreport.text.clean import printable
+from rlreport.text.clean import printable, shortened
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _LEAST_FENCE = 3
@@ -24,7 +24,7 @@ _BACKTICKS = re.compile("`+")
 
 def text(value: str, longest: int = 400) -> Markup:
     """One line of plain text, cut with an ellipsis; everything in it shows as it is."""
-    line = _cut(_printable(" ".join(value.split())), longest)
+    line = shortened(_printable(" ".join(value.split())), longest)
     line = _unreferenced(line)
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
 
@@ -37,7 +37,7 @@ def number(value: str) -> Markup:
 def code(value: str, longest: int = 80) -> Markup:
     """Text of the model within a line: a code span, with white space made visible."""
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
-    line = _unreferenced(_cut(line, longest))
+    line = _unreferenced(shortened(line, longest))
     fence = "`" * (_longest_run(line) + 1)
     # A code span drops one space at each end, and one of blanks alone keeps them.
     return Markup(f"{fence} {line} {fence}") if line.strip() else Markup("` ␣ `")
@@ -81,10 +81,6 @@ def _printable(value: str) -> str:
 def _unreferenced(line: str) -> str:
     line = _REFERENCE.sub(rf"\1{_ZERO_WIDTH_SPACE}", line)
     return _ADDRESS.sub(lambda found: found[0] + _ZERO_WIDTH_SPACE, line)
-
-
-def _cut(line: str, longest: int) -> str:
-    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _longest_run(line: str) -> int:

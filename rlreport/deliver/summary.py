@@ -92,10 +92,3 @@ def _telling(builder: Builder) -> list[Chart]:
     blamed = [name for finding in builder.context.verdict.findings for name in finding.charts]
     order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
-
-
-def thinned(count: int, room: int) -> list[int]:
-    """Positions of an even selection of ``room`` out of ``count``, both ends kept."""
-    if count <= room:
-        return list(range(count))
-    return [int(place) for place in np.linspace(0, count - 1, room).round()]

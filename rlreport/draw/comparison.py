@@ -13,7 +13,7 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
-from rlreport.draw.series import DASHED, MOST_POINTS, Series
+from rlreport.draw.series import DASHED, Series, every_nth
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
@@ -111,8 +111,7 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
     for name, path in zip((BASE, NEW), paths, strict=True):
         if path.empty:
             return None
-        every = -(-len(path) // MOST_POINTS)
-        kept = path.iloc[np.unique([*range(0, len(path), every), len(path) - 1])]
+        kept = path.iloc[every_nth(len(path))]
         own = [
             {"step": int(step), "series": name, "x": finite_or_none(x), "y": finite_or_none(y)}
             for step, x, y in zip(kept["step"], kept["distance"], kept["reward"], strict=True)

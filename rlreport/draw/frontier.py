@@ -12,7 +12,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
-from rlreport.draw.series import MOST_POINTS
+from rlreport.draw.series import every_nth
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
@@ -29,8 +29,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     table = steps[np.isfinite(steps["kl_k1_mean"]) & np.isfinite(steps["reward_mean"])]
     if len(table) < 3:
         return
-    every = -(-len(table) // MOST_POINTS)
-    kept = np.unique(np.append(np.arange(0, len(table), every), len(table) - 1))
+    kept = every_nth(len(table))
     at = table["step"].to_numpy()
     kl = table["kl_k1_mean"].to_numpy(dtype=np.float64)
     reward = table["reward_mean"].to_numpy(dtype=np.float64)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.draw.extent import drawable
 from rlreport.draw.theme import LIGHT
@@ -105,6 +106,12 @@ PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
     (LIGHT["warning"], (8, 2, 2, 2)),
 )
 """Colour and dashes of curves that are neither policy nor reference: told apart by both."""
+
+
+def every_nth(count: int) -> NDArray[np.int64]:
+    """Positions of about MOST_POINTS of ``count`` values at most, evenly, and of the last."""
+    every = -(-count // MOST_POINTS)
+    return np.unique(np.append(np.arange(0, count, every), count - 1))
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlreport.choose.detail import evenly
 from rlreport.draw.extent import drawable
 from rlreport.figures.ragged import Floats
 
@@ -16,9 +17,7 @@ def sparkline(values: Floats) -> str:
 
     Longer series are thinned evenly to MOST_POINTS. "" when fewer than two are finite.
     """
-    if len(values) > MOST_POINTS:
-        values = values[np.linspace(0, len(values) - 1, MOST_POINTS).round().astype(int)]
-    values = drawable(values)
+    values = drawable(values[evenly(len(values), MOST_POINTS)])
     finite = np.isfinite(values)
     if finite.sum() < 2:
         return ""

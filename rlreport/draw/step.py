@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE
 from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
@@ -16,6 +17,7 @@ from rlreport.draw.extent import Axis, correlation, drawable, limits, mean
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
+from rlreport.tables import length_column
 from rlreport.text.messages import message, plural, sentences
 
 RIGHT = 12
@@ -50,12 +52,11 @@ def step_charts(
     ghost = np.array([])
     if first_rows["step"].iloc[0] != step:
         ghost = first_rows["reward"].to_numpy(np.float64)
-    length = "response_chars" if np.isnan(columns["response_tokens"]).all() else "response_tokens"
     charts = (
         _histogram(columns["reward"], columns["ref_reward"], ghost),
         _gap(columns),
         _plane(columns, "kl_k1", message("Reward against KL")),
-        _plane(columns, length, message("Reward against length")),
+        _plane(columns, length_column(rows), message("Reward against length")),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -227,7 +228,7 @@ def _key(named: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
 def _thinned(columns: dict[str, Floats], by: str) -> dict[str, Floats]:
     """MOST_BARS responses evenly over the order by ``by``, each standing for its share."""
     order = np.argsort(columns[by], kind="stable")
-    places = np.linspace(0, len(order) - 1, MOST_BARS).round().astype(int)
-    kept = {name: values[order[places]] for name, values in columns.items()}
+    places = order[evenly(len(order), MOST_BARS)]
+    kept = {name: values[places] for name, values in columns.items()}
     kept["weight"] = np.full(MOST_BARS, len(order) / MOST_BARS)
     return kept

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from rlreport.draw.extent import LEAST, MOST
-from rlreport.text.clean import printable
+from rlreport.text.clean import printable, shortened
 from rlreport.text.messages import Message
 from rlreport.text.numbers import written
 
@@ -46,8 +46,7 @@ def label(text: str, longest: int = 40) -> str:
     """Text from a log as a chart may show it: one line, printable, cut; ours as it is."""
     if isinstance(text, Message):
         return text
-    clean = printable(" ".join(text.split()))
-    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+    return shortened(printable(" ".join(text.split())), longest)
 
 
 def figure(value: float, percent: bool = False) -> str:

@@ -33,6 +33,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(REPLACEMENT, text)
 
 
+def shortened(text: str, longest: int) -> str:
+    """Return the beginning of a text; what is cut shows as an ellipsis."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def clean_text(text: str, pad_tokens: tuple[str, ...]) -> str:
     """Return ``text`` without any pad token, wherever it stands, and safe to encode."""
     # Their few first characters are searched for far faster than all of them.
