@@ -15,7 +15,7 @@ from rlreport import api
 from rlreport.draw.extent import correlation, limits, mean
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
-from rlreport.draw.sparkline import sparkline
+from rlreport.draw.series import sparkline
 from rlreport.draw.step import step_charts
 from rlreport.draw.tokens import token_charts
 from tests.draw_tables import response_table, tables_of

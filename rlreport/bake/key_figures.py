@@ -9,7 +9,7 @@ import numpy as np
 
 from rlreport.bake.context import PageContext
 from rlreport.bake.views import Change, KeyFigure, Num, number
-from rlreport.draw.sparkline import sparkline
+from rlreport.draw.series import sparkline
 from rlreport.text.messages import marked, message, span, told
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.card_view import card_view
 from rlreport.bake.context import PageContext, fed
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import run_figures, windows_in_words
 from rlreport.bake.views import (
+    CardView,
     Cell,
     ColumnView,
     Num,
@@ -23,17 +23,21 @@ from rlreport.bake.views import (
     number_cell,
     number_column,
 )
+from rlreport.card import Card, Scalar
 from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened
-from rlreport.text.messages import listed, message, plural, sentences, told, with_unit
+from rlreport.text.messages import clauses, listed, message, plural, sentences, told, with_unit
 
 SNIPPET_CHARS = 400
 MOST_NAMED = 3
 """Files of trainer metrics that are named; the data page names them all."""
+
+_DEEPEST = 12
+_INDENT = "  "
 
 
 STEPS_SHOWN = (
@@ -101,6 +105,55 @@ def _summary(context: PageContext, responses_in_all: int) -> str:
             **places,
         )
     return sentences([said, _metrics(context.metrics_names)])
+
+
+def card_view(card: Card) -> CardView | None:
+    """The run's card as text, nested by indentation; None where nothing is known of the run."""
+    if card.withheld:
+        return CardView(message("What the run was: left out with the names"), "")
+    if not (card.entries or card.hidden or card.cut):
+        return None
+    sources = listed(card.sources)
+    count = len(card.entries)
+    said = [
+        plural("{count} entry from {files}", "{count} entries from {files}", count, files=sources)
+    ]
+    if card.hidden:
+        said.append(
+            plural(
+                "{count} left out, as it looks like a secret",
+                "{count} left out, as they look like secrets",
+                card.hidden,
+            )
+        )
+    if card.cut:
+        said.append(message("{count:count} left out for their number or length", count=card.cut))
+    summary = message("What the run was: {what}", what=clauses(said))
+    return CardView(summary, "\n".join(_card_lines(card)))
+
+
+def _card_lines(card: Card) -> list[str]:
+    lines: list[str] = []
+    above: list[str] = []
+    for name, value in card.entries.items():
+        *groups, last = name.split(".", _DEEPEST)
+        shared = 0
+        while shared < min(len(above), len(groups)) and above[shared] == groups[shared]:
+            shared += 1
+        for depth in range(shared, len(groups)):
+            lines.append(f"{_INDENT * depth}{groups[depth]}:")
+        above = groups
+        lines.append(f"{_INDENT * len(groups)}{last}: {_written(value)}")
+    return lines
+
+
+def _written(value: Scalar) -> str:
+    """Write a value as configuration files do, on one line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " ".join(value.split()) if isinstance(value, str) else str(value)
 
 
 def _metrics(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from rlreport.bake.views import (
 )
 from rlreport.columns import PROMPT, STEP
 from rlreport.draw.chart import Chart
-from rlreport.draw.sparkline import sparkline
+from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.grouped import Grouped
 from rlreport.tables import Tables

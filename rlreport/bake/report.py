@@ -59,7 +59,9 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, slots=True)
 class ReportBuilder:
-    """Everything a form needs to write a report; pages are baked when they are asked for.
+    """Everything a form needs to write a report.
+
+    The pages of steps are baked first (``steps``), those of the run when they are asked for.
 
     Attributes:
         locations: where the rows lie, to read the chosen ones back.

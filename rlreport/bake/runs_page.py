@@ -14,7 +14,7 @@ from rlreport.card import Scalar, card_values
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.check.wording import retold
 from rlreport.columns import STEP
-from rlreport.draw.sparkline import sparkline
+from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
 from rlreport.text.clean import safe_text, shortened

@@ -59,7 +59,7 @@ def view_node(page: Page) -> Markup:
 
 
 def document(builder: Builder) -> Iterator[bytes]:
-    """Yields the file in parts; pages are baked as they are reached."""
+    """Yields the file in parts, with the pages of the run baked as they are reached."""
     return assemble(
         builder.frame(),
         (bytes(node) for _, node in builder.pages()),

@@ -219,7 +219,7 @@ def _swap(new: Path, out: Path, old: Path) -> None:
                     target.replace(new / target.name)
                 kept.replace(target)
         raise
-    # mkdtemp made the holder private; the report is for whoever may read the place.
+    # The holder is private; the report is for whoever may read the place.
     mask = os.umask(0)
     os.umask(mask)
     for target in moved:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
-from rlreport.draw.extent import Axis, drawable, limits
+from rlreport.draw.extent import Axis, bins, counts, drawable, limits
 from rlreport.draw.frame import Frame, of_training
 from rlreport.draw.series import DASHED, Series
 from rlreport.draw.theme import LIGHT

@@ -1,4 +1,4 @@
-"""A curve's values: thinned where they are too many, and told in words."""
+"""A curve's values: thinned where they are too many, told in words, drawn small."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rlreport.choose.detail import evenly
 from rlreport.draw.extent import drawable
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure
@@ -15,6 +16,8 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
 
 MOST_POINTS = 400
+SPARKLINE_POINTS = 50
+_WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +163,24 @@ def in_words(one: Series, steps: Floats, percent: bool) -> str:
         lowest=at(int(values.argmin())),
         highest=at(int(values.argmax())),
     )
+
+
+def sparkline(values: Floats) -> str:
+    """Path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
+
+    Longer series are thinned evenly to SPARKLINE_POINTS. "" when fewer than two are finite.
+    """
+    values = drawable(values[evenly(len(values), SPARKLINE_POINTS)])
+    finite = np.isfinite(values)
+    if finite.sum() < 2:
+        return ""
+    low, high = float(values[finite].min()), float(values[finite].max())
+    across = np.linspace(0.0, _WIDTH, len(values))
+    share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
+    down = _MARGIN + (1.0 - share) * (_HEIGHT - 2 * _MARGIN)
+    parts, pen = [], "M"
+    for x, y, known in zip(across, down, finite, strict=True):
+        if known:
+            parts.append(f"{pen}{x:.4g} {y:.3g}")
+        pen = "L" if known else "M"
+    return "".join(parts)

@@ -10,10 +10,9 @@ import pandas as pd
 
 from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE
-from rlreport.draw.bins import bins, counts
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
-from rlreport.draw.extent import Axis, correlation, drawable, limits, mean
+from rlreport.draw.extent import Axis, bins, correlation, counts, drawable, limits, mean
 from rlreport.draw.theme import LIGHT
 from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
