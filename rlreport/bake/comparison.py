@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from rlreport.bake.assets import assets
 from rlreport.bake.compare_page import CompareView, compare_view
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import csv
-from rlreport.bake.pages import FOLDER_POLICY, Page
+from rlreport.bake.pages import FOLDER_POLICY, Maker, Page
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.views import Shell
 from rlreport.comparison.document import compare_json, prompts_table
@@ -20,8 +20,6 @@ from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import ReportOptions
 from rlreport.text.language import Language
-
-T = TypeVar("T")
 
 PAGE, INDEX = "compare.html", "index.html"
 
@@ -52,7 +50,7 @@ class ComparisonContext:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonBuilder:
+class ComparisonBuilder(Maker):
     """Everything a form needs to write a comparison.
 
     Attributes:
@@ -72,13 +70,6 @@ class ComparisonBuilder:
     shown: int
     charts: Sequence[Chart] = field(default_factory=list)
     memo: dict[Hashable, Any] = field(default_factory=dict)
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` returns, made once."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        made: T = self.memo[key]
-        return made
 
     def showing(self, flips: int) -> ComparisonBuilder:
         """The same comparison with so many prompts won and lost."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, ViewAddresses, step_file
 from rlreport.bake.context import PageContext
@@ -43,6 +43,24 @@ FOLDER_POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 """Content policy of the folder form, which has no inline script: only our own files run."""
+
+
+class Maker:
+    """What makes things once: a builder of a report or of a comparison.
+
+    Attributes:
+        memo: what was made.
+    """
+
+    __slots__ = ()
+    memo: dict[Hashable, Any]
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returns, made once."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: T = self.memo[key]
+        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import xxhash
 
@@ -22,7 +22,7 @@ from rlreport.bake.context import (
 )
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.overview_page import token_responses
-from rlreport.bake.pages import run_pages, shell
+from rlreport.bake.pages import Maker, run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
@@ -49,8 +49,6 @@ from rlreport.summarise import commonest, window_table
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
-T = TypeVar("T")
-
 _RESPONSES = "responses"
 RUN_SCRIPT = "data/run.js"
 """What pages of steps say of the whole run, so that they stay as they are when it goes on."""
@@ -58,7 +56,7 @@ STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, slots=True)
-class ReportBuilder:
+class ReportBuilder(Maker):
     """Everything a form needs to write a report.
 
     The pages of steps are baked first (``steps``), those of the run when they are asked for.
@@ -127,13 +125,6 @@ class ReportBuilder:
             return self.steps.plan
         most = [candidate.packed(float("inf")) for candidate in self.candidates]
         return Plan(most, self.tables.steps_with_responses)
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` returns, made once a report."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        made: T = self.memo[key]
-        return made
 
     def whole(self) -> ReportBuilder:
         """The report with what it says for a form that has no page a step."""
