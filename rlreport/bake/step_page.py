@@ -23,8 +23,8 @@ from rlreport.check.finding import Finding
 from rlreport.choose import StepPlan
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
+from rlreport.draw.labels import finite_or_none
 from rlreport.draw.step import step_charts
-from rlreport.draw.words import finite_or_none
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message

@@ -13,9 +13,9 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.series import DASHED, Series, every_nth
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 

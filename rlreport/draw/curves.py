@@ -20,6 +20,7 @@ from rlreport.draw.designs import (
 )
 from rlreport.draw.extent import Axis, Scale, limits, stretched
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import finite_or_none, label
 from rlreport.draw.series import (
     LEAST_SMOOTHED,
     SMOOTHING,
@@ -28,7 +29,6 @@ from rlreport.draw.series import (
     smoothed,
     thinned,
 )
-from rlreport.draw.words import finite_or_none, label
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import clauses, message, sentences
 

@@ -12,8 +12,8 @@ from rlreport.draw.curves import curve_chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, drawable
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.series import Series
-from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences

@@ -12,8 +12,8 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.series import every_nth
-from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message

@@ -20,10 +20,10 @@ import pandas as pd
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import HEIGHT, WIDTH
+from rlreport.draw.labels import label, unique_names
 from rlreport.draw.series import PALETTE
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import LIGHT, vega_config
-from rlreport.draw.words import label, unique_names
 from rlreport.errors import UsageError
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message

@@ -13,9 +13,9 @@ from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
 from rlreport.draw.extent import Axis, bins, counts, drawable, limits
 from rlreport.draw.frame import Frame, of_training
+from rlreport.draw.labels import figure
 from rlreport.draw.series import DASHED, Series
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.words import figure
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message

@@ -11,8 +11,8 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.extent import drawable
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import unique_names
 from rlreport.draw.series import PALETTE, Series
-from rlreport.draw.words import unique_names
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural

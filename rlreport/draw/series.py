@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rlreport.choose.detail import evenly
 from rlreport.draw.extent import drawable
+from rlreport.draw.labels import figure
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.words import figure
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
 

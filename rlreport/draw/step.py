@@ -13,8 +13,8 @@ from rlreport.columns import RESPONSE
 from rlreport.draw.chart import Chart
 from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
 from rlreport.draw.extent import Axis, bins, correlation, counts, drawable, limits, mean
+from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.words import figure, finite_or_none
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column
 from rlreport.text.messages import message, plural, sentences

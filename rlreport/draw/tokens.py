@@ -8,8 +8,8 @@ import pandas as pd
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame
+from rlreport.draw.labels import label
 from rlreport.draw.series import PALETTE, Series
-from rlreport.draw.words import label
 from rlreport.text.messages import message, plural
 
 MOST_TEXTS = 6

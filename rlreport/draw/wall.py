@@ -12,8 +12,8 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.extent import LEAST_VARIED, Scale, drawable
 from rlreport.draw.frame import Frame, floats
+from rlreport.draw.labels import figure, label, unique_names
 from rlreport.draw.series import PALETTE, Series
-from rlreport.draw.words import figure, label, unique_names
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.guidance import guide_for
 from rlreport.tables import Tables
