@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import rlreport
 from tests.conftest import ROOT
 
 WITHOUT = """
@@ -23,18 +24,21 @@ rlreport.build(sys.argv[1], sys.argv[2], workers=4)
 """
 
 
-def built(code: str, out: Path) -> dict[str, bytes]:
-    logs = ROOT / "tests" / "data" / "earlier" / "schema_1.jsonl.gz"
-    done = subprocess.run(
-        [sys.executable, "-c", code, logs, out], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+LOGS = ROOT / "tests" / "data" / "earlier" / "schema_1.jsonl.gz"
+
+
+def files(out: Path) -> dict[str, bytes]:
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
 
 def test_a_system_without_posix_builds_and_rebuilds_the_same_report(tmp_path: Path) -> None:
     out = tmp_path / "report"
-    usual = built("import sys, rlreport; rlreport.build(sys.argv[1], sys.argv[2])", out)
+    rlreport.build(LOGS, out, workers=2)
+    usual = files(out)
     (out / "notes.txt").write_text("of someone else", "utf-8")
-    assert built(WITHOUT, out) == {**usual, "notes.txt": b"of someone else"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, LOGS, out], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert files(out) == {**usual, "notes.txt": b"of someone else"}
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
