@@ -31,6 +31,7 @@ from rlreport.read.token_totals import TokenTotals
 from rlreport.store import Store, store_at
 from rlreport.text.messages import Message, listed, message, plural
 from tests.reading import row, tokens, write
+from tests.running import SEARCH
 
 SPLIT = 2_000
 
@@ -140,7 +141,9 @@ CHANGES: list[Callable[[Path, random.Random], None]] = [
 
 @pytest.mark.untraced
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8 * SEARCH,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 1 << 30), changes=st.lists(st.sampled_from(CHANGES), max_size=6))
 def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_without_does(

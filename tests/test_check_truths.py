@@ -11,7 +11,7 @@ from rlreport.check import run_checks
 from tests.judged_runs import FAULTY, HEALTHY
 from tests.tables_builder import tables_of_logs
 
-SEEDS = (0, 1)
+SEEDS = (0, pytest.param(1, marks=pytest.mark.ci))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

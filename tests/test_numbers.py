@@ -19,6 +19,7 @@ from rlreport.choose import Extreme
 from rlreport.draw.labels import figure
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
+from tests.running import SEARCH
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,9 @@ def in_browser(browser):
 
 
 @settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=6 * SEARCH,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.one_of(st.floats(), _HALVES, _DECIMALS), min_size=200, max_size=400))
 def test_the_browser_writes_numbers_as_python_does(in_browser, values):
