@@ -15,7 +15,7 @@ from rlreport.bake import step_page
 from rlreport.store import Store
 from tests.reading import tokens, write
 
-STEPS, EACH = 14, 10
+STEPS, EACH = 10, 10
 
 
 def rows(steps: range, seed: int = 0) -> list[dict[str, Any]]:

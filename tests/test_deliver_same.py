@@ -40,7 +40,7 @@ for arguments in builds:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows())
+    return write_log(tmp_path_factory.mktemp("secretplace") / "log.jsonl", hostile_rows(3, 6))
 
 
 @pytest.fixture(scope="module")
