@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RlreportError(Exception):
     """A condition the user can act on: shown as one line, exit status 2.
@@ -41,3 +43,11 @@ class RowError(ValueError):
     def reason(self) -> str:
         """The message as it was given; ``str`` would make plain English of it."""
         return str(self) if not self.args or type(self.args[0]) is str else self.args[0]
+
+
+class UnreadRow(dict[str, Any]):
+    """Stands for a row that cannot be read, among those of its object that can."""
+
+    def __init__(self, error: RowError) -> None:
+        super().__init__()
+        self.error = error

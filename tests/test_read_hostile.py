@@ -67,3 +67,40 @@ def test_arguments_of_a_call_nested_too_deep_leave_the_call(depth: int, tmp_path
     turns = f'[{{"role":"assistant","text":"a","sampled":true,"calls":[{call}]}}]'
     said = conversation(write(tmp_path / "rank_0.jsonl", [line(turns=turns)]))
     assert [name for name, _ in said[0].calls] == ["x"]
+
+
+def trace(score: object) -> dict[str, Any]:
+    said = [("user", "q", False), ("assistant", "a", True)]
+    nodes = [{"message": {"role": r, "content": c}, "sampled": s} for r, c, s in said]
+    return {"id": "t", "nodes": nodes, "rewards": {"c": {"score": score, "weight": 1.0}}}
+
+
+SWIFT = {"gen_step": [1] * 4, "prompt": ["p"] * 4, "Acc": [1.0, 0.5, 0.25, 0.0]}
+ROLL = {"global_step": [1] * 3, "prompt": ["p"] * 3, "responses": ["a", "b", "c"]}
+AGENTIC = {"global_step": [1] * 3, "messages": ['[{"role":"assistant","content":"a"}]'] * 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "objects", "rewards"),
+    [
+        ("completions.jsonl", [SWIFT | {"completion": ["a", None, "c", "d"]}], [1.0, 0.25, 0.0]),
+        ("traces.jsonl", [{"id": "e", "traces": [trace(1.0), trace("oops"), trace(0.5)]}],
+         [1.0, 0.5]),
+        ("rollout_dump_data.step_1.jsonl", [ROLL | {"scores": [1.0, "oops", 0.5]}], [1.0, 0.5]),
+        ("rollout_dump_data.step_2.jsonl",
+         [AGENTIC | {"trajectory_data": [
+             json.dumps({"reward_info": {"episode_reward": score}}) for score in (1.0, "oops", 0.5)
+         ]}], [1.0, 0.5]),
+    ],
+    ids=["swift", "verifiers", "roll", "roll_agentic"],
+)  # fmt: skip
+def test_one_odd_entry_of_a_step_or_episode_costs_no_other(
+    name: str, objects: list[dict[str, Any]], rewards: list[float], tmp_path: Path
+) -> None:
+    scan = read(write(tmp_path / name, objects))
+    assert scan.responses["reward"].tolist() == rewards
+    assert scan.bad_count == 1
+    # The rows after the odd one are read back as themselves.
+    rollouts = fetch(scan, range(len(rewards)), ReadOptions(), FigureOptions())
+    chars = [len(rollout.response) for rollout in rollouts]
+    assert chars == scan.responses["response_chars"].tolist()

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlreport.errors import UnreadRow
 from rlreport.fields import NotTaken, count_not_taken, kind_of
 from rlreport.formats.base import Format, Match, Row, RowError, Where
 from rlreport.formats.ids import TokenNames
@@ -135,12 +136,18 @@ class RowReader:
         return own and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of ``obj``; raise RowError where it cannot be one."""
+        """Yield the canonical rows of ``obj``; raise RowError where it cannot be one.
+
+        Of several rows, one that cannot be read stands as an ``UnreadRow``.
+        """
         watched = Watched(obj)
         try:
             for row in self._format.rows(watched, where):
-                # A row that is the object itself is looked through as a row.
-                yield self._settled(whole(row) if row is watched else row, where)
+                if isinstance(row, UnreadRow):
+                    yield row
+                else:
+                    # A row that is the object itself is looked through as a row.
+                    yield self._settled(whole(row) if row is watched else row, where)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, RowError):
                 raise

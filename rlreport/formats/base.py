@@ -8,16 +8,17 @@ tokens; without tokens it is the column ``advantage``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from rlreport.errors import RowError
+from rlreport.errors import RowError, UnreadRow
 
-__all__ = ["Format", "Match", "Row", "RowError", "Where", "has_keys", "named", "split_of"]
+__all__ = ["Format", "Match", "Row", "RowError", "Where", "each", "has_keys", "named", "split_of"]
 
 Row = dict[str, Any]
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,24 @@ class Format(Protocol):
         ...
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of one object; raise RowError where it cannot be one."""
+        """Yield the canonical rows of one object; raise RowError where it cannot be one.
+
+        Of several rows, one that cannot be read stands as an ``UnreadRow`` (see ``each``).
+        """
         ...
 
     def split(self, name: str) -> str | None:
         """Return ``train``, ``val`` or ``eval`` where the path tells, else None."""
         ...
+
+
+def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
+    """Yield the row of each entry of an object, or why there is none: it costs no other."""
+    for entry in entries:
+        try:
+            yield row_of(entry)
+        except RowError as error:
+            yield UnreadRow(error)
 
 
 Stamp = tuple[int, int]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlreport.errors import UsageError
+from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats.base import Match, Row, RowError, Where, split_of
 from rlreport.formats.messages import said
@@ -88,7 +88,10 @@ class Mapped:
             # A format that finds no step of its own would refuse the object.
             told = obj if step is None else {**obj, "step": step}
             for row in self.base.rows(told, where):
-                yield _with_step({**row, **_typed(mapped)}, step)
+                if isinstance(row, UnreadRow):
+                    yield row
+                else:
+                    yield _with_step({**row, **_typed(mapped)}, step)
             return
         used = {path.partition(".")[0] for path in self.mapping.values()}
         own = {key: obj[key] for key in obj if key in CANONICAL and key not in used}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
+from rlreport.formats.base import Match, Row, RowError, Where, each, has_keys, named, split_of
 from rlreport.formats.messages import Exchange, Turn, is_messages, said, turn_of
 from rlreport.formats.steps import tokens_of_steps
 from rlreport.formats.values import (
@@ -73,7 +73,9 @@ class RLLM:
         names = [text(trajectory.get("name")) for trajectory in trajectories]
         judged = [bool(_NO_POLICY.search(name)) for name in names]
         group = _group(obj, task)
-        for trajectory, name, judge in zip(trajectories, names, judged, strict=True):
+
+        def row_of(entry: tuple[Row, str, bool]) -> Row:
+            trajectory, name, judge = entry
             row = {**shared, **_trajectory(trajectory, task)}
             seconds = mapping(trajectory.get("timing") or obj.get("timing")).get("total_time")
             if isinstance(seconds, int | float):
@@ -87,7 +89,9 @@ class RLLM:
             if group:
                 # A solver and a judge of one task are not each other's group.
                 row["group_id"] = f"{group}:{name}" if len(set(names)) > 1 else group
-            yield row
+            return row
+
+        yield from each(zip(trajectories, names, judged, strict=True), row_of)
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, Where, split_of
+from rlreport.formats.base import Match, Row, Where, each, split_of
 from rlreport.formats.columnar import explode, match_columns
 from rlreport.formats.messages import asked_and_answered
 from rlreport.formats.values import columns, number, step_of, text
@@ -31,19 +31,21 @@ class Roll:
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns."""
-        for entry in explode(obj, "responses"):
-            row = columns(entry, _KNOWN)
-            row.update(asked_and_answered(entry.get("prompt"), entry.get("responses")).fields())
-            row.update(
-                step=step_of(entry.get("global_step"), where, _STEP),
-                reward=number(entry.get("scores")),
-            )
-            if entry.get("id") is not None:
-                row["group_id"] = text(entry["id"])
-            if entry.get("ground_truth") is not None:
-                row["ground_truth"] = text(entry["ground_truth"])
-            yield row
+        return each(explode(obj, "responses"), lambda entry: _row(entry, where))
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""
         return split_of(name)
+
+
+def _row(entry: Row, where: Where) -> Row:
+    row = columns(entry, _KNOWN)
+    row.update(asked_and_answered(entry.get("prompt"), entry.get("responses")).fields())
+    row.update(
+        step=step_of(entry.get("global_step"), where, _STEP), reward=number(entry.get("scores"))
+    )
+    if entry.get("id") is not None:
+        row["group_id"] = text(entry["id"])
+    if entry.get("ground_truth") is not None:
+        row["ground_truth"] = text(entry["ground_truth"])
+    return row

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rlreport.formats.base import Match, Row, RowError, Where, split_of
+from rlreport.formats.base import Match, Row, RowError, Where, each, split_of
 from rlreport.formats.columnar import explode, match_columns
 from rlreport.formats.messages import exchange
 from rlreport.formats.values import columns, integer, mapping, required, step_of, text
@@ -39,17 +39,21 @@ class RollAgentic:
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trajectory."""
-        for entry in explode(obj, "trajectory_data"):
-            about = mapping(_parsed(entry.get("trajectory_data")))
-            place = integer(about.get("branch_or_step_idx"))
-            count = integer(about.get("num_branches_or_steps"))
-            if place is not None and count is not None and place < count - 1:
-                continue
-            yield _row(entry, about, where)
+        return each(_trajectories(obj), lambda entry: _row(*entry, where))
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""
         return split_of(name)
+
+
+def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
+    """Yield the columns' entries with what they say of their trajectory."""
+    for entry in explode(obj, "trajectory_data"):
+        about = mapping(_parsed(entry.get("trajectory_data")))
+        place = integer(about.get("branch_or_step_idx"))
+        count = integer(about.get("num_branches_or_steps"))
+        if place is None or count is None or place >= count - 1:
+            yield entry, about
 
 
 def _row(entry: Row, about: Row, where: Where) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
+from rlreport.formats.base import Match, Row, RowError, Where, each, has_keys, named, split_of
 from rlreport.formats.columnar import explode, match_columns
 from rlreport.formats.messages import asked_and_answered, is_messages
 from rlreport.formats.values import columns, number, step_of, text, total
@@ -41,28 +41,33 @@ class Swift:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns, or the one of a line that has none."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
-        functions = _reward_functions(obj) if columnar else []
-        for entry in explode(obj, "completion") if columnar else (obj,):
-            if entry.get("completion") is None:
-                raise RowError(message("no `completion`"))
-            parts = {name: number(entry[name]) for name in functions}
-            row = columns(entry, _KNOWN | parts.keys())
-            row.update(asked_and_answered(entry.get("prompt"), entry["completion"]).fields())
-            row.update(
-                step=step_of(entry.get("step", entry.get("gen_step")), where),
-                reward=number(entry["reward"]) if "reward" in entry else total(parts.values()),
-            )
-            if parts:
-                row["reward_parts"] = parts
-            if isinstance(entry.get("advantages"), int | float):
-                row["advantages"] = float(entry["advantages"])
-            if entry.get("solution") is not None:
-                row["ground_truth"] = text(entry["solution"])
-            yield row
+        if not columnar:
+            return iter((_row(obj, (), where),))
+        functions = _reward_functions(obj)
+        return each(explode(obj, "completion"), lambda entry: _row(entry, functions, where))
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""
         return split_of(name)
+
+
+def _row(entry: Row, functions: Sequence[str], where: Where) -> Row:
+    if entry.get("completion") is None:
+        raise RowError(message("no `completion`"))
+    parts = {name: number(entry[name]) for name in functions}
+    row = columns(entry, _KNOWN | parts.keys())
+    row.update(asked_and_answered(entry.get("prompt"), entry["completion"]).fields())
+    row.update(
+        step=step_of(entry.get("step", entry.get("gen_step")), where),
+        reward=number(entry["reward"]) if "reward" in entry else total(parts.values()),
+    )
+    if parts:
+        row["reward_parts"] = parts
+    if isinstance(entry.get("advantages"), int | float):
+        row["advantages"] = float(entry["advantages"])
+    if entry.get("solution") is not None:
+        row["ground_truth"] = text(entry["solution"])
+    return row
 
 
 def _reward_functions(obj: Row) -> list[str]:

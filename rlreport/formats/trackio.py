@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
+from rlreport.formats.base import Match, Row, RowError, Where, each, has_keys, named, split_of
 from rlreport.formats.messages import exchange, is_messages
 from rlreport.formats.rlboard import Plain
 from rlreport.formats.trl import TRL
@@ -45,10 +45,8 @@ class Trackio:
             yield _trace(obj, where)
             return
         step = step_of(obj.get("step"), where)
-        for table in _tables(obj):
-            for values in table:
-                row = {k: _number(values[k]) for k in values}
-                yield from _table_row({**row, "step": row.get("step", step)}, where, step)
+        rows = (row for table in _tables(obj) for row in table)
+        yield from each(rows, lambda row: _table_row(row, where, step))
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""
@@ -66,13 +64,14 @@ def _number(value: Any) -> Any:
     return float(_NUMBERS[value]) if isinstance(value, str) and value in _NUMBERS else value
 
 
-def _table_row(row: Row, where: Where, step: int) -> Iterator[Row]:
+def _table_row(values: Row, where: Where, step: int) -> Row:
+    row = {k: _number(values[k]) for k in values}
+    row = {**row, "step": row.get("step", step)}
     if "prompt" in row and "completion" in row:
-        yield from TRL().rows(row, where)
-    elif Plain().match(where.name, [row]):
-        yield from Plain().rows(row, where)
-    else:
-        raise RowError(message("a table without prompt, completion and reward"))
+        return next(TRL().rows(row, where))
+    if Plain().match(where.name, [row]):
+        return next(Plain().rows(row, where))
+    raise RowError(message("a table without prompt, completion and reward"))
 
 
 def _trace(obj: Row, where: Where) -> Row:

@@ -18,6 +18,7 @@ from rlreport.formats.base import (
     RowError,
     Stamp,
     Where,
+    each,
     has_keys,
     named,
     split_of,
@@ -111,7 +112,9 @@ class Verifiers:
             yield {**shared, **_failed(_asked(obj), errors)}
             return
         trained = None if self.effective is None else _trained(self.effective, self.written)
-        for i, trace in enumerate(obj["traces"]):
+
+        def row_of(entry: tuple[int, Row]) -> Row:
+            i, trace = entry
             row = {**shared, **_trace(trace, obj)}
             if not i and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
@@ -120,7 +123,9 @@ class Verifiers:
                 row["trained"] = identity in trained
                 if "advantages" not in row and identity in trained:
                     row["advantages"] = trained[identity]
-            yield row
+            return row
+
+        yield from each(enumerate(obj["traces"]), row_of)
 
     def split(self, name: str) -> str | None:
         """Return the split that the path names."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.errors import RowError, UnusableInputError
+from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch, Batcher, ParsedRow
 from rlreport.read.diagnostics import LogPosition
@@ -147,7 +147,7 @@ def _records(
         for row in rows:
             obj, _ = load_object(locations.read(row).removeprefix(BOM))
             made = log_format.rows(obj, name, int(locations.line[row]), 0)
-            yield row, made[int(locations.sub[row])]
+            yield row, _readable(made[int(locations.sub[row])])
         return
     from rlreport.formats.containers import fetch as fetch_objects
 
@@ -158,7 +158,13 @@ def _records(
         for index, obj in fetch_objects(stream, log_format.container, sorted(by_index)):  # type: ignore[arg-type]
             made = log_format.rows(obj, name, index + 1, index)
             for row in by_index[index]:
-                yield row, made[int(locations.sub[row])]
+                yield row, _readable(made[int(locations.sub[row])])
+
+
+def _readable(made: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(made, UnreadRow):
+        raise made.error
+    return made
 
 
 def _rollouts(

@@ -9,7 +9,7 @@ from typing import Any
 
 import xxhash
 
-from rlreport.errors import RowError
+from rlreport.errors import RowError, UnreadRow
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batcher, ParsedRow
 from rlreport.read.collect import Collector
@@ -194,6 +194,8 @@ class _Work:
         rows = split.format.rows(obj, split.source.name, self._lines, offset)
         for sub, row in enumerate(rows):
             try:
+                if isinstance(row, UnreadRow):
+                    raise row.error
                 self._add(parse_record(row), offset, length, sub, content)
             except _UNUSABLE as error:
                 self._add_unread(offset, _why(error))

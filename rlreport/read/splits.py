@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlreport.errors import RlreportError, RowError
+from rlreport.errors import RlreportError, RowError, UnreadRow
 from rlreport.read.sources import Source
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class LogFormat:
         return self.reader is None or self.reader.rewarded
 
     def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
-        """Return the canonical rows of an object.
+        """Return the canonical rows of an object; an ``UnreadRow`` for one that cannot be read.
 
         Raises:
             RowError: it cannot be one.
@@ -85,13 +85,17 @@ class LogFormat:
         from rlreport.formats.base import Where
 
         try:
-            yield from reader(obj, Where(name, line, index))
+            for row in reader(obj, Where(name, line, index)):
+                yield UnreadRow(self._refused(row.error)) if isinstance(row, UnreadRow) else row
         except RlreportError:
             raise
         except Exception as error:
             # Formats meet objects of any shape, and may come from other packages.
-            said = str(error) if isinstance(error, ValueError) else repr(error)
-            raise RowError(f"no {self.id} row: {said:.200}") from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: Exception) -> RowError:
+        said = str(error) if isinstance(error, ValueError) else repr(error)
+        return RowError(f"no {self.id} row: {said:.200}")
 
 
 NATIVE_LINES = LogFormat()
