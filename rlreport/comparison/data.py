@@ -37,6 +37,9 @@ ROWS_TOGETHER = 20_000
 ROWS_AT_ONCE = 5_000
 """Rows whose cells are in memory as text."""
 
+LEVEL = 4
+"""Of gzip: digits hardly pack, and the sixth takes three times as long for 5 % less."""
+
 MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""
 
@@ -132,7 +135,7 @@ def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
     kept, size = 0, len(head)
     for stop in range(len(table), 0, -ROWS_TOGETHER):
         start = max(0, stop - ROWS_TOGETHER)
-        part = gzip.compress(_rows(table.iloc[start:stop]), 6, mtime=0)
+        part = gzip.compress(_rows(table.iloc[start:stop]), LEVEL, mtime=0)
         if size + len(part) > most:
             break
         parts.append(part)
@@ -154,9 +157,9 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
     if name in _HASHES:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
-        missing = values.isna().tolist()
-        texts = (_quoted(str(value)).encode() for value in values)
-        return [b"" if gone else text for gone, text in zip(missing, texts, strict=True)]
+        numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))  # -1 is missing
+        texts = [*(_quoted(text).encode() for text in distinct), b""]
+        return [texts[number] for number in numbers.tolist()]
     array = values.to_numpy()
     if array.dtype.kind == "f":
         array = _rounded(array)

@@ -171,7 +171,11 @@ def shift_of(steps: Ints) -> int:
 
 def _kept(merged: TokenTotals) -> Ints | None:
     """Return the entries of the most tokens that are kept, None where there are not more."""
-    if len(merged.tokens) <= MOST_TOKENS or len(found := np.unique(merged.tokens)) <= MOST_TOKENS:
+    if len(merged.tokens) <= MOST_TOKENS:
+        return None
+    found = np.sort(merged.tokens)  # several times as fast as ``np.unique``
+    found = found[np.append(True, found[1:] != found[:-1])]
+    if len(found) <= MOST_TOKENS:
         return None
     # The smallest hashes are the same choice whatever is merged first.
     return np.flatnonzero(merged.tokens <= found[MOST_TOKENS - 1])
