@@ -46,11 +46,11 @@ def script(character: str) -> str | None:
     return _JOINED.get(name, name) or None
 
 
-def scripts(text: str) -> Counter[str]:
+def scripts(text: str) -> dict[str, int]:
     """Return how many letters of each script a text has."""
     if text.isascii():
         letters = len(text.encode().translate(None, _NO_LETTERS))
-        return Counter({"LATIN": letters} if letters else {})
+        return {"LATIN": letters} if letters else {}
     return Counter(found for character in text if (found := script(character)))
 
 
@@ -87,10 +87,10 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
     """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
     names: dict[str, int] = {}
 
-    def number(counts: Counter[str]) -> int:
+    def number(counts: dict[str, int]) -> int:
         if sum(counts.values()) < LEAST_LETTERS:
             return -1
-        return names.setdefault(counts.most_common(1)[0][0], len(names))
+        return names.setdefault(max(counts, key=counts.__getitem__), len(names))
 
     prompts = run.tables.prompts
     of_prompt = dict(
@@ -100,11 +100,12 @@ def _foreign(run: Run, ngrams: NgramSample) -> Floats:
     units = np.asarray(sample.units)
     letters: dict[str, Floats] = {}
     for place, (raw, text) in enumerate(zip(ngrams.vocabulary, run.units[1], strict=True)):
-        if not is_special(raw):
-            for name, count in scripts(text).items():
-                if name not in letters:
-                    letters[name] = np.zeros(len(ngrams.vocabulary))
-                letters[name][place] = count
+        if is_special(raw):
+            continue
+        for name, count in scripts(text).items():
+            if name not in letters:
+                letters[name] = np.zeros(len(ngrams.vocabulary))
+            letters[name][place] = count
     found = np.full(len(run.responses), np.nan)
     if not letters or not len(units):
         return found

@@ -131,7 +131,7 @@ def _stems(ngrams: NgramSample, texts: Sequence[str], common: Common | None) -> 
         if root:
             own = forms.setdefault(root, {})
             own[word] = own.get(word, 0) + times
-    plain = {text.strip().lower() for text in texts}
+    plain = {text.strip().lower() for text in texts} if forms else set()
     names = {
         root: _stem_name(own)
         for root, own in sorted(forms.items())

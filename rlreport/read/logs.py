@@ -52,7 +52,7 @@ from rlreport.text.messages import message
 _MERGED_AT_ONCE = 16
 """Partials from the cache that are held until they are merged."""
 
-LEAST_BYTES = 24 << 20
+LEAST_BYTES = 48 << 20
 """Smaller logs are read sooner in this process than others start."""
 
 _SHOWN = 20

@@ -40,6 +40,7 @@ BYTE_OF = _byte_alphabet()
 _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
 """The character of each byte, in the order of the bytes: a character map of ``codecs``."""
 
+_BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _MOST_OUTSIDE = 0.02
@@ -59,6 +60,8 @@ def detect_style(vocabulary: Iterable[str]) -> Style:
         if not token or is_special(token):
             continue
         tokens += 1
+        if token.isascii() and "<" not in token and " " not in token:
+            continue
         if "▁" in token or _BYTE_TOKEN.fullmatch(token):
             sentencepiece += 1
         elif " " in token and not token.isspace():
@@ -145,6 +148,9 @@ def token_text(raw: str, style: Style | None = None) -> str:
         style = detect_style((raw,))
     if style is Style.PLAIN:
         return safe_text(raw)
+    whole = (_BYTE_LEVEL if style is Style.BYTE_LEVEL else _SENTENCEPIECE)[raw]
+    if whole is not None and "⟩⟨" not in whole:
+        return whole
     left = token_bytes(raw, style)
     if left is None:
         return safe_text(raw)
@@ -206,8 +212,8 @@ def _byte_level_bytes(token: str) -> bytes | None:
     if is_special(token):
         return None
     try:
-        return bytes([BYTE_OF[character] for character in token])
-    except KeyError:
+        return codecs.charmap_encode(token, "strict", _BYTES)[0]
+    except UnicodeEncodeError:
         # An added token holds plain text, blanks and all.
         return safe_text(token).encode()
 
