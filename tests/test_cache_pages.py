@@ -98,6 +98,39 @@ def test_only_pages_that_changed_are_baked_and_written(
         assert same == (path.relative_to(tmp_path / "out").as_posix() not in changed)
 
 
+def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
+    tmp_path: Path,
+    built: Callable[..., dict[str, bytes]],
+    baked: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlreport.bake.responses_page.MOST_LISTED", STEPS * EACH)
+    monkeypatch.setattr("rlreport.bake.responses_page.STATIC_ROWS", STEPS * 2)
+    log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
+    built()
+    for step in range(STEPS, STEPS + 3):
+        more = write(tmp_path / "more", rows(range(step, step + 1))).read_bytes()
+        log.write_bytes(log.read_bytes() + more)
+        baked.clear()
+        after = built()
+        assert len(set(baked)) < STEPS // 2
+        assert after == built("cold", "")
+
+
+def test_links_to_the_same_prompt_at_a_new_step_cost_no_page(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+) -> None:
+    log = write(tmp_path / "log.jsonl", again := rows(range(STEPS)))
+    before = built()
+    for row in (later := rows(range(STEPS, STEPS + 1))):
+        row["prompt"] = again[(row["reward"] > 0) * 20]["prompt"]
+    log.write_bytes(log.read_bytes() + write(tmp_path / "more", later).read_bytes())
+    baked.clear()
+    after = built()
+    assert {after["steps/0.html"] == before["steps/0.html"], 0 in baked} == {False}
+    assert after == built("cold", "")
+
+
 def test_a_row_that_changes_has_its_page_baked_again(
     tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
 ) -> None:

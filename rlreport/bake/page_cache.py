@@ -2,14 +2,14 @@
 
 A page is kept under a hash of all that it is made of: the part of the context that is its own,
 its rows with the hashes of their lines, what of them is shown, the program. So it needs no
-rules about when it is stale. The links to the same prompts at other steps, which any new step
-may change, are no part of that: they are put in anew.
+rules about when it is stale. What any new step may change is no part of that, and made anew:
+its links to the same prompts at other steps, and how the list of the run has its rows.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.context import OfStep
 from rlreport.bake.pages import Page
-from rlreport.bake.responses_page import ListedRows
+from rlreport.bake.responses_page import ListedRows, listed_now
 from rlreport.bake.script_json import script_json
 from rlreport.choose import StepPlan
 from rlreport.encoding import decoded, encoded
@@ -57,8 +57,13 @@ class PageCache:
 
     store: Store
 
-    def get(self, address: bytes, twins: StepTwins) -> tuple[Page, ListedRows, int] | None:
-        """Return a page with these links, its rows in the list, and the bytes these take there."""
+    def get(
+        self, address: bytes, twins: StepTwins, job: StepJob, plan: StepPlan
+    ) -> tuple[Page, ListedRows, int | None] | None:
+        """Return a page with these links, its rows in the list of the run, and what they weigh.
+
+        The last is None where the list has them in another way than it had.
+        """
         if not address or (data := self.store.get(address)) is None:
             return None
         try:
@@ -67,9 +72,12 @@ class PageCache:
             if not 0 <= begin <= end <= len(kept.html):
                 return None
             html = kept.html[:begin].tobytes() + _written(twins) + kept.html[end:].tobytes()
-            return Page(*kept.names, html.decode()), kept.listed, kept.in_list
-        except ValueError:
+            page = Page(*kept.names, html.decode())
+            pointed = job.candidate.pointed
+            now = listed_now(kept.listed, len(plan.rows), job.context, pointed, job.static)
+        except (ValueError, KeyError):
             return None
+        return (page, now[0], kept.in_list if now[1] else None) if now else None
 
     def put(
         self, address: bytes, twins: StepTwins, page: Page, listed: ListedRows, in_list: int
@@ -109,8 +117,10 @@ def shared_address(builder: ReportBuilder) -> bytes:
         return b""
     kinds = [(name, values.dtype.str) for name, values in _columns(builder).items()]
     finish, style = builder.finish.__qualname__, builder.locations.style
+    # How much of the page the list of the run has is no part of it, see ``listed_now``.
+    shared = replace(context.of_steps, listed=0)
     try:
-        told = encoded(["page", program(), finish, context.of_steps, style, kinds])
+        told = encoded(["page", program(), finish, shared, style, kinds])
     except (TypeError, ValueError):  # text that is no Unicode
         return b""
     return xxhash.xxh3_128_digest(told)
@@ -135,12 +145,12 @@ def _columns(builder: ReportBuilder) -> dict[str, NDArray[np.generic]]:
 
     def made() -> dict[str, NDArray[np.generic]]:
         # Where a line begins does not matter, as it is known by its hash.
-        responses = builder.tables.responses.drop(columns=["file", "offset", "length"])
-        extras = builder.tables.extras.add_prefix("extra:")
+        told = builder.tables.responses, builder.tables.extras.add_prefix("extra:")
         return {
             str(name): np.ascontiguousarray(table[name].to_numpy())
-            for table in (responses, extras)
+            for table in told
             for name in table.columns
+            if name not in ("file", "offset", "length")
         }
 
     return builder.once("columns", made)
@@ -161,10 +171,9 @@ def page_address(job: StepJob, plan: StepPlan, shared: Shared) -> bytes:
         [locations.sources[file].name for file in files],
         formats,
         np.searchsorted(files, shown),
-        [getattr(context, name) for name in OfStep._fields],
+        [getattr(context, name) for name in OfStep._fields if name != "finding_places"],
         job.texts if context.report.redact else [],
-        job.static,
-        (rows, plan.with_tokens, plan.digits, plan.responses, job.candidate.pointed),
+        (rows, plan.with_tokens, plan.digits, plan.responses),
     ]
     try:
         return xxhash.xxh3_128_digest(shared.address + job.address + encoded(parts))

@@ -138,20 +138,13 @@ def listed_rows(
         column.key: rounded(values_of(column.key, responses, extras)[places])
         for column in (*context.columns, _PROMPT)
     }
-    blamed = context.blamed_at(step)
-    place = np.arange(1.0, len(rollouts) + 1)
-    values[_WORTH.key] = np.where(place <= pointed, 0.0, place)
-    for row, rollout in enumerate(rollouts):
-        if rollout.n in blamed:
-            values[_WORTH.key][row] = context.finding_places[blamed[rollout.n][0]]
+    n = [r.n for r in rollouts]
+    values[_WORTH.key] = _worth(context, step, n, pointed)
     return ListedRows(
         step,
-        [r.n for r in rollouts],
+        n,
         values,
-        {
-            **strings_of(extras, places),
-            "finding": findings_at(context, step, [r.n for r in rollouts]),
-        },
+        {**strings_of(extras, places), "finding": _findings_at(context, step, n)},
         {
             "prompt": [snippet(_asked(r).lstrip(), LISTED_CHARS) for r in rollouts],
             "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
@@ -160,7 +153,53 @@ def listed_rows(
     )
 
 
-def findings_at(context: PageContext, step: int, n: Sequence[int]) -> list[str | None]:
+def listed_now(
+    kept: ListedRows, shown: int, context: PageContext, pointed: int, static: int
+) -> tuple[ListedRows, bool] | None:
+    """The rows that an earlier report listed, as this one lists them; see ``listed_rows``.
+
+    Args:
+        kept: of the same step, which shows the same.
+        shown: rows that its page shows.
+        context: what every page shares.
+        pointed: how many of the first ones findings or extremes of the run point at.
+        static: how many of them may be written as HTML.
+
+    Returns:
+        The rows, and whether they take as much as they did; None where more are wanted.
+    """
+    count = min(shown, context.listed)
+    if count > len(kept.n):
+        return None
+    n = kept.n[:count]
+    worth = _worth(context, kept.step, n, pointed)
+    listed = ListedRows(
+        kept.step,
+        n,
+        {**{key: values[:count] for key, values in kept.values.items()}, _WORTH.key: worth},
+        {
+            **{key: strings[:count] for key, strings in kept.strings.items()},
+            "finding": _findings_at(context, kept.step, n),
+        },
+        {key: texts[:count] for key, texts in kept.texts.items()},
+        min(static, count),
+    )
+    same = listed.static == kept.static and np.array_equal(worth, kept.values[_WORTH.key])
+    return listed, same
+
+
+def _worth(context: PageContext, step: int, n: Sequence[int], pointed: int) -> NDArray[np.float64]:
+    """What the list is sorted by at first."""
+    place = np.arange(1.0, len(n) + 1)
+    worth: NDArray[np.float64] = np.where(place <= pointed, 0.0, place)
+    blamed = context.blamed_at(step)
+    for row, one in enumerate(n):
+        if one in blamed:
+            worth[row] = context.finding_places[blamed[one][0]]
+    return worth
+
+
+def _findings_at(context: PageContext, step: int, n: Sequence[int]) -> list[str | None]:
     """The findings that point at responses of a step, None at those that none does."""
     blamed = context.blamed_at(step)
     return [listed(blamed[one]) if one in blamed else None for one in n]

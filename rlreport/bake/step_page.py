@@ -100,8 +100,11 @@ def twins_of(
         plan: what is shown of them.
         twins: prompt -> names of the nearest earlier and later response to it.
     """
-    shown = responses[["n", "prompt_id"]].to_numpy()[plan.rows - responses.index[0]].tolist()
-    return {str(n): twins[prompt] for n, prompt in shown if prompt in twins}
+    rows = plan.rows - responses.index[0]
+    shown, prompts = (responses[name].to_numpy()[rows].tolist() for name in ("n", "prompt_id"))
+    return {
+        str(n): twins[prompt] for n, prompt in zip(shown, prompts, strict=True) if prompt in twins
+    }
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:

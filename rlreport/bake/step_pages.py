@@ -25,7 +25,7 @@ from rlreport.bake.page_cache import (
 )
 from rlreport.bake.pages import Page, addresses_from, rendered, responses_page
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.responses_page import ListedRows, findings_at, listed_rows
+from rlreport.bake.responses_page import ListedRows, listed_rows
 from rlreport.bake.shelf import BakedStep, Shelf, StepPages, put_on
 from rlreport.bake.step_page import (
     StepRows,
@@ -260,14 +260,11 @@ def _attempts(job: StepJob, shared: Shared, *, bake: bool) -> BakedStep | None:
         least = len(plan.rows) <= len(candidate.packed(0).rows) and not plan.with_tokens
         own = twins_of(job.responses, plan, job.twins)
         address = page_address(job, plan, shared) if shared.kept else b""
-        kept = shared.kept.get(address, own) if shared.kept else None
-        if kept:
-            page, listed, in_list = kept
-            listed.strings["finding"] = findings_at(job.context, plan.step, listed.n)
-        elif not bake:
+        found = shared.kept.get(address, own, job, plan) if shared.kept else None
+        if found is None and not bake:
             return None
-        else:
-            page, listed = baker.page(plan, own)
+        page, listed, in_list = found or (*baker.page(plan, own), None)
+        if in_list is None:
             in_list = baker.weight_in_list(listed)
             if shared.kept:
                 shared.kept.put(address, own, page, listed, in_list)
