@@ -24,6 +24,7 @@ from rlreport.text.messages import Joined, Message
 T = TypeVar("T")
 
 _PLAIN = (str, int, bool, type(None))
+_EITHER = (Union, types.UnionType)
 _KINDS = "iufb"
 _SIZE_BYTES = 8
 
@@ -116,7 +117,7 @@ class _Reader:
         origin, arguments = get_origin(kind), get_args(kind)
         if origin is np.ndarray:
             return self._array(arguments, found)
-        if origin in (Union, types.UnionType):
+        if origin in _EITHER:
             return None if found is None else self.read(_only(arguments), found)
         if origin is Literal:
             if found not in arguments:
@@ -129,7 +130,8 @@ class _Reader:
             return {self.read(key, k): self.read(value, v) for k, v in found}
         if origin in (list, set):
             (item,) = arguments
-            if item in _PLAIN and set(map(type, found)) <= {item}:
+            either = get_args(item) if get_origin(item) in _EITHER else (item,)
+            if set(map(type, found)) <= {*either} & {*_PLAIN}:
                 return origin(found)
             return origin(self.read(item, one) for one in found)
         if origin is tuple:
