@@ -91,14 +91,16 @@ def _critic(
     columns: dict[str, Floats], figures: TokenFigures, logged: Floats | None, offsets: Ints
 ) -> None:
     value, returns = figures.value, figures.return_
-    if value is not None and returns is None:
+    if value is not None:
         columns["value_mean"] = row_moments(value, offsets)[1]
     if value is not None and returns is not None and figures.value_error is not None:
         known = np.isfinite(returns)
         if not known.all():
             value, returns = np.where(known, value, np.nan), np.where(known, returns, np.nan)
-        count, columns["value_mean"], columns["value_m2"] = row_moments(value, offsets)
-        columns["value_tokens"] = count
+        count, mean, columns["value_m2"] = row_moments(value, offsets)
+        # A row without returns keeps the mean of its values, as it has it alone.
+        columns["value_mean"] = np.where(count > 0, mean, columns["value_mean"])
+        columns["value_tokens"] = np.where(count > 0, count, np.nan)
         _, columns["return_mean"], columns["return_m2"] = row_moments(returns, offsets)
         error = row_moments(figures.value_error, offsets)
         _, columns["value_error_mean"], columns["value_error_m2"] = error

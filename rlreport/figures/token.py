@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
+from rlreport.figures.ragged import Floats, Ints, finite_sums, offsets_of, row_ends
 from rlreport.rollout import TokenFigures
 
 _CHUNK = 32
@@ -144,6 +144,10 @@ def token_figures(
         if token_reward is not None:
             rows = np.array([0, len(value)], dtype=np.int64) if offsets is None else offsets
             estimate = gae(token_reward, value, rows, gamma, lam)
+            if advantage is not None:
+                # Rows side by side need not log the same: each is to keep what it has alone.
+                unpaid = np.repeat(finite_sums(token_reward, rows)[0] == 0, np.diff(rows))
+                estimate = np.where(unpaid, advantage, estimate)
         if estimate is not None:
             logged = np.full(len(value), np.nan) if advantage is None else advantage
             figures.advantage = np.where(np.isnan(logged), estimate, logged)

@@ -220,7 +220,9 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         variance("value_error"), of_returns, out=np.full(len(steps), np.nan), where=of_returns > 0
     )
     return {
-        "value_mean": steps.mean(column["value_mean"], tokens),
+        "value_mean": steps.mean(
+            column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
+        ),
         "value_std": np.sqrt(variance("value")),
         "return_mean": steps.mean(column["return_mean"], tokens),
         "return_std": np.sqrt(of_returns),
