@@ -140,7 +140,7 @@ def token_sums(bins: np.ndarray) -> pd.DataFrame:
 
 def test_tokens_sum_over_bins_and_compare_first_and_last_window():
     bins = np.arange(10)
-    responses = pd.DataFrame({"step": bins, "n": 0, "kl_k1": 0.0})
+    responses = pd.DataFrame({"step": bins, "n": 0, "validation": 0, "kl_k1": 0.0})
     tokens = token_table(token_sums(bins), responses)
     assert list(tokens.columns) == [c.name for c in TOKEN_COLUMNS]
     first, second = tokens.to_dict("records")
@@ -155,7 +155,7 @@ def test_tokens_sum_over_bins_and_compare_first_and_last_window():
 def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds_it():
     responses = pd.DataFrame(
         {"step": [0, 0, 1, 1], "n": [0, 1, 0, 1], "kl_k1": [1.0, 3.0, 3.0, np.nan]}
-    )
+    ).assign(validation=0)
     units = [["Ġa", "Ġc"], ["Ġc", "Ġb", "Ġc"], ["Ġb", "Ġc"], ["Ġa", "Ġb"]]
     tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
     # The earliest on a tie; a token of no sampled response, and an unknown KL, come last.
@@ -168,7 +168,7 @@ def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds
 def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_position():
     responses = pd.DataFrame(
         {"step": [0, 0], "n": [0, 1], "kl_k1": [3.0, 1.0], "env_tokens": [2.0, 0.0]}
-    )
+    ).assign(validation=0)
     units = [["Ġa"], ["Ġc", "Ġb"]]
     tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
     found = tokens.loc[["Ġa"]]

@@ -65,13 +65,18 @@ def thinking_figures(prompt: str, response: str) -> dict[str, float]:
     }
 
 
-def conversation_figures(turns: Sequence[Turn]) -> dict[str, float]:
-    """Return the columns of the response table that turns feed.
+def conversation_figures(turns: Sequence[Turn], prompt: str = "") -> dict[str, float]:
+    """Return the columns of the response table that turns after this prompt feed.
 
     A void turn has neither a call nor, besides its thinking, any text (SimpleTIR 2025).
     """
     sampled = [turn for turn in turns if turn["sampled"]]
-    thoughts = [(turn, thinking_of(turn["text"])) for turn in sampled]
+    # The prompt opens the thinking of what the policy says next, if that is not logged apart.
+    begun = [not i and not _said(turn) and _begun(prompt) for i, turn in enumerate(sampled)]
+    thoughts = [
+        (turn, thinking_of(turn["text"], begun=opened))
+        for turn, opened in zip(sampled, begun, strict=True)
+    ]
     chars = sum(len(_said(turn)) + (own.chars if own else 0) for turn, own in thoughts)
     answers = [turn for turn in turns if turn["role"] == "tool"]
     figures = {

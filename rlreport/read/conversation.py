@@ -74,10 +74,10 @@ def beside(
     out = Beside()
     turns = record.get("turns")
     if turns:
-        out.figures = conversation_figures(turns)
+        out.figures = conversation_figures(turns, prompt)
         out.tools = tool_counts(turns)
     elif turns := turns_in_text(response):
-        out.figures = conversation_figures(turns)
+        out.figures = conversation_figures(turns, prompt)
         del out.figures["tool_errors"]  # no markup tells an error
     else:
         out.figures = thinking_figures(prompt, response)

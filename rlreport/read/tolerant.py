@@ -107,6 +107,8 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     extras, parts, not_taken = _extras(record)
     kept = {name: record[name] for name in KEPT if record.get(name) is not None}
     group = record.get("group_id")
+    if group != group:  # NaN: nothing marks the group
+        group = None
     return ParsedRow(
         step,
         prompt,
@@ -181,6 +183,8 @@ def _extras(
     named, names = dict(record), []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
+        # A part of a field's name is none of it.
+        parts = {f"{name}_logged" if name in NO_COLUMN else name: parts[name] for name in parts}
         names = [safe_text(str(part)) for part in parts]
         # A part that is logged as a column too counts once.
         named.update(parts)

@@ -44,11 +44,9 @@ def token_table(
         found: Floats = np.divide(total(name, rows), seen, out=nothing, where=seen > 0)
         return found
 
-    first, last = _windows(
-        sums["bin_start"].to_numpy(),
-        sums["bin_stop"].to_numpy(),
-        np.unique(responses["step"].to_numpy()),
-    )
+    # Sums by token are of training alone, and so are the steps that windows are cut of.
+    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
+    first, last = _windows(sums["bin_start"].to_numpy(), sums["bin_stop"].to_numpy(), steps)
     kl = total("kl")
     raw = np.asarray(strings, dtype=object)
     style = detect_style(raw)
