@@ -11,6 +11,7 @@ import pytest
 from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.docs import markdown
 from rlreport.check.kl_explosion import KlExplosion
+from rlreport.check.limits import Limits
 from rlreport.check.missing_eos import MissingEos
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.check.windows import Trend
@@ -85,7 +86,11 @@ def test_every_threshold_says_what_it_is_and_where_it_comes_from() -> None:
     assert {row.group for row in rows} <= {check.id for check in CHECKS} | {"trend"}
 
 
-def test_every_class_of_thresholds_has_a_name_of_its_own() -> None:
+def test_every_class_of_thresholds_is_that_of_a_check_and_has_a_name_of_its_own() -> None:
+    def below(kind: type[Limits]) -> list[type[Limits]]:
+        return [kind, *(more for child in kind.__subclasses__() for more in below(child))]
+
+    assert {kind for kind in below(Limits) if kind.declared()} == set(LIMITS.values())
     assert len({kind.__name__ for kind in LIMITS.values()}) == len(LIMITS)
 
 
