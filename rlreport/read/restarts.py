@@ -34,6 +34,8 @@ def restarts(
     notes: list[Note] = []
     replaced: Replaced = {}
     columns = partial.columns
+    if not partial.rows:
+        return notes, replaced
     offset, sub = (columns[name].astype(np.int64) for name in ("offset", "sub"))
     in_files = np.lexsort((sub, offset, columns["file"]))
     file = columns["file"][in_files]
