@@ -72,7 +72,7 @@ _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 Scalar = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Card:
     """What the run was.
 
@@ -94,12 +94,7 @@ class Card:
 
     def as_json(self) -> dict[str, Any]:
         """Return the card as ``report.json`` holds it."""
-        return {
-            "entries": dict(self.entries),
-            "sources": list(self.sources),
-            "hidden": self.hidden,
-            "cut": self.cut,
-        }
+        return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
 
     def without_texts(self) -> Card:
         """Return the card without values that may be prose, such as a system prompt."""
@@ -125,34 +120,33 @@ def run_card(
     Raises:
         UsageError: a given file cannot be read; one that was found is a note instead.
     """
-    card = _Builder()
+    builder = _Builder()
     for given in configs:
-        card.add_file(Path(given), asked=True)
+        builder.add_file(Path(given), asked=True)
     if not configs:
         for found in found_beside(logs):
-            card.add_file(found, asked=False)
+            builder.add_file(found, asked=False)
     if meta:
-        card.add("--meta", dict(meta))
+        builder.add("--meta", dict(meta))
     if git:
-        card.add("git", _git())
-    return card.card()
+        builder.add("git", _git())
+    return builder.card
 
 
 def found_beside(logs: Sequence[str | Path]) -> list[Path]:
     """Return the configuration files beside the logs: in their folder, or its parent."""
-    found = {tuple(_beside(Path(given))) for given in logs if "://" not in str(given)} - {()}
+    found: set[tuple[Path, ...]] = set()
+    for place in (Path(given) for given in logs if "://" not in str(given)):
+        folder = place if place.is_dir() else place.parent
+        found.add(tuple(configured(folder) or configured(folder.parent)))
     # Logs with a configuration each are no one run, whose card this could be.
+    found.discard(())
     return list(found.pop()) if len(found) == 1 else []
 
 
 def configured(folder: Path) -> list[Path]:
     """Return the configuration files that lie in a folder."""
     return [folder / name for name in FOUND_BESIDE if (folder / name).is_file()]
-
-
-def _beside(place: Path) -> list[Path]:
-    folder = place if place.is_dir() else place.parent
-    return configured(folder) or configured(folder.parent)
 
 
 def redacted_value(name: str, value: Scalar) -> Scalar:
@@ -200,15 +194,12 @@ def is_secret(name: str, value: Scalar) -> bool:
 
 
 class _Builder:
-    """Collects entries, and counts those that are left out."""
+    """Collects entries in ``card``, and counts those that are left out."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Scalar] = {}
-        self._sources: list[str] = []
+        self.card = Card()
         self._hidden: set[str] = set()
-        self._cut = 0
         self._room = MOST_IN_ALL
-        self._notes: list[str] = []
 
     def add_file(self, path: Path, *, asked: bool) -> None:
         """Add a configuration file.
@@ -226,7 +217,7 @@ class _Builder:
             )
             if asked:
                 raise UsageError(f"--config {reason}") from None
-            self._notes.append(reason)
+            self.card.notes.append(reason)
             return
         if isinstance(found, Mapping):
             self.add(path.name, {k: v for k, v in found.items() if k not in _RECORDED})
@@ -235,23 +226,21 @@ class _Builder:
 
     def add(self, source: str, values: Mapping[str, Any]) -> None:
         """Add nested values."""
-        self._sources.append(source)
+        card, entries = self.card, self.card.entries
+        card.sources.append(source)
         for name, value in _flat(values, "", 0):
             if is_secret(name, value):
                 self._hidden.add(name)
-                self._entries.pop(name, None)
+                card.hidden = len(self._hidden)
+                entries.pop(name, None)
                 continue
             size = len(name) + min(len(str(value)), MOST_CHARACTERS)
-            if len(self._entries) < MOST_ENTRIES and size <= self._room:
+            if len(entries) < MOST_ENTRIES and size <= self._room:
                 self._room -= size
-                self._entries[name] = _short(value) if isinstance(value, str) else value
+                entries[name] = _short(value) if isinstance(value, str) else value
             else:
-                self._entries.pop(name, None)
-                self._cut += 1
-
-    def card(self) -> Card:
-        """Return what was collected."""
-        return Card(self._entries, self._sources, len(self._hidden), self._cut, self._notes)
+                entries.pop(name, None)
+                card.cut += 1
 
 
 def _parsed(path: Path) -> Any:

@@ -81,41 +81,28 @@ class NgramSample:
     unit: str
 
 
-@dataclass(slots=True)
-class Tables:
-    """Everything the checks, the charts and the pages are made from.
+@dataclass(slots=True, kw_only=True)
+class LogTables:
+    """What reading gives, and every later stage stands on as it is.
 
     Attributes:
-        responses: RESPONSE_COLUMNS.
+        responses: RESPONSE_COLUMNS, sorted by (step, validation, file, offset, sub).
         extras: same index as ``responses``; one column per further logged scalar
             (float64, or object for short strings).
-        steps: STEP_COLUMNS; a step whose rollouts all failed has a row without responses.
-        prompts: PROMPT_COLUMNS.
-        tokens: TOKEN_COLUMNS (empty without token strings).
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
-        extras_by_step: ``step`` and the mean of each numeric extra.
         ngrams: units of a sample of responses, None without any text, and once counted.
         ref_ngrams: the same of the reference responses, None without them.
         reward_parts: names of extras that are parts of the reward.
         files, bad_lines, notes: what was read, and what was not.
         bad_count: unreadable lines in all (``bad_lines`` is capped).
         fields: canonical field -> rows that carried it.
-        metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
-        metrics_files: the files they come from.
-        validation: STEP_COLUMNS of the responses of validation, one row per step of
-            ``steps``; empty without any. ``steps`` itself is of training.
-        in_progress: step that is still written, drawn apart and not judged; None without one.
         tools: answers of each tool in each step: ``step``, ``tool``, ``answers``, ``errors``.
     """
 
     responses: pd.DataFrame
     extras: pd.DataFrame
-    steps: pd.DataFrame
-    prompts: pd.DataFrame
-    tokens: pd.DataFrame
     positions: pd.DataFrame
-    extras_by_step: pd.DataFrame
     ngrams: NgramSample | None = None
     ref_ngrams: NgramSample | None = None
     reward_parts: list[str] = field(default_factory=list)
@@ -124,10 +111,32 @@ class Tables:
     bad_count: int = 0
     notes: list[Note] = field(default_factory=list)
     fields: dict[str, int] = field(default_factory=dict)
+    tools: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+@dataclass(slots=True, kw_only=True)
+class Tables(LogTables):
+    """Everything the checks, the charts and the pages are made from.
+
+    Attributes:
+        steps: STEP_COLUMNS; a step whose rollouts all failed has a row without responses.
+        prompts: PROMPT_COLUMNS.
+        tokens: TOKEN_COLUMNS (empty without token strings).
+        extras_by_step: ``step`` and the mean of each numeric extra.
+        metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
+        metrics_files: the files they come from.
+        validation: STEP_COLUMNS of the responses of validation, one row per step of
+            ``steps``; empty without any. ``steps`` itself is of training.
+        in_progress: step that is still written, drawn apart and not judged; None without one.
+    """
+
+    steps: pd.DataFrame
+    prompts: pd.DataFrame
+    tokens: pd.DataFrame
+    extras_by_step: pd.DataFrame
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics_files: list[MetricsFile] = field(default_factory=list)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
-    tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
 
     @property

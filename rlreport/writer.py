@@ -8,7 +8,7 @@ import threading
 import weakref
 import zlib
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -27,7 +27,6 @@ _TOKEN_FIELDS = frozenset(
     if field.kind in ("strings", "floats", "mask") or field.name == "token_ids"
 )
 _NUMBERS = frozenset(field.name for field in FIELDS if field.kind in ("int", "number"))
-_LEVELS = {"gz": 1, "zst": 1}
 
 
 class RolloutWriter:
@@ -57,7 +56,7 @@ class RolloutWriter:
         self._folder = Path(directory)
         self._rank = rank
         self._compression = compression
-        self._packer: _Packer | None = None
+        self._compressor: tuple[Any, int] | None = None
         self._file: int | None = None
         self._torn = False
         self._lock = threading.Lock()
@@ -92,7 +91,10 @@ class RolloutWriter:
             try:
                 if self._torn:
                     self._mend()
-                _append(self._file, line if self._packer is None else self._packer.pack(line))
+                if self._compressor is not None:
+                    stream, flush = self._compressor
+                    line = stream.compress(line) + stream.flush(flush)
+                _append(self._file, line)
             except OSError as error:
                 self._torn = True
                 raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
@@ -103,8 +105,8 @@ class RolloutWriter:
             if self._file is None:
                 return
             try:
-                if self._packer is not None and not self._torn:
-                    _append(self._file, self._packer.end())
+                if self._compressor is not None and not self._torn:
+                    _append(self._file, self._compressor[0].flush())
             finally:
                 os.close(self._file)
                 self._file = None
@@ -117,7 +119,7 @@ class RolloutWriter:
 
     def _mend(self) -> None:
         """Let what an append that failed left behind cost no further line."""
-        if self._file is not None and self._packer is None:
+        if self._file is not None and self._compressor is None:
             _end_torn_line(self._file)
         elif self._file is not None:  # what follows a torn stream cannot be unpacked
             torn = self._file
@@ -136,14 +138,13 @@ class RolloutWriter:
                 _end_torn_line(self._file)
             else:
                 self.path, self._file = self._open_new(flags | os.O_EXCL)
-                self._packer = _Gzip() if self._compression == "gz" else _Zstandard()
+                self._compressor = _compressor(self._compression)
         except OSError as error:
             raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
 
     def _open_new(self, flags: int) -> tuple[Path, int]:
         # A compressed stream that a crash cut off cannot be continued.
-        suffix = _SUFFIXES[self._compression]
-        number = 0
+        suffix, number = _SUFFIXES[self._compression], 0
         while True:
             path = self._folder / f"rank_{self._rank}{f'.{number}' if number else ''}{suffix}"
             try:
@@ -161,37 +162,12 @@ class RolloutWriter:
         os.close(file)
 
 
-class _Packer(Protocol):
-    def pack(self, line: bytes) -> bytes:
-        """Return bytes after which a reader has the whole line."""
-        ...
-
-    def end(self) -> bytes:
-        """Return the end of the stream."""
-        ...
-
-
-class _Gzip:
-    def __init__(self) -> None:
-        self._stream = zlib.compressobj(_LEVELS["gz"], zlib.DEFLATED, _GZIP_WINDOW)
-
-    def pack(self, line: bytes) -> bytes:
-        return self._stream.compress(line) + self._stream.flush(zlib.Z_SYNC_FLUSH)
-
-    def end(self) -> bytes:
-        return self._stream.flush()
-
-
-class _Zstandard:
-    def __init__(self) -> None:
-        self._stream = zstandard.ZstdCompressor(level=_LEVELS["zst"]).compressobj()
-
-    def pack(self, line: bytes) -> bytes:
-        packed = self._stream.compress(line)
-        return packed + self._stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-
-    def end(self) -> bytes:
-        return self._stream.flush()
+def _compressor(compression: str) -> tuple[Any, int]:
+    """Return a compressor's stream, and the flush after which a reader has the whole line."""
+    if compression == "gz":
+        return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    return stream, zstandard.COMPRESSOBJ_FLUSH_BLOCK
 
 
 def _call(method: weakref.WeakMethod[Any]) -> None:

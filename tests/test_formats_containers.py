@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.formats import RowError
-from rlreport.formats.containers import container_of, fetch, iterate
+from rlreport.formats.containers import container_of, iterate
 
 
 def test_parquet_objects_are_found_again_by_index(tmp_path: Path) -> None:
@@ -21,7 +21,9 @@ def test_parquet_objects_are_found_again_by_index(tmp_path: Path) -> None:
     read = dict(iterate(path, "parquet"))
     assert [read[i]["n"] for i in range(1000)] == list(range(1000))
     with path.open("rb") as opened:
-        assert dict(fetch(opened, "parquet", [3, 250, 999])) == {i: read[i] for i in (3, 250, 999)}
+        assert dict(iterate(opened, "parquet", {3, 250, 999})) == {
+            i: read[i] for i in (3, 250, 999)
+        }
 
 
 def test_json_documents_are_objects_arrays_or_lines_after_all(tmp_path: Path) -> None:
@@ -35,7 +37,7 @@ def test_json_documents_are_objects_arrays_or_lines_after_all(tmp_path: Path) ->
         path.write_text(content)
         assert [obj["a"] for _, obj in iterate(path, "json")] == expected
     path.write_text('[{"a": 1}, {"a": 2}]')
-    assert list(fetch(path, "json", [1])) == [(1, {"a": 2})]
+    assert list(iterate(path, "json", {1})) == [(1, {"a": 2})]
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.parquet"])

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.formats import RowError, Where
-from rlreport.formats.mapping import look_up
-from rlreport.formats.values import (
+from rlreport.formats.logged import (
     columns,
     integer,
     number,
@@ -21,6 +20,7 @@ from rlreport.formats.values import (
     total,
     unstringed,
 )
+from rlreport.formats.mapping import look_up
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import GUIDANCE, find_metrics, guide_for, metrics_beside, read_metrics
+from rlreport.metrics import find_metrics, metrics_beside, read_metrics
+from rlreport.metrics.guidance import GUIDANCE, guide_for
 from tests.format_logs import write_all
 
 
@@ -41,7 +42,7 @@ def jsonl(path: Path, *events: object) -> Path:
 
 
 def test_transformers_log_history(tmp_path: Path) -> None:
-    table = read_metrics([trainer_state(tmp_path)])
+    table = read_metrics(trainer_state(tmp_path))
     assert list(table.columns) == ["step", "eval_reward", "kl", "loss"]
     assert table["step"].tolist() == [1, 2]
     assert table["step"].dtype == np.int64
@@ -51,14 +52,14 @@ def test_transformers_log_history(tmp_path: Path) -> None:
 
 def test_verl_metrics_lines(tmp_path: Path) -> None:
     events = [{"step": s, "data": {"actor/loss": s / 2, "note": "x"}} for s in (2, 1)]
-    table = read_metrics([jsonl(tmp_path / "exp.jsonl", *events)])
+    table = read_metrics(jsonl(tmp_path / "exp.jsonl", *events))
     assert table.to_dict("list") == {"step": [1, 2], "actor/loss": [0.5, 1.0]}
 
 
 def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "metrics.jsonl", {"step": 1, "reward": {"mean": 0.5}, "lr": math.nan})
     path.write_text(path.read_text() + '{"step": 2, "rew')
-    table = read_metrics([path])
+    table = read_metrics(path)
     assert table["step"].tolist() == [1]
     assert table["reward/mean"].tolist() == [0.5]
     assert table["lr"].isna().all()
@@ -67,7 +68,7 @@ def test_flat_and_nested_metrics_lines_with_a_torn_end(tmp_path: Path) -> None:
 def test_csv_tables(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
     path.write_text("step,reward,name\n1,0.5,a\n2,,b\n3,inf,c\n")
-    table = read_metrics([path])
+    table = read_metrics(path)
     assert table["step"].tolist() == [1, 3]
     assert table["reward"].tolist()[0] == 0.5
     assert table["reward"].isna().tolist() == [False, True]
@@ -88,7 +89,7 @@ def events_file(folder: Path) -> Path:
 
 
 def test_tensorboard_events_old_and_new(tmp_path: Path) -> None:
-    table = read_metrics([events_file(tmp_path)])
+    table = read_metrics(events_file(tmp_path))
     assert table["step"].tolist() == [1, 2, 3]
     assert table["val/ratio"].tolist() == [2.0, 3.0, 4.0]
     assert table["loss"].tolist() == [0.25, 0.5, 0.75]
@@ -100,20 +101,21 @@ def test_tensorboard_missing_is_said_with_its_command(
     path = events_file(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[tensorboard\]'"):
-        read_metrics([path])
+        read_metrics(path)
 
 
 def test_files_merge_by_step_and_the_later_value_stays(tmp_path: Path) -> None:
     first = jsonl(tmp_path / "a.jsonl", {"step": 1, "x": 1.0, "y": 5.0}, {"step": 1, "x": 2.0})
     second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
-    table = read_metrics([first, second])
+    table = metrics_beside([], [str(first), str(second)]).table
     assert table["x"].tolist() == [2.0, 3.0]
     assert table["y"].tolist()[0] == 5.0
 
 
 def test_no_metrics_is_an_empty_table(tmp_path: Path) -> None:
-    assert list(read_metrics([]).columns) == ["step"]
-    assert read_metrics([jsonl(tmp_path / "a.jsonl", {"no": "step"}, [3])]).empty
+    table = read_metrics(jsonl(tmp_path / "a.jsonl", {"no": "step"}, [3]))
+    assert table.empty
+    assert list(table.columns) == ["step"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_what_is_no_metrics_file_is_named(tmp_path: Path, name: str, content: st
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UnusableInputError, match=name.replace(".", r"\.")):
-        read_metrics([tmp_path / name])
+        read_metrics(tmp_path / name)
 
 
 def test_metrics_are_found_beside_rollouts_and_rollouts_are_not(tmp_path: Path) -> None:
@@ -174,7 +176,7 @@ def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) 
     }  # fmt: skip
     for name, (event, metric, value) in expected.items():
         path = jsonl(tmp_path / name, event)
-        table = read_metrics([path])
+        table = read_metrics(path)
         assert (table["step"].tolist(), table[metric].tolist()) == ([3], [value])
         assert "metrics" in refusal(name, [event])
     assert find_metrics(tmp_path) == sorted(tmp_path / name for name in expected)
@@ -184,14 +186,14 @@ def test_art_swift_and_easyr1_files_as_their_writers_write_them(tmp_path: Path) 
 def test_a_step_that_is_none_costs_its_line(tmp_path: Path, step: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": {step}, "kl": 0.25}}\n')
-    assert read_metrics([path]).to_dict("list") == {"step": [1], "kl": [0.5]}
+    assert read_metrics(path).to_dict("list") == {"step": [1], "kl": [0.5]}
     assert find_metrics(tmp_path) == [path]
 
 
 def test_numbers_beyond_float64_are_no_figures(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "kl": {"9" * 400}, "loss": 0.5}}\n')
-    table = read_metrics([path])
+    table = read_metrics(path)
     assert table["kl"].isna().all()
     assert table["loss"].tolist() == [0.5]
 
@@ -200,11 +202,11 @@ def test_nesting_without_end_costs_its_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     deep = '{"a": ' * 100_000 + "1" + "}" * 100_000
     path.write_text(f'{{"step": 1, "kl": 0.5}}\n{{"step": 2, "b": {deep}}}\n')
-    assert read_metrics([path])["step"].tolist() == [1]
+    assert read_metrics(path)["step"].tolist() == [1]
     state = tmp_path / "trainer_state.json"
     state.write_text(deep)
     with pytest.raises(UnusableInputError, match="nested too deep"):
-        read_metrics([state])
+        read_metrics(state)
     read = metrics_beside([tmp_path], [])
     assert [note.file for note in read.notes] == ["trainer_state.json"]
 
@@ -215,7 +217,7 @@ def test_a_cell_beyond_what_csv_reads_is_a_note(tmp_path: Path) -> None:
     read = metrics_beside([tmp_path], [])
     assert [(note.kind, note.file) for note in read.notes] == [("metrics", "progress.csv")]
     with pytest.raises(UnusableInputError, match=r"progress\.csv"):
-        read_metrics([path])
+        read_metrics(path)
 
 
 def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
@@ -223,4 +225,4 @@ def test_a_pipe_is_never_waited_for(tmp_path: Path) -> None:
         os.mkfifo(tmp_path / name)
     assert find_metrics(tmp_path) == []
     with pytest.raises(UnusableInputError, match="no such file"):
-        read_metrics([tmp_path / "metrics.jsonl"])
+        read_metrics(tmp_path / "metrics.jsonl")

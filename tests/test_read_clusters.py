@@ -511,11 +511,11 @@ def test_rows_appended_while_reading_are_not_read(tmp_path: Path) -> None:
     listing = sources.find_sources([path])
     with path.open("ab") as file:
         file.write(path.read_bytes())
-    from rlreport.read.scan import scan
+    from rlreport.read.scan import Scanner
     from rlreport.read.splits import Split
 
     split = Split(0, listing.sources[0], 0, listing.sources[0].size)
-    assert scan([split], ReadOptions(), FigureOptions()).rows == 2
+    assert Scanner(ReadOptions(), FigureOptions()).scan([split]).rows == 2
 
 
 def test_reading_leaves_pandas_out_of_scanning_processes() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.read.collect import kept
+from rlreport.read.collect import shortened
 from rlreport.read.ngrams import BigramSketch
 from rlreport.read.parse import _UsualLines
 from rlreport.text.clean import safe_text
@@ -33,7 +33,7 @@ def test_an_order_makes_hashes_ascend_even_where_only_low_bits_differ(hashes: li
 
 @given(st.lists(st.text(st.characters(), max_size=3) | st.just("x" * 201), max_size=5))
 def test_unit_strings_are_kept_safe_one_by_one_or_all_at_once(strings: list[str]) -> None:
-    assert kept(strings) == [safe_text(string[:200]) for string in strings]
+    assert shortened(strings) == [safe_text(string[:200]) for string in strings]
 
 
 @pytest.mark.untraced

@@ -27,7 +27,7 @@ from rlreport.read.result import (
     row_order,
     token_frame,
 )
-from rlreport.read.scan import scan
+from rlreport.read.scan import Scanner
 from rlreport.read.sources import Source, find_sources
 from rlreport.read.splits import LogFormat, Nodes, Split, plan_splits, plan_tasks, plant, root
 from rlreport.read.token_totals import TokenTotals, merge_totals
@@ -105,7 +105,7 @@ def splits(sources: list[Source]) -> list[Split]:
 @pytest.fixture(scope="module")
 def whole(splits: list[Split]) -> list[object]:
     """The tables when every split is scanned alone."""
-    return tables(merge([scan([split], *SETTINGS) for split in splits]))
+    return tables(merge([Scanner(*SETTINGS).scan([split]) for split in splits]))
 
 
 @pytest.mark.untraced
@@ -117,7 +117,7 @@ def test_whoever_scans_which_splits_and_whenever_the_tables_are_identical(
     cuts = sorted({0, len(splits), *data.draw(st.lists(st.integers(0, len(splits)), max_size=6))})
     # Splits that are small share batches, those above the limit have their own.
     with patch("rlreport.read.splits._SMALL_BYTES", data.draw(st.sampled_from([0, 6_900, 9_999]))):
-        partials = [scan(splits[start:stop], *SETTINGS) for start, stop in pairwise(cuts)]
+        partials = [Scanner(*SETTINGS).scan(splits[start:stop]) for start, stop in pairwise(cuts)]
     partials = data.draw(st.permutations(partials))
     partials = [pickle.loads(pickle.dumps(partial)) for partial in partials]
     middle = data.draw(st.integers(0, len(partials)))
@@ -129,14 +129,16 @@ def test_batches_and_numbers_of_strings_that_run_full_change_nothing_but_last_di
     sources: list[Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = plan_splits(sources, [LogFormat()] * len(sources))
-    wanted = tables(scan(large, *SETTINGS))
+    wanted = tables(Scanner(*SETTINGS).scan(large))
     monkeypatch.setattr("rlreport.read.lines.line_blocks.__defaults__", (700,))
     monkeypatch.setattr("rlreport.read.splits._SMALL_BYTES", 0)
     monkeypatch.setattr("rlreport.read.scan._BATCH_ROWS", 7)
     monkeypatch.setattr("rlreport.read.scan._MOST_STRINGS", 20)
-    together = tables(scan(large, *SETTINGS))
+    together = tables(Scanner(*SETTINGS).scan(large))
     assert_same(together, wanted, sums=False)
-    assert_same(tables(merge([scan([split], *SETTINGS) for split in large[::-1]])), together)
+    assert_same(
+        tables(merge([Scanner(*SETTINGS).scan([split]) for split in large[::-1]])), together
+    )
 
 
 @pytest.mark.untraced
@@ -150,11 +152,11 @@ def test_other_cuts_change_nothing_but_last_digits_of_sums(
         inner = data.draw(st.lists(st.integers(0, source.size), max_size=4))
         for start, stop in pairwise(sorted({0, source.size, *inner})):
             parts.append(Split(i, source, start, stop, leaf=len(parts)))
-    assert_same(tables(scan(parts, *SETTINGS)), whole, sums=False)
+    assert_same(tables(Scanner(*SETTINGS).scan(parts)), whole, sums=False)
 
 
 def test_merging_leaves_its_arguments_alone(splits: list[Split]) -> None:
-    partials = [scan([split], *SETTINGS) for split in splits[:5]]
+    partials = [Scanner(*SETTINGS).scan([split]) for split in splits[:5]]
     before = pickle.dumps(partials)
     merge(partials)
     assert pickle.dumps(partials) == before
@@ -177,7 +179,7 @@ def test_without_the_fast_parser_the_tables_are_the_same(
     splits: list[Split], whole: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlreport.read.parse.simdjson", None)
-    assert_same(tables(scan(splits, *SETTINGS)), whole)
+    assert_same(tables(Scanner(*SETTINGS).scan(splits)), whole)
 
 
 @pytest.mark.parametrize("leaves", range(1, 12))
@@ -197,7 +199,7 @@ def test_line_numbers_count_from_the_start_of_the_file(sources: list[Source]) ->
     source = sources[0]
     cuts = [0, source.size // 3, source.size // 2, source.size]
     parts = [Split(0, source, *cut, leaf=i) for i, cut in enumerate(pairwise(cuts))]
-    merged = scan(parts, *SETTINGS)
+    merged = Scanner(*SETTINGS).scan(parts)
     table, _ = response_table(merged, row_order(merged.columns))
     lines = Path(source.path).read_bytes().splitlines(keepends=True)
     starts = np.cumsum([0, *map(len, lines)])
@@ -213,7 +215,7 @@ def test_many_steps_share_bins_and_keep_their_sums(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", [tokens("a", "b", step=7 * i) for i in range(500)])
     source = find_sources([path]).sources[0]
     cuts = pairwise([0, 9_000, source.size])
-    merged = scan([Split(0, source, *cut, leaf=i) for i, cut in enumerate(cuts)], *SETTINGS)
+    merged = Scanner(*SETTINGS).scan([Split(0, source, *cut, leaf=i) for i, cut in enumerate(cuts)])
     frame = token_frame(merged, root(merged.totals, merge_totals) or TokenTotals())
     assert frame["bin_start"].nunique() <= 32
     assert frame.groupby("token")["count"].sum().to_dict() == {"a": 500, "b": 500}

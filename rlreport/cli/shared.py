@@ -223,7 +223,7 @@ def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:
     """Takes the reading options out of a command's parameters.
 
     Raises:
-        UsageError: ``--map`` or ``--step-from-path`` cannot be understood.
+        UsageError: ``--map`` cannot be understood.
     """
     mapping = {}
     for pair in given.pop("mapping"):
@@ -231,26 +231,17 @@ def read_options(given: dict[str, Any]) -> tuple[ReadOptions, FigureOptions]:
         if not (equals and field and path):
             raise UsageError(f"--map {pair}: write FIELD=PATH, for example reward=score")
         mapping[field] = path
-    step_from_path = given.pop("step_from_path")
-    if step_from_path is not None:
-        try:
-            groups = re.compile(step_from_path).groups
-        except re.error as error:
-            raise UsageError(f"--step-from-path {step_from_path}: {error}") from error
-        if groups == 0:
-            raise UsageError(f"--step-from-path {step_from_path}: has no group for the step")
     figures = FigureOptions(given.pop("gamma"), given.pop("lam"))
     pad_tokens = (*DEFAULT_PAD_TOKENS, *given.pop("pad_token"))
     keys = (
-        *("system_end_token", "log_format", "split", "tokenizer", "restarts", "strict"),
-        *("max_line", "workers", "ray", "cache", "cache_size"),
+        *("system_end_token", "log_format", "step_from_path", "split", "tokenizer", "restarts"),
+        *("strict", "max_line", "workers", "ray", "cache", "cache_size"),
     )
     return (
         ReadOptions(
             pad_tokens=tuple(dict.fromkeys(pad_tokens)),
             mapping=mapping,
             metrics=given.pop("metrics"),
-            step_from_path=step_from_path,
             **{key: given.pop(key) for key in keys},
         ),
         figures,

@@ -26,6 +26,14 @@ def row_ends(offsets: Ints) -> Ints:
     return offsets[1:][offsets[1:] > offsets[:-1]] - 1
 
 
+def places_in_runs(values: NDArray[np.generic]) -> Ints:
+    """Return the place of each value, shape (N,), in its run of equal ones, from 0."""
+    fresh = np.ones(len(values), dtype=bool)
+    fresh[1:] = values[1:] != values[:-1]
+    starts = np.flatnonzero(fresh)
+    return np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+
+
 def row_sums(flat: Floats, offsets: Ints) -> Floats:
     """Return each row's sum, shape (R,); 0 for an empty row."""
     return _reduce(np.add, flat, offsets, 0.0)

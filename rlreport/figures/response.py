@@ -115,7 +115,7 @@ def _critic(
         ("advantage_logged_mean", logged),
     ):
         if advantage is not None:
-            columns[name] = _mean(*finite_sums(advantage, offsets)[::-1])
+            columns[name] = _finite_mean(advantage, offsets)
 
 
 def _engines(
@@ -127,10 +127,10 @@ def _engines(
         count, total = finite_sums(mismatch_ratio(logp, sampler), offsets)
         columns["mismatch_tokens"] = count
         columns["mismatch_ratio"] = _mean(total, count)
-        columns["mismatch_k3"] = _mean(*finite_sums(k3(sampler - logp), offsets)[::-1])
+        columns["mismatch_k3"] = _finite_mean(k3(sampler - logp), offsets)
         difference = np.abs(prob - probability(sampler))
-        columns["mismatch_prob"] = _mean(*finite_sums(difference, offsets)[::-1])
-        columns["mismatch_k3_back"] = _mean(*finite_sums(k3(logp - sampler), offsets)[::-1])
+        columns["mismatch_prob"] = _finite_mean(difference, offsets)
+        columns["mismatch_k3_back"] = _finite_mean(k3(logp - sampler), offsets)
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:
@@ -172,7 +172,7 @@ def mismatch_by_turn(
     found = {}
     for name, wanted in (("first", first), ("last", last)):
         own = np.where(turn == wanted[rows], mismatch, np.nan)
-        mean = _mean(*finite_sums(own, offsets)[::-1])
+        mean = _finite_mean(own, offsets)
         found[f"mismatch_{name}_turn"] = np.where(several, mean, np.nan)
     return found
 
@@ -211,6 +211,11 @@ def thinking_tokens(
     inside |= ~own & np.repeat(has & closes[first], lengths)
     thought = np.where(has, row_sums(inside.astype(np.float64), offsets), np.nan)
     return {"thinking_tokens": thought, "answer_tokens": lengths - thought}
+
+
+def _finite_mean(flat: Floats, offsets: Ints) -> Floats:
+    count, total = finite_sums(flat, offsets)
+    return _mean(total, count)
 
 
 def _mean(total: Floats, count: Floats) -> Floats:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from rlreport.errors import UnreadRow
 from rlreport.fields import NotTaken, count_not_taken, kind_of
+from rlreport.formats import logged
 from rlreport.formats.base import Format, Match, Row, RowError, Where
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.mapping import Mapped, suggest
 from rlreport.formats.refusal import certain_refusal, refusal
 from rlreport.formats.registry import format_by_id, formats
-from rlreport.formats.taken import Watched, whole
-from rlreport.formats.values import is_kept
+from rlreport.formats.taken import Watched, all_taken
 from rlreport.text.messages import message
 
 __all__ = [
@@ -45,7 +45,6 @@ class Detected:
 
     format: Format
     reason: str
-    confidence: int
 
 
 def detect(
@@ -69,20 +68,14 @@ def detect(
         UsageError: unknown format id, unknown mapped field, or a bad expression.
     """
     if log_format is not None:
-        found = Detected(format_by_id(log_format), "named on the command line", 100)
+        found: Detected | None = Detected(format_by_id(log_format), "named on the command line")
     else:
-        best = None if certain_refusal(name, objects) else _best(name, objects)
-        if best is None and not mapping:
-            return None
-        found = best or Detected(Mapped({}), "", 0)
-    if not mapping and step_from_path is None:
+        found = None if certain_refusal(name, objects) else _best(name, objects)
+    if not mapping and (found is None or step_from_path is None):
         return found
-    known = found.format if found.confidence else None
-    mapped = Mapped(dict(mapping or {}), step_from_path, known)
+    mapped = Mapped(dict(mapping or {}), step_from_path, found.format if found else None)
     match = mapped.match(name, objects)
-    if match is None:
-        return found if found.confidence else None
-    return Detected(mapped, match.reason, match.confidence)
+    return Detected(mapped, match.reason) if match else found
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
@@ -101,12 +94,12 @@ def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
 
 
 def _best(name: str, objects: Sequence[Row]) -> Detected | None:
-    best: Detected | None = None
-    for form in formats().values():
-        match = form.match(name, objects)
-        if match and (best is None or match.confidence > best.confidence):
-            best = Detected(form, match.reason, match.confidence)
-    return best
+    claims = [(form, form.match(name, objects)) for form in formats().values()]
+    made = [(form, match) for form, match in claims if match]
+    if not made:
+        return None
+    form, match = max(made, key=lambda claim: claim[1].confidence)
+    return Detected(form, match.reason)
 
 
 class RowReader:
@@ -147,7 +140,7 @@ class RowReader:
                     yield row
                 else:
                     # A row that is the object itself is looked through as a row.
-                    yield self._settled(whole(row) if row is watched else row, where)
+                    yield self._settled(all_taken(row) if row is watched else row, where)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, RowError):
                 raise
@@ -177,7 +170,7 @@ class RowReader:
         row = _spread(self._names.fill(row))
         if row.get("split") is None and (split := self._format.split(where.name)):
             row["split"] = split
-        for name in [name for name, value in row.items() if not is_kept(name, value)]:
+        for name in [name for name, value in row.items() if not logged.is_kept(name, value)]:
             value = row.pop(name)
             if value not in (None, "", [], {}):
                 count_not_taken(self._not_taken, name, kind_of(value))

@@ -8,34 +8,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import orjson
-
-from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, stamp
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
+from rlreport.formats.logged import columns, dicts, mapping, present
 from rlreport.formats.messages import exchange
-from rlreport.formats.steps import span_turns, tokens_of_steps
-from rlreport.formats.values import columns, dicts, mapping, text, total
+from rlreport.formats.token_arrays import span_turns, tokens_of_steps
 from rlreport.text.messages import message
 
 _MAX_RESULT = 16_000_000
 _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
-@dataclass(frozen=True, slots=True)
-class ATIF:
+@dataclass(frozen=True)
+class ATIF(BaseFormat):
     """One trajectory a file; a trial's ``result.json`` says its reward, times and errors.
 
     Attributes:
-        result, written: that file, where there is one.
+        result: that file, where there is one.
     """
 
-    result: str | None = None
-    written: Stamp | None = None
-    id: str = "atif"
-    description: str = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
-    files: tuple[str, ...] = ("<trial>/agent/trajectory.json",)
-    container: str = "json"
+    result: FileStamp | None = None
+    id = "atif"
+    alone = False
+    evaluates = True
+    description = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    files = ("<trial>/agent/trajectory.json",)
+    container = "json"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim trajectories by their schema's version."""
@@ -47,45 +46,41 @@ class ATIF:
 
     def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
         """Find the result of the trial."""
-        for folder in (path.parent.parent, path.parent):
-            if (folder / "result.json").is_file():
-                found = folder / "result.json"
-                return replace(self, result=str(found), written=stamp(found))
-        return self
+        folders = (path.parent.parent, path.parent)
+        found = [FileStamp.of(folder / "result.json") for folder in folders]
+        return replace(self, result=found[0] or found[1])
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; without a result its reward is not known."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
-        result = _result(self.result, self.written) if self.result else {}
-        row = columns(mapping(obj.get("final_metrics")), ())
-        row.update(_conversation(steps))
-        row.update(step=0, split="eval", **_outcome(result))
+        result = _result(self.result) if self.result else {}
         agent = mapping(obj.get("agent"))
-        for name in ("name", "model_name"):
-            if isinstance(agent.get(name), str):
-                row["agent" if name == "name" else "model"] = agent[name]
         asked = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
-        row.update(
-            tokens_of_steps(
+        row = {
+            **columns(mapping(obj.get("final_metrics")), ()),
+            **_conversation(steps),
+            "step": 0,
+            "split": "eval",
+            **_outcome(result),
+            **present(
+                agent=logged.string(agent.get("name")), model=logged.string(agent.get("model_name"))
+            ),
+            **tokens_of_steps(
                 (m.get("prompt_token_ids"), m.get("completion_token_ids"), m.get("logprobs"))
                 for m in asked
-            )
-        )
+            ),
+        }
         span_turns(row)
         yield row
-
-    def split(self, name: str) -> str | None:
-        """Return ``eval``: a trial is an evaluation."""
-        return "eval"
 
 
 def _conversation(steps: Sequence[Row]) -> Row:
     messages: list[Row] = []
     sampled: list[bool] = []
     for step in steps:
-        role = _ROLES.get(text(step.get("source")), "?")
+        role = _ROLES.get(logged.text(step.get("source")), "?")
         calls = [
             {"name": call.get("function_name"), "arguments": call.get("arguments"),
              "id": call.get("tool_call_id")}
@@ -109,20 +104,21 @@ def _outcome(result: Row) -> Row:
     """Return reward, group, time and errors of a trial; the reward is NaN where none is said."""
     rewards = mapping(mapping(result.get("verifier_result")).get("rewards"))
     parts = {name: float(v) for name in rewards if isinstance(v := rewards[name], int | float)}
-    whole = parts["reward"] if "reward" in parts else total(parts.values())
-    row: Row = {"reward": whole if len(parts) <= 1 or "reward" in parts else math.nan}
+    reward = parts["reward"] if "reward" in parts else logged.total(parts.values())
+    row: Row = {"reward": reward if len(parts) <= 1 or "reward" in parts else math.nan}
     if len(parts) > 1:
         row["reward_parts"] = parts
-    if isinstance(result.get("task_name"), str):
-        row["group_id"] = row["task"] = result["task_name"]
-    seconds = _seconds(mapping(result.get("agent_execution")) or result)
-    if seconds is not None:
-        row["seconds"] = seconds
+    task = logged.string(result.get("task_name"))
+    row |= present(
+        group_id=task,
+        task=task,
+        seconds=_seconds(mapping(result.get("agent_execution")) or result),
+    )
     failed = mapping(result.get("exception_info"))
     if failed:
         kind, said = failed.get("exception_type"), failed.get("exception_message")
-        row["errors"] = [": ".join(text(part) for part in (kind, said) if part)]
-        row["finish_reason"] = "length" if "Timeout" in text(kind) else "error"
+        row["errors"] = [": ".join(logged.text(part) for part in (kind, said) if part)]
+        row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
     return row
 
 
@@ -135,10 +131,9 @@ def _seconds(times: Row) -> float | None:
 
 
 @lru_cache(maxsize=64)
-def _result(path: str, written: Stamp | None) -> Row:
+def _result(file: FileStamp) -> Row:
     try:
-        with Path(path).open("rb") as file:
-            found: Any = orjson.loads(file.read(_MAX_RESULT))
-    except (OSError, ValueError):
+        with Path(file.path).open("rb") as opened:
+            return logged.json_object(opened.read(_MAX_RESULT))
+    except OSError:
         return {}
-    return mapping(found)

@@ -11,11 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from rlreport.errors import RowError, UnreadRow
 
-__all__ = ["Format", "Match", "Row", "RowError", "Where", "each", "has_keys", "named", "split_of"]
+__all__ = [
+    "BaseFormat", "Format", "Match", "Row", "RowError", "Where", "each", "has_keys", "named",
+    "split_of",
+]  # fmt: skip
 
 Row = dict[str, Any]
 Entry = TypeVar("Entry")
@@ -103,14 +106,20 @@ def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[R
             yield UnreadRow(error)
 
 
-Stamp = tuple[int, int]
-"""Size and time of a file: what is remembered of it holds as long as they stay."""
+class FileStamp(NamedTuple):
+    """A file beside a log, as it was found: what is remembered of it holds as long as this does."""
 
+    path: str
+    size: int
+    modified: int
 
-def stamp(path: Path) -> Stamp:
-    """Return the size of a file in bytes, and when it was last written."""
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
+    @classmethod
+    def of(cls, path: Path) -> FileStamp | None:
+        """Return the stamp of a file; None where there is none."""
+        if not path.is_file():
+            return None
+        stat = path.stat()
+        return cls(str(path), stat.st_size, stat.st_mtime_ns)
 
 
 _SPLIT_WORDS = (
@@ -140,3 +149,33 @@ def named(keys: Sequence[str]) -> str:
     return "has " + (
         quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
     )
+
+
+def match_columns(objects: Sequence[Row], *keys: str) -> Match | None:
+    """Claim lines that hold a whole step: objects in which each of ``keys`` is a list."""
+    columns = all(isinstance(obj.get(key), list) for obj in objects for key in keys)
+    return Match(95, f"{named(keys)}, as columns") if objects and columns else None
+
+
+class BaseFormat:
+    """What most formats of this package have in common.
+
+    Attributes:
+        keys: claimed are files whose objects all hold these.
+        container: see ``Format``.
+        alone: see ``Format``.
+        evaluates: it logs evaluations and nothing else.
+    """
+
+    keys: tuple[str, ...] = ()
+    container = "lines"
+    alone = True
+    evaluates = False
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim files by ``keys``."""
+        return Match(95, named(self.keys)) if has_keys(objects, *self.keys) else None
+
+    def split(self, name: str) -> str | None:
+        """Return the split that the path names, if it is not always an evaluation."""
+        return "eval" if self.evaluates else split_of(name)

@@ -1,15 +1,14 @@
 """Logs that are not lines: JSON documents, parquet and packed files, object by object.
 
-Lines are the reader's own business. Here an object's address is its index in the file, in the
-first pass (``iterate``) as in the second (``fetch``).
+Lines are the reader's own business. Here an object's address is its index in the file.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import orjson
 
@@ -17,7 +16,7 @@ from rlreport.errors import MissingExtraError
 from rlreport.formats.base import Row, RowError
 from rlreport.text.messages import message
 
-Source = str | Path | BinaryIO
+File = str | Path | IO[bytes]
 
 MAX_JSON = 256_000_000
 """Bytes of a JSON document read at most: it must be parsed whole, as a line of lines."""
@@ -41,56 +40,49 @@ def container_of(name: str) -> str | None:
     return None if container not in _COMPRESSED and plain != name.lower() else container
 
 
-def iterate(file: Source, container: str) -> Iterator[tuple[int, Row]]:
+def iterate(
+    file: File, container: str, wanted: set[int] | None = None
+) -> Iterator[tuple[int, Row]]:
     """Yield (index, object) of each object of a file, in bounded memory.
 
     A JSON document is one object, an array of them, a table of ``columns`` and ``data``, or
-    lines after all. A parquet file is
-    read in batches of rows.
+    lines after all. A parquet file is read in batches of rows.
+
+    Args:
+        file: path or binary stream.
+        container: see ``container_of``.
+        wanted: indices, so that as little else is read as may be; None for all.
 
     Raises:
         RowError: the file is no such container, or a JSON document above MAX_JSON.
         MissingExtraError: parquet without pyarrow.
     """
-    if container in _COMPRESSED:
-        yield from enumerate(_json_objects(file))
-    else:
-        yield from _reader(container)(file, None)
-
-
-def fetch(file: Source, container: str, indices: Sequence[int]) -> Iterator[tuple[int, Row]]:
-    """Yield (index, object) for ascending ``indices``, reading as little else as may be.
-
-    Raises:
-        RowError, MissingExtraError: as ``iterate``.
-    """
-    wanted = set(indices)
     if container not in _COMPRESSED:
         yield from _reader(container)(file, wanted)
         return
     for index, obj in enumerate(_json_objects(file)):
-        if index in wanted:
+        if wanted is None or index in wanted:
             yield index, obj
 
 
-def _reader(container: str) -> Callable[[Source, set[int] | None], Iterator[tuple[int, Row]]]:
+def _reader(container: str) -> Callable[[File, set[int] | None], Iterator[tuple[int, Row]]]:
     """Return what yields the wanted objects of a file, or all of them."""
     if container == "torch":
         from rlreport.formats.torch_file import torch_rows
 
         return torch_rows
     if container == "sqlite":
-        from rlreport.formats.sqlite_file import sqlite_rows
+        from rlreport.formats.trackio import sqlite_rows
 
         return sqlite_rows
     if container == "inspect":
-        from rlreport.formats.eval_archive import sample_rows
+        from rlreport.formats.inspect_ai import sample_rows
 
         return sample_rows
     return _parquet_rows
 
 
-def _json_objects(file: Source) -> Iterator[Row]:
+def _json_objects(file: File) -> Iterator[Row]:
     data = _read(file)
     try:
         document = _loads(data)
@@ -131,7 +123,7 @@ def _loads(data: bytes) -> Any:
             raise ValueError("nested too deep") from None
 
 
-def _read(file: Source) -> bytes:
+def _read(file: File) -> bytes:
     if isinstance(file, str | Path):
         with Path(file).open("rb") as opened:
             data = opened.read(MAX_JSON + 1)
@@ -148,7 +140,7 @@ def _read(file: Source) -> bytes:
     return data
 
 
-def _parquet_rows(file: Source, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(file: File, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -9,9 +9,10 @@ from typing import Any
 
 from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS
-from rlreport.formats.base import Match, Row, RowError, Where, split_of
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
+from rlreport.formats.logged import columns
 from rlreport.formats.messages import said
-from rlreport.formats.values import columns, integer, is_scalar, number, step_in_path, text
 from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response", "ref_response")
@@ -39,8 +40,8 @@ _LIKELY: dict[str, tuple[str, ...]] = {
 _DEPTH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+@dataclass(frozen=True)
+class Mapped(BaseFormat):
     """A format made of the user's mapping, over a known format or on its own.
 
     Attributes:
@@ -52,19 +53,15 @@ class Mapped:
     mapping: Mapping[str, str]
     step_from_path: str | None = None
     base: Any = None
-    id: str = "mapped"
-    description: str = "fields named with --map"
-    files: tuple[str, ...] = ("*",)
-    container: str = "lines"
     _pattern: re.Pattern[str] | None = field(init=False, default=None)
-
-    @property
-    def alone(self) -> bool:
-        """Whether the format below needs no other file."""
-        return self.base is None or getattr(self.base, "alone", False)
+    id = "mapped"
+    description = "fields named with --map"
+    files = ("*",)
 
     def __post_init__(self) -> None:
         """Check the fields and compile the pattern, so that a slip ends the run at once."""
+        # It needs no other file where the format below needs none.
+        object.__setattr__(self, "alone", getattr(self.base or self, "alone", False))
         unknown = sorted(self.mapping.keys() - CANONICAL)
         if unknown:
             known = ", ".join(known.name for known in FIELDS)
@@ -83,7 +80,7 @@ class Mapped:
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the base format's rows, or the object's own fields, with the mapped ones set."""
         mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
-        step = step_in_path(where.name, self._pattern) if self._pattern else None
+        step = logged.step_in_path(where.name, self._pattern) if self._pattern else None
         if self.base is not None:
             # A format that finds no step of its own would refuse the object.
             told = obj if step is None else {**obj, "step": step}
@@ -99,10 +96,8 @@ class Mapped:
 
     def split(self, name: str) -> str | None:
         """Return the split by the base format, else the one the path names."""
-        if self.base is not None:
-            split: str | None = self.base.split(name)
-            return split
-        return split_of(name)
+        split: str | None = super().split(name) if self.base is None else self.base.split(name)
+        return split
 
 
 def step_pattern(pattern: str) -> re.Pattern[str]:
@@ -174,14 +169,14 @@ def _first_fit(name: str, wanted: str, paths: Mapping[str, Any], found: Row) -> 
 
 def _fits(name: str, value: object) -> bool:
     if name == "step":
-        return integer(value) is not None
+        return logged.integer(value) is not None
     if name in _TEXTS:
         return isinstance(value, str) or (isinstance(value, list) and bool(said(value)[0]))
     if name in _NUMBERS:
         return isinstance(value, int | float) or value is None
     if name.endswith(("tokens", "logprobs")):
         return isinstance(value, list)
-    return is_scalar(value)
+    return logged.is_scalar(value)
 
 
 def _paths(obj: object, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -202,9 +197,9 @@ def _typed(mapped: Row) -> Row:
                 typed["prompt_turns"] = turns
     for key in _NUMBERS:
         if key in typed:
-            typed[key] = number(typed[key])
+            typed[key] = logged.number(typed[key])
     if "ground_truth" in typed:
-        typed["ground_truth"] = text(typed["ground_truth"])
+        typed["ground_truth"] = logged.text(typed["ground_truth"])
     return typed
 
 

@@ -59,9 +59,9 @@ def exchange(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> 
         sampled = [_role(message) == "assistant" for message in messages]
     else:
         start = next(i for i, wrote in enumerate(sampled) if wrote)
-    prompt, rest = messages[:start], messages[start:]
-    said = answer(rest, sampled[start:])
-    return Exchange(conversation_text(prompt), said.response, prompt_turns(prompt), said.turns)
+    prompt, turns = said(messages[:start])
+    reply = answer(messages[start:], sampled[start:])
+    return Exchange(prompt, reply.response, turns, reply.turns)
 
 
 def answer(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> Exchange:
@@ -120,7 +120,10 @@ def calls_of(value: object) -> list[dict[str, Any]]:
         own = function if isinstance(function, Mapping) else item
         call: dict[str, Any] = {"name": str(own.get("name") or "")}
         arguments = _loaded(own.get("arguments", own.get("input", "")))
-        call["arguments"] = arguments if isinstance(arguments, dict | str) else _text(arguments)
+        if not isinstance(arguments, dict | str):
+            told = json.dumps(arguments, ensure_ascii=False, default=str)
+            arguments = "" if arguments is None else told
+        call["arguments"] = arguments
         if isinstance(item.get("id"), str):
             call["id"] = item["id"]
         calls.append(call)
@@ -135,11 +138,6 @@ def called(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def prompt_turns(messages: Sequence[Any]) -> list[list[str]]:
-    """Return the turns of a prompt's messages as [role, text] lists."""
-    return [[role, text] for role, text in message_turns(messages)]
-
-
 def said(value: object) -> tuple[str, list[list[str]]]:
     """Return text and turns of a prompt: a string, one message, or messages."""
     if isinstance(value, str):
@@ -147,7 +145,7 @@ def said(value: object) -> tuple[str, list[list[str]]]:
     messages = [value] if isinstance(value, dict) else value
     if not isinstance(messages, list | tuple):
         return "", []
-    return conversation_text(messages), prompt_turns(messages)
+    return conversation_text(messages), [[role, text] for role, text in message_turns(messages)]
 
 
 def asked_and_answered(prompt: object, response: object) -> Exchange:
@@ -213,7 +211,3 @@ def _loaded(value: object) -> object:
         except (ValueError, RecursionError):
             return value
     return value
-
-
-def _text(value: object) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)

@@ -6,19 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, named
+from rlreport.formats.logged import columns, mapping, present
 from rlreport.formats.messages import Exchange, answer, exchange, is_messages
 from rlreport.formats.taken import Watched, take
-from rlreport.formats.values import (
-    columns,
-    integer,
-    ints,
-    mapping,
-    numbers,
-    required,
-    step_of,
-    text,
-)
+from rlreport.formats.token_arrays import after_prompt
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:train|val)_data_step(\d+)\.jsonl")
@@ -34,7 +27,7 @@ _KNOWN = frozenset(
 )
 
 
-class NemoRL:
+class NemoRL(BaseFormat):
     """One sample a line, each value in a list of length 1, sequences padded to the batch.
 
     ``input_lengths`` cuts the padding, ``token_loss_mask`` marks the tokens the policy wrote.
@@ -43,10 +36,8 @@ class NemoRL:
     """
 
     id = "nemo_rl"
-    alone = True
     description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
     files = ("train_data_step*.jsonl", "val_data_step*.jsonl")
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows of rewards with content or ids, by file name or by the token arrays."""
@@ -68,7 +59,10 @@ class NemoRL:
         rewarded = "filtered_rewards" if "filtered_rewards" in flat else "rewards"
         if rewarded != "rewards":
             take(flat, "rewards")  # the batch before filtering belongs to other rows
-        row.update(step=step_of(flat.get("step"), where, _STEP), reward=required(flat, rewarded))
+        row.update(
+            step=logged.step_of(flat.get("step"), where, _STEP),
+            reward=logged.required(flat, rewarded),
+        )
         spans = _token_fields(flat, row)
         said = _texts(flat.get("content"), spans)
         if said is not None:
@@ -80,10 +74,7 @@ class NemoRL:
                     turn["tokens"] = [span.start, span.stop]
         elif not spans:
             raise RowError(message("neither `content` nor `token_ids`"))
-        agent = mapping(flat.get("agent_ref")).get("name")
-        if isinstance(agent, str):
-            row["agent"] = agent
-        return iter((row,))
+        yield row | present(agent=logged.string(mapping(flat.get("agent_ref")).get("name")))
 
     def split(self, name: str) -> str | None:
         """Return ``train`` or ``val`` by the file's name."""
@@ -118,7 +109,7 @@ def _texts(content: Any, spans: Sequence[_Span]) -> Exchange | None:
         return Exchange("", content)
     if not isinstance(content, list) or not content:
         return None
-    said = [text(item) for item in content]
+    said = [logged.text(item) for item in content]
     replies = min(len(spans) or 1, len(said) - 1) or 1
     prompt, rest = said[:-replies], said[-replies:]
     messages = [
@@ -132,21 +123,15 @@ def _texts(content: Any, spans: Sequence[_Span]) -> Exchange | None:
 
 def _token_fields(flat: Row, row: Row) -> list[_Span]:
     """Add the token figures to ``row``, and return the spans of its response."""
-    ids = ints(flat.get("token_ids"))
+    ids = logged.ints(flat.get("token_ids"))
     if ids is None:
         return []
-    length = integer(flat.get("input_lengths"))
+    length = logged.integer(flat.get("input_lengths"))
     length = len(ids) if length is None else max(0, min(length, len(ids)))
-    wrote = numbers(flat.get("token_loss_mask")) or [1.0] * length
+    wrote = logged.numbers(flat.get("token_loss_mask")) or [1.0] * length
     # Position 0 is predicted by nothing: its log-probability is a placeholder.
     mask = [int(i > 0 and bool(one)) for i, one in enumerate(wrote[:length])]
-    first = mask.index(1) if any(mask) else len(mask)
-    row["prompt_token_ids"] = ids[:first]
-    row["token_ids"], row["response_mask"] = ids[first : len(mask)], mask[first:]
-    for key, canonical in _ARRAYS.items():
-        values = numbers(flat.get(key))
-        if values is not None:
-            row[canonical] = values[first : len(mask)]
+    row |= after_prompt(flat, ids, mask, _ARRAYS)
     spans: list[_Span] = []
     for i, sampled in enumerate(row["response_mask"]):
         if spans and spans[-1].sampled == bool(sampled):

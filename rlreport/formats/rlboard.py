@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, Where, has_keys, named, split_of
+from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys, named
 from rlreport.formats.messages import asked_and_answered, is_messages, said
-from rlreport.formats.taken import whole
+from rlreport.formats.taken import all_taken
 
 _TEXTS = ("prompt", "response")
 
 
-class RLBoard:
+class RLBoard(BaseFormat):
     """Rows that are canonical as they stand; the reader takes them on its fast path."""
 
     id = "rlboard"
-    alone = True
     description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
     files = ("*.jsonl",)
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows of text with a reward and a step."""
@@ -31,22 +29,16 @@ class RLBoard:
         """Yield the object itself."""
         yield obj
 
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
 
-
-class Plain:
+class Plain(BaseFormat):
     """The native fields less strictly: chat messages for texts, or no step at all.
 
     Without a step anywhere the log is one evaluation, shown as step 0.
     """
 
     id = "plain"
-    alone = True
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
     files = ("*.jsonl", "*.json", "*.parquet")
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim objects with the required fields, if with a step then all of them."""
@@ -62,16 +54,12 @@ class Plain:
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the object with its messages as text."""
-        row = {"step": 0, **whole(obj)}
+        row = {"step": 0, **all_taken(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
             row.update(asked_and_answered(row.get("prompt"), row.get("response")).fields())
         if row.get("ref_response") is not None:
             row["ref_response"] = said(row["ref_response"])[0]
         yield row
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
 
 
 def _is_text(value: object) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, Where, each, split_of
-from rlreport.formats.columnar import explode, match_columns
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, Match, Row, Where, each, match_columns
+from rlreport.formats.logged import columns, present
 from rlreport.formats.messages import asked_and_answered
-from rlreport.formats.values import columns, number, step_of, text
 
 _STEP = re.compile(r"step_(\d+)")
 _KNOWN = frozenset(
@@ -16,36 +16,30 @@ _KNOWN = frozenset(
 )
 
 
-class Roll:
+class Roll(BaseFormat):
     """One line a step, a dict of columns; ``id`` marks the group."""
 
     id = "roll"
-    alone = True
     description = "ROLL rlvr rollout dumps: one line of columns a step"
     files = ("rollout_dump_data.step_*.jsonl",)
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim objects whose prompts, responses and scores are lists."""
-        return match_columns(objects, ("prompt", "responses", "scores"))
+        return match_columns(objects, "prompt", "responses", "scores")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns."""
-        return each(explode(obj, "responses"), lambda entry: _row(entry, where))
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
+        return each(logged.explode(obj, "responses"), lambda entry: _row(entry, where))
 
 
 def _row(entry: Row, where: Where) -> Row:
-    row = columns(entry, _KNOWN)
-    row.update(asked_and_answered(entry.get("prompt"), entry.get("responses")).fields())
-    row.update(
-        step=step_of(entry.get("global_step"), where, _STEP), reward=number(entry.get("scores"))
-    )
-    if entry.get("id") is not None:
-        row["group_id"] = text(entry["id"])
-    if entry.get("ground_truth") is not None:
-        row["ground_truth"] = text(entry["ground_truth"])
-    return row
+    return {
+        **columns(entry, _KNOWN),
+        **asked_and_answered(entry.get("prompt"), entry.get("responses")).fields(),
+        "step": logged.step_of(entry.get("global_step"), where, _STEP),
+        "reward": logged.number(entry.get("scores")),
+        **present(
+            group_id=logged.text_if_any(entry.get("id")),
+            ground_truth=logged.text_if_any(entry.get("ground_truth")),
+        ),
+    }

@@ -12,9 +12,10 @@ from typing import Any
 import orjson
 import xxhash
 
-from rlreport.formats.base import Match, Row, RowError, Stamp, Where, has_keys, named, stamp
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
+from rlreport.formats.logged import columns, mapping, present
 from rlreport.formats.messages import Turn, asked_and_answered
-from rlreport.formats.values import columns, mapping, numbers, required, step_of, text, total
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"global_step_(\d+)")
@@ -25,29 +26,24 @@ Cuts = dict[int, tuple[tuple[int, int], ...]]
 and end in the row's prompt. A row that another one continues has none, and is no response."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkyRL:
+@dataclass(frozen=True)
+class SkyRL(BaseFormat):
     """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name.
 
     A step-wise evaluation dumps a row for each turn, and the reward with the last. A row is a
     turn of the next one where that one's prompt goes on from this one's prompt and response.
 
     Attributes:
-        path, written: the file, where it is at hand to be looked through for such rows.
+        file: where it is at hand to be looked through for such rows.
     """
 
-    path: str | None = None
-    written: Stamp | None = None
-    id: str = "skyrl"
-    description: str = "SkyRL dumped evaluations, a folder a step, a file a data source"
-    files: tuple[str, ...] = ("global_step_*_evals/*.jsonl",)
-    container: str = "lines"
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of SkyRL's two texts and a score."""
-        if not has_keys(objects, "input_prompt", "output_response", "score"):
-            return None
-        return Match(95, named(("input_prompt", "output_response", "score")))
+    file: FileStamp | None = None
+    id = "skyrl"
+    alone = False
+    evaluates = True
+    description = "SkyRL dumped evaluations, a folder a step, a file a data source"
+    files = ("global_step_*_evals/*.jsonl",)
+    keys = ("input_prompt", "output_response", "score")
 
     def beside(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
         """Remember the file; an evaluation without a step is not mixed with those that have one."""
@@ -56,54 +52,44 @@ class SkyRL:
             file.parent.parent == evaluations and _STEP.search(file.parent.name) for file in listed
         ):
             return message("an evaluation outside training, of no step: read it alone")
-        return SkyRL(str(path), stamp(path)) if path.suffix == ".jsonl" else self
+        return SkyRL(FileStamp.of(path)) if path.suffix == ".jsonl" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; a list of scores is a reward per token, and its sum the reward."""
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
-        row = columns(obj, _KNOWN)
         talk = asked_and_answered(obj.get("input_prompt"), obj["output_response"])
-        cuts = _cuts(self.path, self.written) if self.path else {}
+        cuts = _cuts(self.file) if self.file else {}
         cut = cuts.get(_digest(obj))
-        scores = numbers(obj.get("score"))
-        truth = _ground_truth(obj.get("env_extras"))
-        reason = obj.get("stop_reason")
-        row.update(
-            step=_step(obj, where),
-            reward=required(obj, "score") if scores is None else total(scores),
-        )
+        scores = logged.numbers(obj.get("score"))
+        row = {
+            **columns(obj, _KNOWN),
+            "step": _step(obj, where),
+            "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
+            **present(
+                finish_reason=logged.string(obj.get("stop_reason")),
+                ground_truth=logged.text_if_any(_ground_truth(obj.get("env_extras"))),
+            ),
+        }
         if cut == ():
             return  # the next row goes on from here
-        if cut:
-            turns = _turns(talk.prompt, talk.response, cut)
-            sampled = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-            row.update(prompt=talk.prompt[: cut[0][0]], response=sampled, turns=turns)
-        else:
-            row.update(talk.fields())
-        if isinstance(reason, str):
-            row["finish_reason"] = reason
-        if truth is not None:
-            row["ground_truth"] = text(truth)
-        yield row
-
-    def split(self, name: str) -> str | None:
-        """Return ``eval``: SkyRL dumps nothing else."""
-        return "eval"
+        if not cut:
+            yield row | talk.fields()
+            return
+        turns = _turns(talk.prompt, talk.response, cut)
+        sampled = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+        yield {**row, "prompt": talk.prompt[: cut[0][0]], "response": sampled, "turns": turns}
 
 
 @lru_cache(maxsize=4)
-def _cuts(path: str, written: Stamp | None) -> Cuts:
+def _cuts(file: FileStamp) -> Cuts:
     """Find the rows of a file that are turns of one trajectory."""
     cuts: Cuts = {}
     before: Row = {}
     spans: tuple[tuple[int, int], ...] = ()
-    with Path(path).open("rb") as lines:
+    with Path(file.path).open("rb") as lines:
         for line in lines:
-            try:
-                obj = mapping(orjson.loads(line))
-            except ValueError:
-                obj = {}
+            obj = logged.json_object(line)
             said, prompt = _texts(before), obj.get("input_prompt")
             if said and isinstance(prompt, str) and prompt.startswith("".join(said)):
                 spans += ((len(said[0]), len(said[0]) + len(said[1])),)
@@ -140,7 +126,7 @@ def _step(obj: Row, where: Where) -> int:
     # An evaluation outside training (`eval_only`) has no step: it is the only one.
     if "step" not in obj and not _STEP.search(where.name):
         return 0
-    return step_of(obj.get("step"), where, _STEP)
+    return logged.step_of(obj.get("step"), where, _STEP)
 
 
 def _ground_truth(extras: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,23 +12,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from rlreport.formats.base import Match, Row, Stamp, Where, has_keys, named, split_of, stamp
-from rlreport.formats.containers import fetch
-from rlreport.formats.messages import asked_and_answered, exchange, is_messages
-from rlreport.formats.steps import span_turns
-from rlreport.formats.torch_file import ROLLOUT_ID
-from rlreport.formats.values import (
-    columns,
-    integer,
-    ints,
-    mapping,
-    number,
-    numbers,
-    step_of,
-    text,
+from rlreport.formats import logged
+from rlreport.formats.base import (
+    BaseFormat,
+    FileStamp,
+    Match,
+    Row,
+    Where,
+    has_keys,
+    named,
+    split_of,
 )
+from rlreport.formats.containers import iterate
+from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.messages import asked_and_answered, exchange, is_messages
+from rlreport.formats.token_arrays import span_turns
+from rlreport.formats.torch_file import ROLLOUT_ID
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
@@ -47,22 +47,21 @@ _TOTALS = ("score", "reward", "total")
 _TOKENS = ("response_length", "tokens", "loss_mask", "rollout_log_probs")
 
 
-@dataclass(frozen=True, slots=True)
-class Slime:
+@dataclass(frozen=True)
+class Slime(BaseFormat):
     """Samples of a rollout; their conversations, where Miles recorded them, lie beside.
 
     Attributes:
         beside_file: ``trajectory/<n>.jsonl`` beside a dump, or ``dashboard_columns/*.parquet``
             (ids, mask and logprobs) beside trajectories that are read alone.
-        written: that file's stamp.
     """
 
-    beside_file: str | None = None
-    written: Stamp | None = None
-    id: str = "slime"
-    description: str = "slime and Miles rollout dumps (torch) and Miles' trajectories"
-    files: tuple[str, ...] = ("rollout_data/<n>.pt", "trajectory/<n>.jsonl")
-    container: str = "torch"
+    beside_file: FileStamp | None = None
+    id = "slime"
+    alone = False
+    description = "slime and Miles rollout dumps (torch) and Miles' trajectories"
+    files = ("rollout_data/<n>.pt", "trajectory/<n>.jsonl")
+    container = "torch"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim samples, and trajectories of samples."""
@@ -82,17 +81,15 @@ class Slime:
         return self._with(root / "dashboard_columns" / name) if find_spec("pyarrow") else self
 
     def _with(self, file: Path) -> Slime:
-        return replace(self, beside_file=str(file), written=stamp(file)) if file.is_file() else self
+        return replace(self, beside_file=FileStamp.of(file))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; a sample without a reward, as an aborted one is, has NaN."""
         if "sample_index" not in obj:
             if self.beside_file:
-                talks = _trajectories(self.beside_file, self.written)
-                _join(obj, talks.get(integer(obj.get("index"))))
+                _join(obj, _trajectory(self.beside_file, logged.integer(obj.get("index"))))
         elif self.beside_file:
-            tokens = _token_columns(self.beside_file, self.written)
-            _join(obj, tokens.get(integer(obj.get("sample_index"))))
+            _join(obj, _token_columns(self.beside_file, logged.integer(obj.get("sample_index"))))
         yield _row(obj, where)
 
     def split(self, name: str) -> str | None:
@@ -111,23 +108,28 @@ def _row(obj: Row, where: Where) -> Row:
     row.update(columns(about, ("messages", "error")))
     for name in ("spec_info", "prefix_cache_info"):
         row.update({k: v for k, v in columns(mapping(obj.get(name)), ()).items() if v})
-    row["step"] = step_of(obj.get(ROLLOUT_ID), where, _STEP)
-    row.update(_reward(obj.get("reward")))
-    if obj.get("group_index") is not None:
-        row["group_id"] = text(obj["group_index"])
-    if obj.get("label") not in (None, ""):
-        row["ground_truth"] = text(obj["label"])
-    row.update(_conversation(obj, obj.get("messages") or about.get("messages")))
-    row.update(_token_arrays(obj))
+    label = obj.get("label")
+    versions = [
+        v for item in obj.get("weight_versions") or [] if (v := logged.integer(item)) is not None
+    ]
+    row |= {
+        "step": logged.step_of(obj.get(ROLLOUT_ID), where, _STEP),
+        **_reward(obj.get("reward")),
+        **_conversation(obj, obj.get("messages") or about.get("messages")),
+        **_token_arrays(obj),
+        **present(
+            group_id=logged.text_if_any(obj.get("group_index")),
+            ground_truth=None if label in (None, "") else logged.text(label),
+            policy_version=logged.version_range(
+                min(versions, default=None), max(versions, default=None)
+            ),
+        ),
+    }
     span_turns(row)
-    versions = [v for item in obj.get("weight_versions") or [] if (v := integer(item)) is not None]
-    if versions:
-        first, last = min(versions), max(versions)
-        row["policy_version"] = first if first == last else [first, last]
-    status = text(obj.get("status"))
+    status = logged.text(obj.get("status"))
     row["finish_reason"] = _DONE.get(status, status)
     if status in ("failed", "aborted"):
-        row["errors"] = [text(about.get("error")) or status]
+        row["errors"] = [logged.text(about.get("error")) or status]
         if not row["response"] and not row.get("turns"):
             row.update(reward=math.nan, trainable=False)
     return row
@@ -136,7 +138,7 @@ def _row(obj: Row, where: Where) -> Row:
 def _reward(reward: Any) -> Row:
     """Return the reward; of an object the member that is the total, its numbers as columns."""
     if not isinstance(reward, dict):
-        return {"reward": number(reward)}
+        return {"reward": logged.number(reward)}
     parts = {k: float(v) for k in reward if isinstance(v := reward[k], int | float)}
     named_total = next((parts[key] for key in _TOTALS if key in parts), math.nan)
     alone = next(iter(parts.values())) if len(parts) == 1 else named_total
@@ -145,25 +147,25 @@ def _reward(reward: Any) -> Row:
 
 def _conversation(obj: Row, messages: Any) -> Row:
     prompt = obj.get("prompt")
-    if not is_messages(messages):
-        return asked_and_answered(prompt, text(obj.get("response"))).fields()
-    given = len(prompt) if isinstance(prompt, list) else 0
-    wrote = [i >= given and m.get("role") == "assistant" for i, m in enumerate(messages)]
+    wrote = []
+    if is_messages(messages):
+        given = len(prompt) if isinstance(prompt, list) else 0
+        wrote = [i >= given and m.get("role") == "assistant" for i, m in enumerate(messages)]
     if not any(wrote):
-        return asked_and_answered(prompt, text(obj.get("response"))).fields()
+        return asked_and_answered(prompt, logged.text(obj.get("response"))).fields()
     talk = exchange(messages, wrote)
     if not talk.prompt:
-        talk.prompt = text(prompt)
+        talk.prompt = logged.text(prompt)
     return talk.fields()
 
 
 def _token_arrays(obj: Row) -> Row:
     """Return ids, mask and the sampler's logprobs of what came after the prompt."""
-    tokens, size = ints(obj.get("tokens")), integer(obj.get("response_length"))
+    tokens, size = logged.ints(obj.get("tokens")), logged.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
     row: Row = {"prompt_token_ids": tokens[:-size], "token_ids": tokens[-size:]}
-    mask, logprobs = obj.get("loss_mask"), numbers(obj.get("rollout_log_probs"))
+    mask, logprobs = obj.get("loss_mask"), logged.numbers(obj.get("rollout_log_probs"))
     if isinstance(mask, list):
         row["response_mask"] = [int(m) for m in mask]
     if logprobs is not None:
@@ -172,70 +174,49 @@ def _token_arrays(obj: Row) -> Row:
     return row
 
 
-class _Index:
-    """Which row of a file is which sample's; a sample of several rows has none.
-
-    Samples of several data sets may share an index: which is whose is not told.
-    """
-
-    def __init__(self, path: str, samples: Iterable[tuple[int, int | None]]) -> None:
-        self._path = path
-        self._places: dict[int, int] = {}
-        repeated: set[int] = set()
-        for place, index in samples:
-            if index in self._places:
-                repeated.add(index)
-            elif index is not None:
-                self._places[index] = place
-        for index in repeated:
-            del self._places[index]
-
-    def get(self, index: int | None) -> Row:
-        """Return what a sample's row holds, {} where there is none."""
-        place = None if index is None else self._places.get(index)
-        return {} if place is None else self._at(place)
-
-    def _at(self, place: int) -> Row:
-        with Path(self._path).open("rb") as lines:
-            lines.seek(place)
-            return {"messages": _object(lines.readline()).get("messages")}
+def _trajectory(file: FileStamp, sample: int | None) -> Row:
+    """Return the messages of a sample."""
+    place = None if sample is None else _lines_of(file).get(sample)
+    if place is None:
+        return {}
+    with Path(file.path).open("rb") as lines:
+        lines.seek(place)
+        return {"messages": logged.json_object(lines.readline()).get("messages")}
 
 
-class _Columns(_Index):
-    """As the base, of a parquet file."""
-
-    def _at(self, place: int) -> Row:
-        found = dict(fetch(self._path, "parquet", [place])).get(place, {})
-        return {name: found[name] for name in _TOKENS if name in found}
-
-
-def _object(line: bytes) -> Row:
-    try:
-        return mapping(orjson.loads(line))
-    except ValueError:
-        return {}  # the torn last line of a growing log
+def _token_columns(file: FileStamp, sample: int | None) -> Row:
+    """Return the tokens of a sample."""
+    place = None if sample is None else _rows_of(file).get(sample)
+    found = {} if place is None else dict(iterate(file.path, "parquet", {place})).get(place, {})
+    return {name: found[name] for name in _TOKENS if name in found}
 
 
 @lru_cache(maxsize=4)
-def _trajectories(path: str, written: Stamp | None) -> _Index:
-    return _Index(path, _indices(path))
-
-
-def _indices(path: str) -> Iterator[tuple[int, int | None]]:
-    with Path(path).open("rb") as lines:
-        place = 0
+def _lines_of(file: FileStamp) -> dict[int, int]:
+    """Return sample -> where its line begins."""
+    samples, place = [], 0
+    with Path(file.path).open("rb") as lines:
         for line in lines:
-            yield place, integer(_object(line).get("sample_index"))
+            samples.append((place, logged.integer(logged.json_object(line).get("sample_index"))))
             place += len(line)
+    return _told_apart(samples)
 
 
 @lru_cache(maxsize=4)
-def _token_columns(path: str, written: Stamp | None) -> _Index:
+def _rows_of(file: FileStamp) -> dict[int, int]:
+    """Return sample -> its row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=["sample_index"])
+        table = pq.read_table(file.path, columns=["sample_index"])
     except (pa.ArrowException, OSError):
-        return _Index(path, ())
-    return _Columns(path, enumerate(map(integer, table.column(0).to_pylist())))
+        return {}
+    return _told_apart(enumerate(map(logged.integer, table.column(0).to_pylist())))
+
+
+def _told_apart(samples: Iterable[tuple[int, int | None]]) -> dict[int, int]:
+    """Return sample -> place; those of several data sets may share an index, and have none then."""
+    samples = list(samples)
+    times = Counter(sample for _, sample in samples)
+    return {s: place for place, s in samples if s is not None and times[s] == 1}

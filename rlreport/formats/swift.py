@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, RowError, Where, each, has_keys, named, split_of
-from rlreport.formats.columnar import explode, match_columns
+from rlreport.formats import logged
+from rlreport.formats.base import (
+    BaseFormat,
+    Match,
+    Row,
+    RowError,
+    Where,
+    each,
+    has_keys,
+    match_columns,
+    named,
+)
+from rlreport.formats.logged import columns, present
 from rlreport.formats.messages import asked_and_answered, is_messages
-from rlreport.formats.values import columns, number, step_of, text, total
 from rlreport.text.messages import message
 
 _STEPS = ("step", "gen_step")
@@ -16,7 +26,7 @@ _KNOWN = frozenset({*_STEPS, "prompt", "completion", "advantages", "reward", "so
 _FIGURES = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
 
-class Swift:
+class Swift(BaseFormat):
     """Columns of one log event; each reward function is a float column, there is no total.
 
     Megatron says ``gen_step`` for the step; its Ray trainer writes a line a response, with the
@@ -24,16 +34,13 @@ class Swift:
     """
 
     id = "swift"
-    alone = True
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim objects whose steps, prompts and completions are lists, or Ray's rows."""
         for step in _STEPS:
-            match = match_columns(objects, (step, "prompt", "completion"))
-            if match:
+            if match := match_columns(objects, step, "prompt", "completion"):
                 return match
         keys = ("gen_step", "prompt", "completion")
         return Match(95, named(keys)) if has_keys(objects, *keys) else None
@@ -44,30 +51,25 @@ class Swift:
         if not columnar:
             return iter((_row(obj, (), where),))
         functions = _reward_functions(obj)
-        return each(explode(obj, "completion"), lambda entry: _row(entry, functions, where))
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
+        return each(logged.explode(obj, "completion"), lambda entry: _row(entry, functions, where))
 
 
 def _row(entry: Row, functions: Sequence[str], where: Where) -> Row:
     if entry.get("completion") is None:
         raise RowError(message("no `completion`"))
-    parts = {name: number(entry[name]) for name in functions}
-    row = columns(entry, _KNOWN | parts.keys())
-    row.update(asked_and_answered(entry.get("prompt"), entry["completion"]).fields())
-    row.update(
-        step=step_of(entry.get("step", entry.get("gen_step")), where),
-        reward=number(entry["reward"]) if "reward" in entry else total(parts.values()),
-    )
-    if parts:
-        row["reward_parts"] = parts
-    if isinstance(entry.get("advantages"), int | float):
-        row["advantages"] = float(entry["advantages"])
-    if entry.get("solution") is not None:
-        row["ground_truth"] = text(entry["solution"])
-    return row
+    parts = {name: logged.number(entry[name]) for name in functions}
+    summed = "reward" not in entry
+    return {
+        **columns(entry, _KNOWN | parts.keys()),
+        **asked_and_answered(entry.get("prompt"), entry["completion"]).fields(),
+        "step": logged.step_of(entry.get("step", entry.get("gen_step")), where),
+        "reward": logged.total(parts.values()) if summed else logged.number(entry["reward"]),
+        **present(
+            reward_parts=parts or None,
+            advantages=logged.real(entry.get("advantages")),
+            ground_truth=logged.text_if_any(entry.get("solution")),
+        ),
+    }
 
 
 def _reward_functions(obj: Row) -> list[str]:

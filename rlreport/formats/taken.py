@@ -16,13 +16,13 @@ _DEEPEST = 2
 class Watched(dict[str, Any]):
     """A logged object that remembers which of its keys were read by ``get`` or ``[]``."""
 
-    __slots__ = ("children", "depth", "read", "whole")
+    __slots__ = ("all_taken", "children", "depth", "read")
 
     def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
         super().__init__(obj)
         self.depth = depth
         self.read: set[str] = set()
-        self.whole = False
+        self.all_taken = False
         self.children: list[tuple[str, Watched]] = []
 
     def __getitem__(self, key: str) -> Any:
@@ -60,7 +60,7 @@ class Watched(dict[str, Any]):
 
     def not_taken(self, prefix: str = "") -> Iterator[tuple[str, object]]:
         """Yield name and value of every field that nobody read and that says something."""
-        if self.whole:
+        if self.all_taken:
             return
         exploded = any(not key for key, _ in self.children)
         for key, value in self.items():
@@ -72,10 +72,10 @@ class Watched(dict[str, Any]):
                 yield from child.not_taken(f"{prefix}{key}." if key else prefix)
 
 
-def whole(obj: dict[str, Any]) -> dict[str, Any]:
+def all_taken(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a plain copy of an object; if it is watched, every key counts as read."""
     if isinstance(obj, Watched):
-        obj.whole = True
+        obj.all_taken = True
     return dict(obj)
 
 

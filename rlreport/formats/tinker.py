@@ -9,16 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from rlreport.formats.base import Match, Row, Stamp, Where, has_keys, named, split_of, stamp
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.containers import MAX_JSON
+from rlreport.formats.logged import columns, dicts, mapping, present
 from rlreport.formats.messages import asked_and_answered
-from rlreport.formats.values import columns, dicts, integer, mapping, required, step_of, text
 from rlreport.text.chat import conversation_text
 from rlreport.text.messages import message
 
-_KEYS = ("iteration", "group_idx", "traj_idx", "total_reward", "steps")
 _STEP = re.compile(r"iteration_(\d+)")
 _SUMMARIES, _LOGTREE = "_rollout_summaries.jsonl", "_logtree.json"
 _DEEPEST = 200
@@ -28,8 +26,8 @@ Group = tuple[list[tuple[str, list[int]]], list[tuple[str, Row]]]
 and messages, in the order in which they came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tinker:
+@dataclass(frozen=True)
+class Tinker(BaseFormat):
     """One trajectory a line, without texts: those of single answers are found in the logtree.
 
     The logtree shows some groups, and answers as they came, not whose they are: a group is taken
@@ -37,55 +35,52 @@ class Tinker:
     equal rewards by its length.
 
     Attributes:
-        logtree, written: the file, where there is one.
+        logtree: the file, where there is one.
         remark: what is said of the texts.
     """
 
-    logtree: str | None = None
-    written: Stamp | None = None
+    logtree: FileStamp | None = None
     remark: str = message("summaries hold no text, and no logtree lies beside them")
-    id: str = "tinker"
-    description: str = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
-    files: tuple[str, ...] = ("iteration_*/*_rollout_summaries.jsonl",)
-    container: str = "lines"
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim summaries of trajectories."""
-        return Match(95, named(_KEYS)) if has_keys(objects, *_KEYS) else None
+    id = "tinker"
+    alone = False
+    description = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
+    files = ("iteration_*/*_rollout_summaries.jsonl",)
+    keys = ("iteration", "group_idx", "traj_idx", "total_reward", "steps")
 
     def beside(self, path: Path, listed: Collection[Path]) -> Tinker:
         """Find the logtree of the same name."""
-        file = path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)
-        if not path.name.endswith(_SUMMARIES) or not file.is_file():
+        file = FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE))
+        if not path.name.endswith(_SUMMARIES) or file is None:
             return self
         remark = message(
             "texts are those of the logtree: of siblings with one reward, told by length"
         )
-        return replace(self, logtree=str(file), written=stamp(file), remark=remark)
+        return replace(self, logtree=file, remark=remark)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; without a text it has empty ones."""
         steps = dicts(obj.get("steps"))
-        group = integer(obj.get("group_idx"))
+        group = logged.integer(obj.get("group_idx"))
         row = columns(mapping(obj.get("trajectory_metrics")), ())
         if steps:
-            row.update(columns(mapping(steps[-1].get("metrics")), ()))
-        talk = self._talk(group, integer(obj.get("traj_idx")), obj, steps)
-        row.update(asked_and_answered(talk.get("prompt", ""), talk.get("response", "")).fields())
-        row.update(
-            step=step_of(obj.get("iteration"), where, _STEP),
-            reward=required(obj, "total_reward"),
-            group_id=text(group),
-            final_reward=obj.get("final_reward"),
-            action_tokens=sum(integer(step.get("ac_len")) or 0 for step in steps),
-            split="train" if obj.get("split") == "train" else "eval",
-        )
+            row |= columns(mapping(steps[-1].get("metrics")), ())
+        talk = self._talk(group, logged.integer(obj.get("traj_idx")), obj, steps)
         tags = obj.get("tags")
-        if isinstance(tags, list) and tags:
-            row["tags"] = ", ".join(map(text, tags))[:200]
-        version = integer(obj.get("sampling_client_step"))
-        if version is not None:
-            row["policy_version"] = version
+        row |= {
+            **asked_and_answered(talk.get("prompt", ""), talk.get("response", "")).fields(),
+            "step": logged.step_of(obj.get("iteration"), where, _STEP),
+            "reward": logged.required(obj, "total_reward"),
+            "group_id": logged.text(group),
+            "final_reward": obj.get("final_reward"),
+            "action_tokens": sum(logged.integer(step.get("ac_len")) or 0 for step in steps),
+            "split": "train" if obj.get("split") == "train" else "eval",
+            **present(
+                tags=", ".join(map(logged.text, tags))[:200]
+                if isinstance(tags, list) and tags
+                else None,
+                policy_version=logged.integer(obj.get("sampling_client_step")),
+            ),
+        }
         if len(steps) > 1:
             row["turns_taken"] = len(steps)
             row["turns"] = [
@@ -94,16 +89,15 @@ class Tinker:
             ]
         yield row
 
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
-
     def _talk(self, group: int | None, place: int | None, obj: Row, steps: Sequence[Row]) -> Row:
-        shown = _groups(self.logtree, self.written) if self.logtree else []
+        shown = _groups(self.logtree) if self.logtree else []
         if group is None or place is None or not 0 <= group < len(shown) or len(steps) != 1:
             return {}
         trajectories, answers = shown[group]
-        own = (_shown(obj.get("total_reward")), [integer(s.get("ac_len")) or 0 for s in steps])
+        own = (
+            _shown(obj.get("total_reward")),
+            [logged.integer(s.get("ac_len")) or 0 for s in steps],
+        )
         known = place < len(trajectories) and trajectories[place] == own
         if not known or len(answers) != len(trajectories):
             return {}
@@ -120,14 +114,14 @@ def _shown(value: Any) -> str:
 
 
 @lru_cache(maxsize=2)
-def _groups(path: str, written: Stamp | None) -> list[Group]:
+def _groups(file: FileStamp) -> list[Group]:
     """Return the groups of a logtree, in its order."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_JSON + 1)
-        root = mapping(mapping(orjson.loads(data)).get("root")) if len(data) <= MAX_JSON else {}
-    except (OSError, ValueError):
+        with Path(file.path).open("rb") as opened:
+            data = opened.read(MAX_JSON + 1)
+    except OSError:
         return []
+    root = mapping(logged.json_object(data).get("root")) if len(data) <= MAX_JSON else {}
     return [_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 
 
@@ -156,7 +150,7 @@ def _sections(node: Row) -> Iterator[tuple[str, Row]]:
     for child in dicts(node.get("children")):
         inner = dicts(child.get("children"))
         if child.get("tag") == "section" and len(inner) == 2:
-            yield "".join(map(text, inner[0].get("children") or [])), inner[1]
+            yield "".join(map(logged.text, inner[0].get("children") or [])), inner[1]
 
 
 def _walk(node: Row, depth: int = 0) -> Iterator[Row]:
@@ -179,5 +173,5 @@ def _cells(node: Row, name: str) -> list[str]:
     for part in _walk(node):
         cells = dicts(part.get("children")) if part.get("tag") == "tr" else []
         if len(cells) == 2 and cells[0].get("children") == [name]:
-            found.append("".join(map(text, cells[1].get("children") or [])))
+            found.append("".join(map(logged.text, cells[1].get("children") or [])))
     return found

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import xxhash
 
-from rlreport.formats.base import Match, Row, RowError, Stamp, Where, named, split_of, stamp
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, named
+from rlreport.formats.containers import File, iterate
+from rlreport.formats.logged import columns, dicts, present
 from rlreport.formats.messages import asked_and_answered, without_nulls
-from rlreport.formats.values import columns, dicts, integer, mapping, number, step_of, total
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
@@ -25,8 +28,8 @@ _CLOSE = 1e-3
 """TRL logs the means of float32 rewards."""
 
 
-@dataclass(frozen=True, slots=True)
-class TRL:
+@dataclass(frozen=True)
+class TRL(BaseFormat):
     """Rows of ``completions/completions_00005.parquet``.
 
     TRL logs a column for each reward function, then those of ``log_extra``, and no total. Which
@@ -45,10 +48,11 @@ class TRL:
     functions: tuple[str, ...] | None = None
     evaluated: bool = False
     remark: str = ""
-    id: str = "trl"
-    description: str = "TRL GRPO log_completions: parquet, a column a reward function"
-    files: tuple[str, ...] = ("completions/completions_*.parquet",)
-    container: str = "parquet"
+    id = "trl"
+    alone = False
+    description = "TRL GRPO log_completions: parquet, a column a reward function"
+    files = ("completions/completions_*.parquet",)
+    container = "parquet"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows with ``prompt`` and ``completion`` and an ``advantage`` or TRL's file name."""
@@ -89,32 +93,34 @@ class TRL:
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
-        row = columns(obj, _KNOWN | parts.keys())
         asked, answered = without_nulls(obj.get("prompt")), without_nulls(obj["completion"])
-        row.update(asked_and_answered(asked, answered).fields())
-        row.update(
-            step=step_of(obj.get("step"), where, _STEP),
-            reward=number(obj["reward"]) if "reward" in obj else total(parts.values()),
-        )
-        if parts:
-            row["reward_parts"] = parts
-        if self.evaluated:
-            row["split"] = "val"
         advantage = obj.get("advantage")
         if isinstance(advantage, list):
-            row["advantages"] = [number(item) for item in advantage]
+            advantage = list(map(logged.number, advantage))
         elif advantage is not None:
-            row["advantages"] = number(advantage)
-        return iter((row,))
+            advantage = logged.number(advantage)
+        yield {
+            **columns(obj, _KNOWN | parts.keys()),
+            **asked_and_answered(asked, answered).fields(),
+            "step": logged.step_of(obj.get("step"), where, _STEP),
+            "reward": logged.number(obj["reward"])
+            if "reward" in obj
+            else logged.total(parts.values()),
+            **present(
+                reward_parts=parts or None,
+                split="val" if self.evaluated else None,
+                advantages=advantage,
+            ),
+        }
 
     def split(self, name: str) -> str | None:
         """Return ``val`` for an evaluation's rows, else the split that the path names."""
-        return "val" if self.evaluated else split_of(name)
+        return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
         if self.functions is None:
-            return {key: number(obj[key]) for key in _floats(obj)}
-        return {key: number(obj[key]) for key in self.functions if key in obj}
+            return {key: logged.number(obj[key]) for key in _floats(obj)}
+        return {key: logged.number(obj[key]) for key in self.functions if key in obj}
 
 
 def _floats(obj: Mapping[str, Any]) -> list[str]:
@@ -141,23 +147,22 @@ def _is_reward(name: str) -> bool:
 def _history(run: Path) -> _History:
     """Return the log by step and the reward functions, from the run's longest history."""
     states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
-    return _history_in(tuple((path, stamp(path)) for path in states if path.is_file()))
+    return _history_in(tuple(stamp for path in states if (stamp := FileStamp.of(path))))
 
 
 @lru_cache(maxsize=8)
-def _history_in(states: tuple[tuple[Path, Stamp], ...]) -> _History:
+def _history_in(states: tuple[FileStamp, ...]) -> _History:
     entries: list[Row] = []
-    for path, _ in states:
+    for file in states:
         try:
-            state = orjson.loads(path.read_bytes())
-        except (OSError, ValueError):
+            found = dicts(logged.json_object(Path(file.path).read_bytes()).get("log_history"))
+        except OSError:
             continue
-        found = dicts(mapping(state).get("log_history"))
         if len(found) > len(entries):
             entries = found
     by_step: dict[int, list[Row]] = {}
     for entry in entries:
-        step = integer(entry.get("step"))
+        step = logged.integer(entry.get("step"))
         if step is not None:
             by_step.setdefault(step, []).append(entry)
     keys = {key for entry in entries for key in entry}
@@ -185,9 +190,9 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
         table = pq.read_table(path, columns=present).to_pylist()
     except (ImportError, ValueError, OSError):  # pyarrow's own errors are of these kinds
         return ""
-    logged = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
-    known = [float(value) for value in logged if isinstance(value, int | float)]
-    sums = [total(map(number, row.values())) for row in table]
+    means = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
+    known = [float(value) for value in means if isinstance(value, int | float)]
+    sums = [logged.total(map(logged.number, row.values())) for row in table]
     judged = [value for value in sums if not math.isnan(value)]
     if not known or not judged:
         return ""
@@ -200,3 +205,39 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
         mean=f"{mean:.4g}",
         logged=f"{known[-1]:.4g}",
     )
+
+
+def repeated_files(files: Sequence[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
+    """Return the files that repeat another one of a smaller step: name to the first one's name.
+
+    TRL keeps the rows of its last generation and writes all of them at every log event. Logging
+    more often than generating therefore repeats a whole file, only ``step`` being new.
+
+    Args:
+        files: (name, file) of one folder, in order of step.
+        container: how the files hold their rows.
+
+    Raises:
+        RowError, MissingExtraError: as ``containers.iterate``.
+    """
+    repeats: dict[str, str] = {}
+    before: tuple[str, int, str] | None = None
+    for name, file in files:
+        step, digest = _content_of(file, container)
+        if before and before[1] != step and before[2] == digest:
+            repeats[name] = before[0]
+        else:
+            before = (name, step, digest)
+    return repeats
+
+
+def _content_of(file: File, container: str) -> tuple[int, str]:
+    """Return the step of a file's first row, and a hash of all its rows without their step."""
+    step = -1
+    digest = xxhash.xxh3_128()
+    for index, obj in iterate(file, container):
+        if index == 0:
+            step = logged.integer(obj.get("step")) or 0
+        rest = {key: value for key, value in obj.items() if key != "step"}
+        digest.update(orjson.dumps(rest, default=str))
+    return step, digest.hexdigest()

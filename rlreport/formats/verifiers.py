@@ -10,35 +10,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from rlreport.formats import logged
 from rlreport.formats.base import (
+    BaseFormat,
+    FileStamp,
     Match,
     Row,
     RowError,
-    Stamp,
     Where,
     each,
     has_keys,
     named,
-    split_of,
-    stamp,
 )
+from rlreport.formats.logged import columns, dicts, mapping, present
 from rlreport.formats.messages import answer, asked_and_answered, said
-from rlreport.formats.values import (
-    columns,
-    dicts,
-    integer,
-    ints,
-    mapping,
-    number,
-    numbers,
-    pick,
-    required,
-    step_in_path,
-    text,
-    total,
-)
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step[_-]?(\d+)")
@@ -62,8 +47,8 @@ _STAGES = ("boot", "setup", "agent", "finalize", "scoring")
 _FLAGS = ("stop_condition", "is_completed", "is_timeout", "dropped")
 
 
-@dataclass(frozen=True, slots=True)
-class Verifiers:
+@dataclass(frozen=True)
+class Verifiers(BaseFormat):
     """v1: one episode a line, each trace in it a response, the total Σ score · weight.
 
     A trace of an agent that is not trained is no response of the policy (``trainable`` false),
@@ -71,15 +56,14 @@ class Verifiers:
     step: the path's is taken, else all is step 0.
 
     Attributes:
-        effective, written: prime-rl's file of the traces that were trained on, where there is one.
+        effective: prime-rl's file of the traces that were trained on, where there is one.
     """
 
-    effective: str | None = None
-    written: Stamp | None = None
-    id: str = "verifiers"
-    description: str = "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
-    files: tuple[str, ...] = ("traces.jsonl", "results.jsonl")
-    container: str = "lines"
+    effective: FileStamp | None = None
+    id = "verifiers"
+    alone = False
+    description = "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
+    files = ("traces.jsonl", "results.jsonl")
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim episodes made of traces, and an example's prompt, completion and reward."""
@@ -95,9 +79,7 @@ class Verifiers:
         if subset == "effective" and folder / "all" / path.name in listed:
             return message("a subset of `all` beside it, where its rows are read and marked")
         effective = folder / "effective" / path.name
-        if subset == "all" and effective.is_file():
-            return Verifiers(str(effective), stamp(effective))
-        return self
+        return Verifiers(FileStamp.of(effective)) if subset == "all" else self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trace of an episode, or the row of an older result."""
@@ -111,7 +93,7 @@ class Verifiers:
         if not obj["traces"]:
             yield {**shared, **_failed(_asked(obj), errors)}
             return
-        trained = None if self.effective is None else _trained(self.effective, self.written)
+        trained = None if self.effective is None else _trained(self.effective)
 
         def row_of(entry: tuple[int, Row]) -> Row:
             i, trace = entry
@@ -119,17 +101,13 @@ class Verifiers:
             if not i and errors:
                 row["errors"] = [*errors, *row.get("errors", [])]
             if trained is not None:
-                identity = text(trace.get("id"))
+                identity = logged.text(trace.get("id"))
                 row["trained"] = identity in trained
                 if "advantages" not in row and identity in trained:
                     row["advantages"] = trained[identity]
             return row
 
         yield from each(enumerate(obj["traces"]), row_of)
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
 
 
 def _is_episode(obj: Row) -> bool:
@@ -140,19 +118,14 @@ def _is_episode(obj: Row) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _trained(path: str, written: Stamp | None) -> dict[str, float | None]:
+def _trained(file: FileStamp) -> dict[str, float | None]:
     """Return the trained traces' ids, with the advantage that prime-rl stamps on them."""
     found: dict[str, float | None] = {}
-    with Path(path).open("rb") as lines:
+    with Path(file.path).open("rb") as lines:
         for line in lines:
-            try:
-                episode = orjson.loads(line)
-            except ValueError:
-                continue  # the torn last line of a growing log
-            for trace in dicts(mapping(episode).get("traces")):
+            for trace in dicts(logged.json_object(line).get("traces")):
                 advantage = mapping(trace.get("info")).get("advantage")
-                known = float(advantage) if isinstance(advantage, int | float) else None
-                found[text(trace.get("id"))] = known
+                found[logged.text(trace.get("id"))] = logged.real(advantage)
     return found
 
 
@@ -161,35 +134,32 @@ def _result(obj: Row, where: Where) -> Row:
     if obj.get("completion") is None:
         raise RowError(message("no `completion`"))
     known = (*_OLD_KEYS, "answer", "metrics", "step", "error", "stop_condition")
-    row = columns(obj, known)
-    row.update(columns(mapping(obj.get("metrics")), known))
-    row.update(asked_and_answered(obj.get("prompt"), obj["completion"]).fields())
-    row.update(
-        step=_step(obj.get("step"), where),
-        reward=required(obj, "reward"),
-        group_id=text(obj.get("example_id")),
-    )
-    if obj.get("answer") not in (None, ""):
-        row["ground_truth"] = text(obj["answer"])
-    if obj.get("is_truncated") is True:
-        row["finish_reason"] = "length"
-    elif isinstance(obj.get("stop_condition"), str):
-        row["finish_reason"] = obj["stop_condition"]
-    timing = mapping(obj.get("timing"))
-    if isinstance(timing.get("total"), int | float):
-        row["seconds"] = float(timing["total"])
-    elif isinstance(timing.get("total_ms"), int | float):
-        row["seconds"] = timing["total_ms"] / 1000
-    if obj.get("error") is not None:
-        row["failed"] = True
-        row["errors"] = [_error(obj["error"])]
-    return row
+    timing, error, truth = mapping(obj.get("timing")), obj.get("error"), obj.get("answer")
+    seconds = logged.real(timing.get("total"))
+    if seconds is None and (millis := logged.real(timing.get("total_ms"))) is not None:
+        seconds = millis / 1000
+    cut = obj.get("is_truncated") is True
+    return {
+        **columns(obj, known),
+        **columns(mapping(obj.get("metrics")), known),
+        **asked_and_answered(obj.get("prompt"), obj["completion"]).fields(),
+        "step": _step(obj.get("step"), where),
+        "reward": logged.required(obj, "reward"),
+        "group_id": logged.text(obj.get("example_id")),
+        **present(
+            ground_truth=None if truth in (None, "") else logged.text(truth),
+            finish_reason="length" if cut else logged.string(obj.get("stop_condition")),
+            seconds=seconds,
+            failed=None if error is None else True,
+            errors=None if error is None else [_error(error)],
+        ),
+    }
 
 
-def _step(logged: Any, where: Where) -> int:
-    step = integer(logged)
+def _step(said_step: Any, where: Where) -> int:
+    step = logged.integer(said_step)
     if step is None:
-        step = step_in_path(where.name, _STEP)
+        step = logged.step_in_path(where.name, _STEP)
     return 0 if step is None else step
 
 
@@ -198,27 +168,22 @@ def _episode(obj: Row, where: Where) -> Row:
     run = mapping(obj.get("run"))
     work = mapping(run.get("work"))
     data = mapping(mapping(obj.get("task")).get("data"))
-    shared: Row = {"step": _step(work.get("step"), where)}
-    group = mapping(obj.get("group")).get("id")
-    if group is not None:
-        shared["group_id"] = text(group)
     environment = mapping(obj.get("env"))
-    name = environment.get("name") or environment.get("id")
-    if isinstance(name, str):
-        shared["env"] = name
     kind = work.get("type") or run.get("type")
-    if kind in ("train", "eval"):
-        shared["split"] = kind
     policy = mapping(work.get("policy"))
-    first, last = integer(policy.get("start")), integer(policy.get("end"))
-    if first is not None and last is not None:
-        shared["policy_version"] = first if first == last else [first, last]
-    truth = data.get("answer", data.get("ground_truth"))
-    if truth is not None:
-        shared["ground_truth"] = text(truth)
-    if isinstance(obj.get("ok"), bool):
-        shared["ok"] = obj["ok"]
-    return shared
+    return {
+        "step": _step(work.get("step"), where),
+        **present(
+            group_id=logged.text_if_any(mapping(obj.get("group")).get("id")),
+            env=logged.string(environment.get("name") or environment.get("id")),
+            split=kind if kind in ("train", "eval") else None,
+            policy_version=logged.version_range(
+                logged.integer(policy.get("start")), logged.integer(policy.get("end"))
+            ),
+            ground_truth=logged.text_if_any(data.get("answer", data.get("ground_truth"))),
+            ok=obj["ok"] if isinstance(obj.get("ok"), bool) else None,
+        ),
+    }
 
 
 def _trace(trace: Row, episode: Row) -> Row:
@@ -230,26 +195,24 @@ def _trace(trace: Row, episode: Row) -> Row:
     reply = answer(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted(rewards[name]) for name in rewards}
-    info = mapping(trace.get("info"))
-    advantage = info.get("advantage")
-    row: Row = {**columns(info, ("advantage",)), **columns(mapping(trace.get("metrics")), ())}
-    row.update(
-        prompt=asked or _asked(episode),
-        response=reply.response,
-        reward=total(parts.values()) if parts else number(trace.get("reward")),
-    )
-    if parts:
-        row["reward_parts"] = parts
-    if turns:
-        row["prompt_turns"] = turns
-    agent = mapping(trace.get("agent"))
-    if isinstance(agent.get("name"), str):
-        row["agent"] = agent["name"]
-    if isinstance(agent.get("trainable"), bool):
-        row["trainable"] = agent["trainable"]
-    row.update({k: v for k in _FLAGS if isinstance(v := trace.get(k), str | bool)})
-    row.update(_finish(trace))
-    row.update(_seconds(mapping(trace.get("timing"))))
+    info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
+    advantage, trained = logged.real(info.get("advantage")), agent.get("trainable")
+    row: Row = {
+        **columns(info, ("advantage",)),
+        **columns(mapping(trace.get("metrics")), ()),
+        "prompt": asked or _asked(episode),
+        "response": reply.response,
+        "reward": logged.total(parts.values()) if parts else logged.number(trace.get("reward")),
+        **present(
+            reward_parts=parts or None,
+            prompt_turns=turns or None,
+            agent=logged.string(agent.get("name")),
+            trainable=trained if isinstance(trained, bool) else None,
+        ),
+        **{k: v for k in _FLAGS if isinstance(v := trace.get(k), str | bool)},
+        **_finish(trace),
+        **_seconds(mapping(trace.get("timing"))),
+    }
     spans = _tokens(nodes[start:], row, _ids_of(nodes[:start]))
     if len(reply.turns) == len(nodes) - start:
         _time_turns(reply.turns, dicts(trace.get("calls")), start)
@@ -258,8 +221,8 @@ def _trace(trace: Row, episode: Row) -> Row:
             turn["tokens"] = list(span)
     if reply.turns:
         row["turns"] = reply.turns
-    if "advantages" not in row and isinstance(advantage, int | float):
-        row["advantages"] = float(advantage)
+    if "advantages" not in row:
+        row |= present(advantages=advantage)
     errors = _errors(trace.get("errors"))
     if errors:
         row["errors"] = errors
@@ -278,11 +241,11 @@ def _failed(prompt: str, errors: list[str]) -> Row:
 
 def _asked(episode: Row) -> str:
     data = mapping(mapping(episode.get("task")).get("data"))
-    return text(data.get("question", data.get("prompt")))
+    return logged.text(data.get("question", data.get("prompt")))
 
 
 def _ids_of(nodes: Sequence[Row]) -> list[int]:
-    return [token for node in nodes for token in ints(node.get("token_ids")) or []]
+    return [token for node in nodes for token in logged.ints(node.get("token_ids")) or []]
 
 
 def _tokens(nodes: Sequence[Row], row: Row, before: list[int]) -> list[tuple[int, int]]:
@@ -295,7 +258,7 @@ def _tokens(nodes: Sequence[Row], row: Row, before: list[int]) -> list[tuple[int
     streams: dict[str, list[float]] = {name: [] for name in _STREAMS}
     spans = []
     for node in nodes:
-        own, wrote = ints(node.get("token_ids")) or [], node.get("mask")
+        own, wrote = logged.ints(node.get("token_ids")) or [], node.get("mask")
         wrote = [bool(m) for m in wrote] if isinstance(wrote, list) else []
         wrote = wrote if len(wrote) == len(own) else [False] * len(own)
         skip = 0
@@ -313,11 +276,11 @@ def _tokens(nodes: Sequence[Row], row: Row, before: list[int]) -> list[tuple[int
     row["token_ids"], row["response_mask"] = ids, mask
     if before:
         row["prompt_token_ids"] = before
-    logged = {n: v for n, v in streams.items() if not all(map(math.isnan, v))}
-    entropies = [value for value in logged.pop("entropies", []) if not math.isnan(value)]
+    sampled = {n: v for n, v in streams.items() if not all(map(math.isnan, v))}
+    entropies = [value for value in sampled.pop("entropies", []) if not math.isnan(value)]
     if entropies:
         row["entropy_mean"] = math.fsum(entropies) / len(entropies)
-    for name, values in logged.items():
+    for name, values in sampled.items():
         row[_STREAMS[name]] = values
     if "logprobs" not in row and "sampler_logprobs" in row:
         # One kind alone has nothing to be compared with.
@@ -330,9 +293,9 @@ def _aligned(value: Any, wrote: Sequence[bool]) -> list[float]:
 
     Logged is one number for each sampled token, or for every token.
     """
-    values = numbers(value) or []
+    values = logged.numbers(value) or []
     if len(values) == len(wrote):
-        values = pick(values, wrote) or []
+        values = logged.pick(values, wrote) or []
     left = iter(values)
     return [next(left, math.nan) if sampled else math.nan for sampled in wrote]
 
@@ -340,7 +303,7 @@ def _aligned(value: Any, wrote: Sequence[bool]) -> list[float]:
 def _time_turns(turns: Sequence[Row], calls: Sequence[Row], start: int) -> None:
     """Give the turns the seconds that their model calls took."""
     for call in calls:
-        node, time = integer(call.get("node")), mapping(call.get("time"))
+        node, time = logged.integer(call.get("node")), mapping(call.get("time"))
         begin, end = time.get("start"), time.get("end")
         if node is None or not 0 <= node - start < len(turns):
             continue
@@ -360,9 +323,9 @@ def _seconds(timing: Mapping[str, Any]) -> Row:
 
 def _weighted(reward: Any) -> float:
     if not isinstance(reward, dict):
-        return number(reward)
+        return logged.number(reward)
     weight = reward.get("weight")
-    return number(reward.get("score")) * (1.0 if weight is None else number(weight))
+    return logged.number(reward.get("score")) * (1.0 if weight is None else logged.number(weight))
 
 
 def _finish(trace: Row) -> Row:
@@ -381,6 +344,8 @@ def _errors(value: Any) -> list[str]:
 
 def _error(value: Any) -> str:
     if isinstance(value, dict):
-        said = [text(value.get(key)) for key in ("type", "error", "message") if value.get(key)]
-        return ": ".join(said) or text(value)
-    return text(value)
+        said = [
+            logged.text(value.get(key)) for key in ("type", "error", "message") if value.get(key)
+        ]
+        return ": ".join(said) or logged.text(value)
+    return logged.text(value)

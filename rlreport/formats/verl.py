@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rlreport.formats.base import Match, Row, RowError, Where, has_keys, named, split_of
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, named
+from rlreport.formats.logged import columns, present
 from rlreport.formats.messages import asked_and_answered
-from rlreport.formats.values import columns, required, step_of, text, unstringed
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
@@ -17,14 +18,12 @@ _KNOWN = frozenset({"input", "output", "gts", "score", "step", "reward"}) | _TEX
 _PART = re.compile(r".+_(?:reward|score)s?|.+_penalty")
 
 
-class Verl:
+class Verl(BaseFormat):
     """Rows with ``input``, ``output``, ``score``; reward extras become columns and parts."""
 
     id = "verl"
-    alone = True
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
     files = ("<step>.jsonl",)
-    container = "lines"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows of input, output and score."""
@@ -46,27 +45,20 @@ class Verl:
             for key, value in row.items()
             if _PART.fullmatch(key) and isinstance(value, int | float)
         }
-        reward = required(obj, "score")
-        row.update(
-            step=step_of(obj.get("step"), where, _STEP),
-            reward=reward,
-        )
-        row.update(asked_and_answered(obj.get("input"), obj["output"]).fields())
-        if parts:
-            row["reward_parts"] = parts
-        if obj.get("gts") is not None:
-            row["ground_truth"] = text(obj["gts"])
+        reward = logged.required(obj, "score")
+        row |= {
+            "step": logged.step_of(obj.get("step"), where, _STEP),
+            "reward": reward,
+            **asked_and_answered(obj.get("input"), obj["output"]).fields(),
+            **present(reward_parts=parts or None, ground_truth=logged.text_if_any(obj.get("gts"))),
+        }
         uid = row.pop("uid", None)
         if isinstance(uid, str):
             prefix = _UID.fullmatch(uid)
             row["group_id"] = prefix[1] if prefix else uid
         # Validation logs the score twice; a reward that differs is kept beside it.
         other = obj.get("reward", reward)
-        other = unstringed(other) if isinstance(other, str) else other
+        other = logged.unstringed(other) if isinstance(other, str) else other
         if isinstance(other, int | float) and float(other) != reward and other == other:
             row["reward_logged"] = float(other)
-        return iter((row,))
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names."""
-        return split_of(name)
+        yield row

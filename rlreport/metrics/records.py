@@ -29,7 +29,8 @@ _DEEPEST = 16
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 _NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
-_EVENTS = "events.out.tfevents"
+EVENTS = "events.out.tfevents"
+"""How names of TensorBoard's files begin."""
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -42,7 +43,7 @@ def records(path: Path) -> Iterator[Record]:
     if not path.is_file():
         # Opening a pipe would wait for its writer.
         raise UnusableInputError(f"{path.name}: there is no such file")
-    if _EVENTS in path.name:
+    if EVENTS in path.name:
         yield from _tensorboard(path)
     elif path.suffix == ".json":
         yield from _trainer_state(path)

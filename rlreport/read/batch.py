@@ -193,7 +193,8 @@ class Batcher:
 
     def __init__(self, options: ReadOptions) -> None:
         self.batch = Batch()
-        self._prompts = _Prompts(options)
+        self._options = options
+        self._prompts: dict[tuple[int, int], tuple[int, int]] = {}
         self._pads = options.pad_tokens
         # Looking for single characters is several times faster than for every pad token.
         self._pad_starts = sorted({pad[0] for pad in options.pad_tokens if pad})
@@ -217,7 +218,8 @@ class Batcher:
         """
         batch, tokens = self.batch, row.tokens
         # Of any type, as logged: what cannot be hashed is to leave nothing of its row behind.
-        group_hash = 0 if row.group is None else _group_hash(row.group)
+        # 17 and "17" name the same group; 0 says that no group was logged.
+        group_hash = 0 if row.group is None else text_hash(str(row.group)) or 1
         for kind in row.oddities:
             batch.diagnostics.add(kind, position)
         if tokens.uneven:
@@ -238,7 +240,7 @@ class Batcher:
             add_tool(batch.tools, row.step, safe_text(tool), counts)
         batch.reward_parts.update(row.parts)
         batch.add_tokens(tokens)
-        prompt_hash, prompt_chars = self._prompts.figures(row.prompt)
+        prompt_hash, prompt_chars = self._prompt_figures(row.prompt)
         text = self._cleaned(row.response)
         reference = None if row.reference is None else self._cleaned(row.reference)
         batch.texts.append(None if tokens.tokens is not None else text)
@@ -265,6 +267,20 @@ class Batcher:
             )
         )
 
+    def _prompt_figures(self, prompt: str) -> tuple[int, int]:
+        """Return the hash and the number of characters of the cleaned prompt.
+
+        Most prompts are logged many times; only their hashes are remembered.
+        """
+        key = (hash(prompt), len(prompt))
+        known = self._prompts.get(key)
+        if known is None:
+            if len(self._prompts) >= _MOST_PROMPTS:
+                self._prompts.clear()
+            cleaned = clean_prompt(prompt, self._pads, self._options.system_end_token)
+            known = self._prompts[key] = (text_hash(cleaned), len(cleaned))
+        return known
+
     def _cleaned(self, text: str) -> str:
         for start in self._pad_starts:
             if start in text:
@@ -273,31 +289,6 @@ class Batcher:
         return text
 
 
-class _Prompts:
-    """What is kept of prompts; most are logged many times, and only their hashes are remembered."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._pads = options.pad_tokens
-        self._system_end = options.system_end_token
-        self._known: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def figures(self, prompt: str) -> tuple[int, int]:
-        """Return the hash and the number of characters of the cleaned prompt."""
-        key = (hash(prompt), len(prompt))
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _MOST_PROMPTS:
-                self._known.clear()
-            cleaned = clean_prompt(prompt, self._pads, self._system_end)
-            known = self._known[key] = (text_hash(cleaned), len(cleaned))
-        return known
-
-
 def text_hash(text: str) -> int:
     """Return what stands for a text in tables and exports."""
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
-
-
-def _group_hash(group: object) -> int:
-    # 17 and "17" name the same group; 0 says that no group was logged.
-    return text_hash(str(group)) or 1

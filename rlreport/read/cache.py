@@ -236,9 +236,8 @@ def _check_sample(sample: UnitSample, rows: int, units: int) -> None:
 
 def _check_totals(totals: TokenTotals) -> None:
     size = len(totals.bins)
-    _insist(len(totals.counts) == len(COUNTS) and len(totals.sums) == len(SUMS))
-    each = [totals.tokens, *totals.counts, *totals.sums]
-    _insist(all(values is None or values.shape == (size,) for values in each))
+    _insist(totals.counts.shape == (len(COUNTS), size) and totals.sums.shape == (len(SUMS), size))
+    _insist(totals.tokens.shape == (size,))
     _insist(totals.tenths.shape == (DECILES,) and totals.tenth_sums.shape == (3, DECILES))
     _insist(0 <= totals.shift < 64 and _ascending(totals.steps))
 

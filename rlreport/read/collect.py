@@ -23,11 +23,21 @@ from rlreport.read.ngrams import (
     UnitRows,
     UnitSample,
     row_bigrams,
-    some,
+    take_rows,
     with_tokens,
-    words,
+    word_units,
 )
-from rlreport.read.partial import Columns, ExtraColumns, Partial, Segment, joined_columns
+from rlreport.read.partial import (
+    Columns,
+    ExtraParts,
+    Partial,
+    Segment,
+    add_counts,
+    add_extras,
+    extra_of,
+    joined_columns,
+    joined_extras,
+)
 from rlreport.read.splits import plant
 from rlreport.read.token_rows import TokenRows, token_rows
 from rlreport.read.token_totals import TokenTotals, merge_totals, totals_of
@@ -64,7 +74,7 @@ class Collector:
         self._vocabulary = vocabulary
         self._figures = figures
         self._columns: list[Columns] = []
-        self._extras = ExtraColumns()
+        self._extras: ExtraParts = {}
         self._totals: dict[int, TokenTotals] = {}
         self._summed = np.zeros(0, dtype=bool)
         self._met = np.zeros(0, dtype=bool)
@@ -72,11 +82,6 @@ class Collector:
         self._sampler = Sampler()
         self._references = Sampler()
         self._out = Partial()
-
-    @property
-    def rows(self) -> int:
-        """Rows so far."""
-        return self._out.rows
 
     @property
     def strings(self) -> int:
@@ -108,15 +113,15 @@ class Collector:
 
     def add_failed(self, step: int) -> None:
         """Count a rollout that failed before the policy spoke."""
-        self._out.failed[step] = self._out.failed.get(step, 0) + 1
+        add_counts(self._out.failed, {step: 1})
 
     def _add(self, batch: Batch, watched: bool) -> None:
         columns = _scalars(batch)
         columns |= _figures(batch)
         columns["validation"] = np.full(len(batch.rows), watched, dtype=np.int64)
         steps = columns["step"].astype(np.int64)
-        finish = _Finish(columns.pop("finish").astype(np.float64))
-        rows = words(batch.texts, self._vocabulary, None)
+        tokens = None
+        rows = word_units(batch.texts, self._vocabulary, None)
         for row, text in zip(batch.rows, batch.texts, strict=True):
             if text is not None and len(text) > LONGEST_TEXT:
                 batch.diagnostics.add("long_text", row.position)
@@ -127,23 +132,27 @@ class Collector:
             self._measure(tokens, laid, figures, columns, len(steps))
             if not watched:
                 self._add_totals(batch, tokens, figures, steps)
-            finish.look_at_tokens(tokens, self._vocabulary)
             rows = with_tokens(rows, tokens)
-        finish.look_at_texts(batch)
-        columns["finished"], columns["finish_source"] = finish.finished, finish.source
+        reasons = columns.pop("finish").astype(np.float64)
+        told = _finished(batch, reasons, tokens, self._vocabulary)
+        columns["finished"], columns["finish_source"], ends = told
         self._met = _marked(self._met, rows.ids, len(self._vocabulary))
-        self._count_bigrams(rows, columns, steps, watched)
+        columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
+            rows.ids, rows.offsets, self._vocabulary.hashes
+        )
         if not watched:
+            self._bigrams.add(steps[owners], distinct, steps)
             self._sample(rows, batch, columns, steps)
         self._columns.append(columns)
-        self._extras.add(batch, self._out.rows)
-        self._add_up(batch, columns, finish)
+        extras = {name: extra_of(pairs) for name, pairs in batch.extras.items()}
+        self._out.extras_dropped |= add_extras(self._extras, extras, self._out.rows)
+        self._add_up(batch, columns, ends)
 
     def partial(self) -> Partial:
         """Return everything; the collector is spent then."""
         out = self._out
         out.columns = joined_columns(self._columns)
-        out.extras, out.extras_dropped = self._extras.settled()
+        out.extras = joined_extras(self._extras)
         for leaf, totals in self._totals.items():
             plant(out.totals, (0, leaf), totals, merge_totals)
         out.bigrams = self._bigrams.settled()
@@ -212,20 +221,15 @@ class Collector:
             known = self._totals.get(leaf)
             self._totals[leaf] = own if known is None else merge_totals(known, own)
 
-    def _count_bigrams(self, rows: UnitRows, columns: Columns, steps: Ints, watched: bool) -> None:
-        columns["bigrams"], columns["distinct_2"], distinct, owners = row_bigrams(
-            rows.ids, rows.offsets, self._vocabulary.hashes
-        )
-        if not watched:
-            self._bigrams.add(steps[owners], distinct, steps)
-
     def _sample(self, rows: UnitRows, batch: Batch, columns: Columns, steps: Ints) -> None:
         # By the file's name, as its number changes when another file comes before it.
         names = np.array([self._names[row.file] for row in batch.rows], dtype=np.uint64)
         offsets, subs = (columns[name].astype(np.int64) for name in ("offset", "sub"))
         priorities = row_priorities(names, offsets, subs)
         kept = self._sampler.candidates(steps, priorities)
-        self._sampler.add(self._unit_sample(some(rows, kept, LONGEST), kept, steps, priorities))
+        self._sampler.add(
+            self._unit_sample(take_rows(rows, kept, LONGEST), kept, steps, priorities)
+        )
         # Words of a reference could not be compared with the tokens of a response.
         pairs = zip(batch.references, batch.texts, strict=True)
         both = [i for i, (text, own) in enumerate(pairs) if text is not None and own is not None]
@@ -234,7 +238,7 @@ class Collector:
             of_these = self._references.candidates(steps[comparable], priorities[comparable])
             kept = comparable[of_these]
             texts = [batch.references[i] for i in kept.tolist()]
-            units = words(texts, self._vocabulary, LONGEST)
+            units = word_units(texts, self._vocabulary, LONGEST)
             self._met = _marked(self._met, units.ids, len(self._vocabulary))
             self._references.add(self._unit_sample(units, kept, steps, priorities))
 
@@ -246,10 +250,10 @@ class Collector:
             steps[kept], priorities[kept], rows, units.offsets, units.ids, units.is_token
         )
 
-    def _add_up(self, batch: Batch, columns: Columns, finish: _Finish) -> None:
+    def _add_up(self, batch: Batch, columns: Columns, ends: tuple[int, int]) -> None:
         out = self._out
         out.rows += len(batch.rows)
-        out.ends = (out.ends[0] + finish.ends[0], out.ends[1] + finish.ends[1])
+        out.ends = (out.ends[0] + ends[0], out.ends[1] + ends[1])
         out.reward_parts |= batch.reward_parts
         if not columns["validation"].any():
             for (step, tool), counted in batch.tools.items():
@@ -260,9 +264,7 @@ class Collector:
             if name in columns:
                 counts[name] = int(np.isfinite(columns[name].astype(np.float64)).sum())
         counts["group_id"] = int((columns["group_hash"] != 0).sum())
-        for name, count in counts.items():
-            if count:
-                out.fields[name] = out.fields.get(name, 0) + count
+        add_counts(out.fields, {name: count for name, count in counts.items() if count})
 
     def _name_units(self) -> None:
         """Replace the vocabulary's numbers, which mean nothing outside this process, by hashes."""
@@ -277,48 +279,40 @@ class Collector:
         place = np.zeros(len(hashes), dtype=np.int32)
         place[numbers] = np.arange(len(numbers))
         out.hashes = hashes[numbers]
-        out.strings = kept([vocabulary.strings[number] for number in numbers.tolist()])
+        out.strings = shortened([vocabulary.strings[number] for number in numbers.tolist()])
         out.sample.units = place[out.sample.units]
         out.references.units = place[out.references.units]
 
 
-class _Finish:
-    """Who of a batch's rows finished.
+def _finished(
+    batch: Batch, reasons: Floats, tokens: TokenRows | None, vocabulary: Vocabulary
+) -> tuple[Floats, NDArray[np.int8], tuple[int, int]]:
+    """Return who of a batch's rows finished.
 
-    Attributes:
-        finished: float64 (R,), 1 or 0; NaN where nothing tells.
-        source: int8 (R,), what tells.
-        ends: EOS tokens met, and texts that end with one. A run without any may have had
-            them stripped: then neither can tell.
+    Returns:
+        float64 (R,), 1 or 0, NaN where nothing tells; int8 (R,), what tells; EOS tokens met, and
+        texts that end with one. A run without any may have had them stripped: then neither can
+        tell.
     """
-
-    def __init__(self, reasons: NDArray[np.float64]) -> None:
-        self.finished = reasons.copy()
-        self.source = np.where(np.isnan(reasons), 0, FROM_REASON).astype(np.int8)
-        self.ends = (0, 0)
-
-    def look_at_tokens(self, tokens: TokenRows, vocabulary: Vocabulary) -> None:
-        """Fill in the rows with tokens."""
+    finished = reasons.copy()
+    source = np.where(np.isnan(reasons), 0, FROM_REASON).astype(np.int8)
+    of_tokens = of_texts = 0
+    if tokens is not None:
         filled = (np.diff(tokens.offsets) > 0) & tokens.named
         last = tokens.ids[tokens.offsets[1:][filled] - 1]
         rows = tokens.rows[filled]
-        untold = self.source[rows] == 0
-        self.finished[rows[untold]] = vocabulary.ends(last)[untold]
-        self.source[rows[untold]] = FROM_TOKEN
-        self.ends = (int(vocabulary.ends(tokens.ids).sum()), self.ends[1])
-
-    def look_at_texts(self, batch: Batch) -> None:
-        """Fill in the rows without tokens."""
-        ends = 0
-        for i, text in enumerate(batch.texts):
-            if text is None or self.source[i]:
-                continue
-            stripped = text.rstrip()
-            ended = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
-            self.finished[i] = ended
-            self.source[i] = FROM_TEXT
-            ends += ended
-        self.ends = (self.ends[0], ends)
+        untold = source[rows] == 0
+        finished[rows[untold]] = vocabulary.ends(last)[untold]
+        source[rows[untold]] = FROM_TOKEN
+        of_tokens = int(vocabulary.ends(tokens.ids).sum())
+    for i, text in enumerate(batch.texts):
+        if text is None or source[i]:
+            continue
+        stripped = text.rstrip()
+        ended = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
+        finished[i], source[i] = ended, FROM_TEXT
+        of_texts += ended
+    return finished, source, (of_tokens, of_texts)
 
 
 def _figures(batch: Batch) -> Columns:
@@ -363,7 +357,7 @@ def _marked(marks: NDArray[np.bool_], ids: NDArray[np.int32], size: int) -> NDAr
     return marks
 
 
-def kept(strings: list[str]) -> list[str]:
+def shortened(strings: list[str]) -> list[str]:
     """Return what is kept of unit strings: their beginnings, safe to encode."""
     # All at once, as there are tens of thousands, and hardly ever one that needs it.
     joined = "".join(strings)

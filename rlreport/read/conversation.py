@@ -1,21 +1,25 @@
-"""What a row says beside its text and tokens: split, seat, errors, version, turns."""
+"""What a row says beside its text and tokens: split, seat, errors, version, turns, and its mask.
+
+Turns and masks are checked: what cannot be right is left out, and said.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import numpy as np
 
+from rlreport.fields import TOKEN_ARRAYS
 from rlreport.figures.conversation import (
     TURN_LIMITS,
     conversation_figures,
     thinking_figures,
     tool_counts,
 )
-from rlreport.text.chat import turns_in_text
+from rlreport.text.chat import content_text, role_name, turns_in_text
 
 BESIDE = ("turns", "policy_version", "errors", "seconds", "trainable", "split")
 """Fields that this module reads."""
@@ -64,7 +68,7 @@ def beside(
     """Return what a row says in the fields of ``BESIDE``; what means nothing there is skipped.
 
     Args:
-        record: those fields; turns as ``formats.extras`` has checked them. Where there are
+        record: those fields; turns as ``mended`` has checked them. Where there are
             none, those that the text marks count.
         step: of the row.
         prompt: its prompt.
@@ -126,3 +130,65 @@ def mask_of_json(text: bytes, size: int) -> bytes | None:
     if len(own) != size or len(text) != 2 * size + 1 + letters:
         return None
     return bytes(one[marks].astype(np.uint8))
+
+
+def mended(row: dict[str, Any]) -> list[str]:
+    """Check ``response_mask`` and ``turns`` of a row, in place, and return what was left out."""
+    odd: list[str] = []
+    mask, logged = row.get("response_mask"), row.get("turns")
+    if mask is None and logged is None:
+        return odd
+    # As the arrays are read: the shortest of them.
+    sizes = [
+        len(array)
+        for name in ("token_ids", "response_tokens", *TOKEN_ARRAYS)
+        # An empty array is none, but a response may have no tokens.
+        if isinstance(array := row.get(name), list) and (array or name == "response_tokens")
+    ]
+    tokens = min(sizes, default=-1)
+    of_all = isinstance(mask, list) and len(mask) == tokens
+    if mask is not None and not (of_all and all(own in (0, 1) for own in mask)):
+        del row["response_mask"]
+        odd.append("bad_mask")
+    turns = None if logged is None else _turns(logged)
+    if logged is not None and turns is None:
+        del row["turns"]
+        odd.append("bad_turns")
+    elif turns is not None:
+        row["turns"] = turns
+        if not _spans_fit([turn["tokens"] for turn in turns if "tokens" in turn], tokens):
+            for turn in turns:
+                turn.pop("tokens", None)
+            odd.append("bad_spans")
+    return odd
+
+
+def _turns(turns: object) -> list[dict[str, Any]] | None:
+    if not isinstance(turns, list):
+        return None
+    made = []
+    for turn in turns:
+        if not isinstance(turn, dict) or not isinstance(turn.get("role"), str):
+            return None
+        role, sampled = role_name(turn["role"]), turn.get("sampled")
+        made.append(
+            {key: value for key, value in turn.items() if value is not None}
+            | {
+                "role": role,
+                "text": content_text(turn.get("text")),
+                "sampled": role == "assistant" if sampled is None else bool(sampled),
+            }
+        )
+    return made
+
+
+def _spans_fit(spans: Sequence[Any], tokens: int) -> bool:
+    end = 0
+    for span in spans:
+        if not isinstance(span, list | tuple) or len(span) != 2:
+            return False
+        first, stop = span
+        if type(first) is not int or type(stop) is not int or not end <= first <= stop <= tokens:
+            return False
+        end = stop
+    return True

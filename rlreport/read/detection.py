@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
@@ -88,20 +88,18 @@ def detect_formats(
 
 def _without_repeats(files: LogFiles) -> LogFiles:
     """Leave out files that repeat the one before under a new step, as TRL writes them."""
-    from rlreport.formats.repeats import REPEATING_FORMATS, repeated_files
+    from rlreport.formats.trl import TRL, repeated_files
 
     folders: dict[tuple[str, str], list[Source]] = {}
     for source, log_format in zip(files.sources, files.formats, strict=True):
-        if log_format.id in REPEATING_FORMATS and log_format.container != "lines":
+        if log_format.id == TRL.id and log_format.container != "lines":
             folder = (source.name.rpartition("/")[0], log_format.container)
             folders.setdefault(folder, []).append(source)
     repeats: dict[str, str] = {}
     with ExitStack() as opened:
         for (_, container), sources in folders.items():
             listed = [
-                (s.name, cast("BinaryIO", opened.enter_context(s.open())))
-                if is_url(s.path)
-                else (s.name, Path(s.path))
+                (s.name, opened.enter_context(s.open()) if is_url(s.path) else Path(s.path))
                 for s in sources
             ]
             repeats |= repeated_files(listed, container)
@@ -209,9 +207,15 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
     objects, damage = peek
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and lines:
-        native = any(_is_native(obj) for obj in objects)
+        # Texts that are messages are another format's.
+        native = any(
+            all(name in obj for name in REQUIRED)
+            and not any(isinstance(obj[name], list) for name in ("prompt", "response"))
+            for obj in objects
+        )
         # Of a log with nothing readable every line is reported.
-        if options.log_format == NATIVE or native or _all_broken(source, objects):
+        broken = not objects and source.name.lower().endswith(LINE_SUFFIXES)
+        if options.log_format == NATIVE or native or broken:
             fields = ", ".join(f"`{name}`" for name in REQUIRED)
             why = f"has {fields}" if native else "as named"
             by_path = split_of(source.name)
@@ -237,16 +241,6 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
     return log_format, detected.reason, getattr(form, "remark", ""), told - {""}
 
 
-def _is_native(obj: dict[str, Any]) -> bool:
-    """Whether an object has the required fields, its texts as text and not as messages."""
-    messages = any(isinstance(obj.get(name), list) for name in ("prompt", "response"))
-    return all(name in obj for name in REQUIRED) and not messages
-
-
-def _all_broken(source: Source, objects: list[dict[str, Any]]) -> bool:
-    return not objects and source.name.lower().endswith(LINE_SUFFIXES)
-
-
 def _peek_lines(source: Source, max_line: int) -> _Peek:
     objects: list[dict[str, Any]] = []
     for block in line_blocks(Split(0, source), max_line, block_bytes=HEAD, ahead=HEAD):
@@ -269,7 +263,7 @@ def _peek_container(source: Source) -> _Peek:
     objects: list[dict[str, Any]] = []
     try:
         with source.open() as stream:
-            for _, obj in iterate(stream, container_of(source.name) or "lines"):  # type: ignore[arg-type]
+            for _, obj in iterate(stream, container_of(source.name) or "lines"):
                 objects.append(obj)
                 if len(objects) >= PEEKED:
                     break

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, offsets_of, row_ends
+from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs, row_ends
 from rlreport.read.token_rows import TokenRows
 from rlreport.text.units import units
 from rlreport.text.vocabulary import Hashes, Ids, Vocabulary, pair_hashes
@@ -50,7 +50,9 @@ class UnitRows:
     is_token: NDArray[np.bool_]
 
 
-def words(texts: Sequence[str | None], vocabulary: Vocabulary, longest: int | None) -> UnitRows:
+def word_units(
+    texts: Sequence[str | None], vocabulary: Vocabulary, longest: int | None
+) -> UnitRows:
     """Number the words of texts, at most ``longest`` of each; None has none.
 
     Of a text only the first LONGEST_TEXT characters count: its words are held at once.
@@ -79,14 +81,14 @@ def with_tokens(rows: UnitRows, tokens: TokenRows) -> UnitRows:
     return UnitRows(ids, offsets, is_token)
 
 
-def some(rows: UnitRows, chosen: Ints, longest: int) -> UnitRows:
+def take_rows(rows: UnitRows, wanted: Ints, longest: int) -> UnitRows:
     """Return some of the rows, at most ``longest`` units of each."""
-    lengths = np.minimum(np.diff(rows.offsets)[chosen], longest)
+    lengths = np.minimum(np.diff(rows.offsets)[wanted], longest)
     offsets = offsets_of(lengths)
     places = np.arange(int(offsets[-1])) + np.repeat(
-        rows.offsets[:-1][chosen] - offsets[:-1], lengths
+        rows.offsets[:-1][wanted] - offsets[:-1], lengths
     )
-    return UnitRows(rows.ids[places], offsets, rows.is_token[chosen])
+    return UnitRows(rows.ids[places], offsets, rows.is_token[wanted])
 
 
 @dataclass(slots=True)
@@ -110,15 +112,10 @@ class UnitSample:
     tokens: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
 
-def chosen(steps: Ints, priorities: Hashes, size: int) -> Ints:
+def bottom_k(steps: Ints, priorities: Hashes, size: int) -> Ints:
     """Return which of the rows are among their step's ``size`` smallest priorities, by step."""
     order = np.lexsort((priorities, steps))
-    ordered = steps[order]
-    fresh = np.ones(len(order), dtype=bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    starts = np.flatnonzero(fresh)
-    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    return order[rank < size]
+    return order[places_in_runs(steps[order]) < size]
 
 
 def gathered(
@@ -170,7 +167,7 @@ class Sampler:
     def candidates(self, steps: Ints, priorities: Hashes) -> Ints:
         """Return which rows of a batch may belong to the sample."""
         self._steps.update(steps.tolist())
-        order = chosen(steps, priorities, self.size)
+        order = bottom_k(steps, priorities, self.size)
         if not self._limits:
             return np.sort(order)
         limits = np.array(
@@ -196,7 +193,7 @@ class Sampler:
         samples = [self._kept, *self._new]
         steps = np.concatenate([sample.steps for sample in samples])
         priorities = np.concatenate([sample.priorities for sample in samples])
-        self._kept = gathered(samples, chosen(steps, priorities, self.size))
+        self._kept = gathered(samples, bottom_k(steps, priorities, self.size))
         self._new = []
         self._held = 0
         self._limits = {}
@@ -220,24 +217,15 @@ def row_bigrams(ids: Ids, offsets: Ints, hashes: Hashes) -> tuple[Ints, Floats, 
         the number of bigrams of each row and the share of distinct ones (NaN without any),
         (R,); the distinct hashes, in any order, and the row of each.
     """
-    pairs, pair_offsets = bigram_hashes(hashes[ids], offsets)
-    return np.diff(pair_offsets), *distinct_by_row(pairs, pair_offsets)
-
-
-def bigram_hashes(units: Hashes, offsets: Ints) -> tuple[Hashes, Ints]:
-    """Return the hashes of all neighbouring pairs inside rows, and their row offsets.
-
-    Args:
-        units: uint64 (N,), hashes of the units of R rows.
-        offsets: int64 (R + 1,).
-    """
-    pairs = pair_hashes(units[:-1], units[1:])
+    units = hashes[ids]
     inside = np.ones(len(units), dtype=bool)
     inside[row_ends(offsets)] = False
-    return pairs[inside[:-1]], offsets_of(np.maximum(np.diff(offsets) - 1, 0))
+    pairs = pair_hashes(units[:-1], units[1:])[inside[:-1]]
+    pair_offsets = offsets_of(np.maximum(np.diff(offsets) - 1, 0))
+    return np.diff(pair_offsets), *_distinct_by_row(pairs, pair_offsets)
 
 
-def distinct_by_row(pairs: Hashes, offsets: Ints) -> tuple[Floats, Hashes, Ints]:
+def _distinct_by_row(pairs: Hashes, offsets: Ints) -> tuple[Floats, Hashes, Ints]:
     """Return distinct / all of each row (NaN without any), the distinct hashes, and their rows."""
     lengths = np.diff(offsets)
     distinct = np.zeros(len(lengths), dtype=np.int64)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS
 from rlreport.figures.conversation import says_more
@@ -55,20 +54,15 @@ class _Unusual(Exception):
     """A value is not of the usual type: the tolerant reader has to look at the row."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
-    """What objects with the same keys in the same order hold; names of fields, "" if absent."""
+class _Schema(NamedTuple):
+    """What objects with the same keys in the same order hold; ``finish`` is "" if absent."""
 
-    scalars: tuple[str, ...]
-    arrays: tuple[str, ...]
-    tokens: bool
-    reference: bool
-    group: bool
+    present: frozenset[str]
     finish: str
+    arrays: tuple[str, ...]
     extras: tuple[str, ...]
     kept: tuple[str, ...]
     beside: tuple[str, ...]
-    mask: bool
 
 
 class _UsualLines:
@@ -90,19 +84,18 @@ class _UsualLines:
             return None
 
     def _schema(self, names: tuple[str, ...]) -> _Schema | None:
-        try:
-            return self._schemas[names]
-        except KeyError:
+        if names not in self._schemas:
             if len(self._schemas) >= _MOST_SCHEMAS:
                 self._schemas.clear()
-            schema = self._schemas[names] = _schema_of(names)
-            return schema
+            self._schemas[names] = _schema_of(names)
+        return self._schemas[names]
 
 
 def _row(document: Any, schema: _Schema) -> ParsedRow:
     step, prompt, response = document["step"], document["prompt"], document["response"]
-    reference = document["ref_response"] if schema.reference else None
-    group = document["group_id"] if schema.group else None
+    present = schema.present
+    reference = document["ref_response"] if "ref_response" in present else None
+    group = document["group_id"] if "group_id" in present else None
     if (
         type(step) is not int
         or type(prompt) is not str
@@ -112,21 +105,17 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
         or (group is not None and type(group) not in (str, int))
     ):
         raise _Unusual
-    finish = NAN
+    finish, reason = NAN, None
     if schema.finish:
-        finish = FINISH_REASONS.get(document[schema.finish], -1.0)
-        if finish < 0:
+        reason = document[schema.finish]
+        if (finish := FINISH_REASONS.get(reason, -1.0)) < 0:
             raise _Unusual
     reward = document["reward"]
     if reward is None:
         raise _Unusual
-    ref_reward, valid_reward, ref_valid_reward = schema.scalars
-    rewards = (
-        _number(reward),
-        _number(document[ref_reward]) if ref_reward else NAN,
-        _number(document[valid_reward]) if valid_reward else NAN,
-        _number(document[ref_valid_reward]) if ref_valid_reward else NAN,
-    )
+    others = (_number(document[name]) if name in present else NAN for name in SCALARS)
+    ref_reward, valid_reward, ref_valid_reward = others
+    rewards = (_number(reward), ref_reward, valid_reward, ref_valid_reward)
     extras: list[tuple[str, float | str]] = []
     not_taken: list[tuple[str, str]] = []
     for name in schema.extras:
@@ -143,7 +132,6 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
         if value is not None:
             kept[name] = value if type(value) in (str, int, float, bool) else None
     tokens = _tokens(document, schema)
-    reason = document[schema.finish] if schema.finish else None
     more = {name: _plain(document[name]) for name in schema.beside}
     if more.get("turns") is not None:
         raise _Unusual
@@ -157,32 +145,27 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
 
 
 def _tokens(document: Any, schema: _Schema) -> TokenFields:
-    tokens: RawTokens | None = None
-    buffers: dict[str, memoryview] = {}
-    size, uneven = -1, False
-    if schema.tokens and (array := document["response_tokens"]) is not None:
-        size = len(array)
-        tokens = RawTokens(array.mini, size)
+    fields = TokenFields()
+    if "response_tokens" in schema.present and (array := document["response_tokens"]) is not None:
+        fields.tokens = RawTokens(array.mini, len(array))
+        fields.fit(len(array))
         # Ids in place of strings, say; what is odd further in is found with the batch.
-        if size and not tokens.text.startswith(b'["'):
+        if len(array) and not fields.tokens.text.startswith(b'["'):
             raise _Unusual
     for name in schema.arrays:
         array = document[name]
         if array is None or not (count := len(array)):
             continue
-        buffer = buffers[name] = memoryview(array.as_buffer(of_type="d"))
+        buffer = fields.buffers[name] = memoryview(array.as_buffer(of_type="d"))
         # The buffer of a list of lists is flat, and longer than the list.
         if buffer.nbytes != 8 * count:
             raise _Unusual
-        if count != size:
-            uneven = uneven or size >= 0
-            size = min(size, count) if size >= 0 else count
-    mask = None
-    if schema.mask and (array := document["response_mask"]) is not None:
-        mask = mask_of_json(array.mini, len(array))
-        if mask is None:
+        fields.fit(count)
+    if "response_mask" in schema.present and (array := document["response_mask"]) is not None:
+        fields.mask = mask_of_json(array.mini, len(array))
+        if fields.mask is None:
             raise _Unusual
-    return TokenFields(tokens, buffers, size, uneven, mask)
+    return fields
 
 
 def _plain(value: Any) -> Any:
@@ -217,14 +200,10 @@ def _schema_of(names: tuple[str, ...]) -> _Schema | None:
     if any("\0" in name for name in names):
         return None
     return _Schema(
-        scalars=tuple(name if name in present else "" for name in SCALARS),
-        arrays=tuple(name for name in TOKEN_ARRAYS if name in present),
-        tokens="response_tokens" in present,
-        reference="ref_response" in present,
-        group="group_id" in present,
-        finish=finish[0] if finish else "",
-        extras=tuple(name for name in names if name not in NO_COLUMN),
-        kept=tuple(name for name in KEPT if name in present),
-        beside=tuple(name for name in BESIDE if name in present),
-        mask="response_mask" in present,
+        present,
+        finish[0] if finish else "",
+        tuple(name for name in TOKEN_ARRAYS if name in present),
+        tuple(name for name in names if name not in NO_COLUMN),
+        tuple(name for name in KEPT if name in present),
+        tuple(name for name in BESIDE if name in present),
     )

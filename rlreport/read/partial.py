@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.read.batch import Batch
 from rlreport.read.conversation import ToolCounts, add_tool
 from rlreport.read.diagnostics import Diagnostics
-from rlreport.read.ngrams import BigramSketch, UnitSample, chosen, gathered, sample_size
+from rlreport.read.ngrams import BigramSketch, UnitSample, bottom_k, gathered, sample_size
 from rlreport.read.splits import Nodes, plant
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from rlreport.text.vocabulary import Hashes
@@ -20,6 +19,7 @@ from rlreport.text.vocabulary import Hashes
 MOST_EXTRAS = 64
 _ABSENT = {"group_hash": 0, "finish_source": 0, "bigrams": 0}
 
+Key = TypeVar("Key")
 Columns = dict[str, NDArray[np.generic]]
 
 
@@ -111,52 +111,46 @@ class Partial:
     tools: ToolCounts = field(default_factory=dict)
 
 
-class ExtraColumns:
-    """Collects further scalars: the first 64 names in alphabetical order."""
+ExtraParts = dict[str, list[Extra]]
+"""Further scalars by name, not yet put together: the first 64 names in alphabetical order."""
 
-    def __init__(self) -> None:
-        self._parts: dict[str, list[Extra]] = {}
-        self._dropped = False
 
-    def add(self, batch: Batch, base: int) -> None:
-        """Add the extras of a batch whose first row is row ``base``."""
-        for name, pairs in batch.extras.items():
-            numbers = [(base + row, value) for row, value in pairs if not isinstance(value, str)]
-            texts = {base + row: value for row, value in pairs if isinstance(value, str)}
-            self._add(name, _extra(numbers, texts))
-        self._trim()
+def extra_of(pairs: Sequence[tuple[int, float | str]]) -> Extra:
+    """Return a further scalar of these rows."""
+    numbers = [(row, value) for row, value in pairs if not isinstance(value, str)]
+    texts = {row: value for row, value in pairs if isinstance(value, str)}
+    rows = np.array([row for row, _ in numbers], dtype=np.int64)
+    return Extra(rows, np.array([value for _, value in numbers], dtype=np.float64), texts)
 
-    def update(self, extras: dict[str, Extra], base: int, *, dropped: bool) -> None:
-        """Add the extras of a partial whose first row becomes row ``base``."""
-        for name, extra in extras.items():
-            texts = {base + row: text for row, text in extra.texts.items()}
-            self._add(name, Extra(extra.rows + base, extra.numbers, texts))
-        self._dropped = self._dropped or dropped
-        self._trim()
 
-    def settled(self) -> tuple[dict[str, Extra], bool]:
-        """Return the extras by name, and whether names were left out."""
-        result: dict[str, Extra] = {}
-        for name in sorted(self._parts):
-            parts = self._parts[name]
-            texts: dict[int, str] = {}
-            for part in parts:
-                texts.update(part.texts)
-            result[name] = Extra(
-                np.concatenate([part.rows for part in parts]),
-                np.concatenate([part.numbers for part in parts]),
-                texts,
-            )
-        return result, self._dropped
+def add_extras(parts: ExtraParts, extras: Mapping[str, Extra], base: int) -> bool:
+    """Add further scalars, whose first row becomes row ``base``; say if names were left out."""
+    for name, extra in extras.items():
+        texts = {base + row: text for row, text in extra.texts.items()}
+        parts.setdefault(name, []).append(Extra(extra.rows + base, extra.numbers, texts))
+    # A name that is not among the first 64 here cannot be among the first 64 of all.
+    beyond = sorted(parts)[MOST_EXTRAS:]
+    for name in beyond:
+        del parts[name]
+    return bool(beyond)
 
-    def _add(self, name: str, extra: Extra) -> None:
-        self._parts.setdefault(name, []).append(extra)
 
-    def _trim(self) -> None:
-        # A name that is not among the first 64 here cannot be among the first 64 of all.
-        for name in sorted(self._parts)[MOST_EXTRAS:]:
-            del self._parts[name]
-            self._dropped = True
+def joined_extras(parts: ExtraParts) -> dict[str, Extra]:
+    """Put further scalars together."""
+    return {
+        name: Extra(
+            np.concatenate([part.rows for part in own]),
+            np.concatenate([part.numbers for part in own]),
+            {row: text for part in own for row, text in part.texts.items()},
+        )
+        for name, own in sorted(parts.items())
+    }
+
+
+def add_counts(into: dict[Key, int], counts: Mapping[Key, int]) -> None:
+    """Add numbers to those of the same key."""
+    for key, count in counts.items():
+        into[key] = into.get(key, 0) + count
 
 
 def merge(partials: Sequence[Partial]) -> Partial:
@@ -168,23 +162,21 @@ def merge(partials: Sequence[Partial]) -> Partial:
     filled = [partial for partial in partials if partial.rows]
     bases = np.cumsum([0, *(partial.rows for partial in filled)]).tolist()
     out = Partial(rows=bases[-1])
-    if filled:
-        out.columns = joined_columns([partial.columns for partial in filled])
-    extras = ExtraColumns()
+    out.columns = joined_columns([partial.columns for partial in filled])
+    extras: ExtraParts = {}
     sketch = BigramSketch()
     for partial, base in zip(filled, bases, strict=False):
-        extras.update(partial.extras, base, dropped=partial.extras_dropped)
+        beyond = add_extras(extras, partial.extras, base)
+        out.extras_dropped |= beyond or partial.extras_dropped
         sketch.update(partial.bigrams)
         out.reward_parts |= partial.reward_parts
-        for name, count in partial.fields.items():
-            out.fields[name] = out.fields.get(name, 0) + count
-    out.extras, out.extras_dropped = extras.settled()
+        add_counts(out.fields, partial.fields)
+    out.extras = joined_extras(extras)
     out.bigrams = sketch.settled()
     for partial in partials:
         out.diagnostics.update(partial.diagnostics)
         out.ends = (out.ends[0] + partial.ends[0], out.ends[1] + partial.ends[1])
-        for step, failed in partial.failed.items():
-            out.failed[step] = out.failed.get(step, 0) + failed
+        add_counts(out.failed, partial.failed)
         for (step, tool), counts in partial.tools.items():
             add_tool(out.tools, step, tool, counts)
         for place, totals in partial.totals.items():
@@ -219,7 +211,7 @@ def _merge_samples(
         return UnitSample()
     steps = np.concatenate([sample.steps for sample in samples])
     priorities = np.concatenate([sample.priorities for sample in samples])
-    order = chosen(steps, priorities, sample_size(len(np.unique(steps))))
+    order = bottom_k(steps, priorities, sample_size(len(np.unique(steps))))
     moved = [replace(s, rows=s.rows + base) for s, base in zip(samples, bases, strict=False)]
     numbers = [np.searchsorted(hashes, p.hashes).astype(np.int32) for p in partials]
     return gathered(moved, order, numbers)
@@ -239,8 +231,3 @@ def _forget_unused(out: Partial) -> None:
     out.references.units = place[out.references.units]
     out.strings = [out.strings[i] for i in np.flatnonzero(used).tolist()]
     out.hashes = out.hashes[used]
-
-
-def _extra(numbers: list[tuple[int, float]], texts: dict[int, str]) -> Extra:
-    rows = np.array([row for row, _ in numbers], dtype=np.int64)
-    return Extra(rows, np.array([value for _, value in numbers], dtype=np.float64), texts)

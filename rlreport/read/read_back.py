@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens
 from rlreport.text.vocabulary import Vocabulary
 
+Read = TypeVar("Read")
 PROMPT_CHARACTERS = 400
 
 
@@ -55,15 +55,11 @@ def fetch(
         UnusableInputError: a log changed or vanished since the first pass.
     """
     made: dict[int, Rollout] = {}
-    with _opened(located) as locations:
-        for file, own in _by_file(locations, rows):
-            batcher = Batcher(options)
-            found: dict[int, ParsedRow] = {}
-            with _unchanged(locations.sources[file].name):
-                for row, parsed in _parsed(locations, file, own):
-                    batcher.add(parsed, LogPosition(file, 0, 0), 0)
-                    found[row] = parsed
-            made.update(_rollouts(locations, found, batcher.take(), options, figures))
+    for locations, file, found in _by_file(located, rows, _parsed):
+        batcher = Batcher(options)
+        for parsed in found.values():
+            batcher.add(parsed, LogPosition(file, 0, 0), 0)
+        made.update(_rollouts(locations, found, batcher.take(), options, figures))
     yield from (made[row] for row in rows)
 
 
@@ -76,53 +72,53 @@ def fetch_texts(
         UnusableInputError: a log changed or vanished since the first pass.
     """
     options = options or ReadOptions()
+
+    def beginnings(
+        locations: RowLocations, file: int, rows: list[int]
+    ) -> Iterator[tuple[int, str]]:
+        for row, record in _records(locations, file, rows):
+            yield row, _prompt(record["prompt"], options)[:PROMPT_CHARACTERS]
+
     prompts: dict[int, str] = {}
-    with _opened(located) as locations:
-        for file, own in _by_file(locations, rows):
-            with _unchanged(locations.sources[file].name):
-                for row, record in _records(locations, file, own):
-                    prompts[row] = _prompt(record["prompt"], options)[:PROMPT_CHARACTERS]
+    for _, _, found in _by_file(located, rows, beginnings):
+        prompts |= found
     return [prompts[row] for row in rows]
-
-
-@contextlib.contextmanager
-def _opened(located: Located | RowLocations) -> Iterator[RowLocations]:
-    """Give the locations; what they open is closed where they are made here."""
-    if isinstance(located, RowLocations):
-        yield located
-        return
-    locations = located.locations()
-    try:
-        yield locations
-    finally:
-        locations.close()
 
 
 def _prompt(prompt: str, options: ReadOptions) -> str:
     return clean_prompt(prompt, options.pad_tokens, options.system_end_token)
 
 
-def _by_file(locations: RowLocations, rows: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each file with its rows, in the order in which they are read fastest."""
+def _by_file(
+    located: Located | RowLocations,
+    rows: Sequence[int],
+    read: Callable[[RowLocations, int, list[int]], Iterator[tuple[int, Read]]],
+) -> Iterator[tuple[RowLocations, int, dict[int, Read]]]:
+    """Yield each file with what was read of its rows, in the order in which that is fastest.
+
+    Raises:
+        UnusableInputError: rows are no longer what they were.
+    """
+    locations = located if isinstance(located, RowLocations) else located.locations()
     wanted = np.unique(np.array(rows, dtype=np.int64))
     keys = (locations.sub[wanted], locations.offset[wanted], locations.file[wanted])
     wanted = wanted[np.lexsort(keys)]
     locations.expect(wanted.tolist())
-    files = locations.file[wanted]
-    cuts = np.flatnonzero(np.diff(files)) + 1
-    for own in np.split(wanted, cuts) if len(wanted) else []:
-        yield int(locations.file[own[0]]), own.tolist()
-
-
-@contextlib.contextmanager
-def _unchanged(name: str) -> Iterator[None]:
-    """Say that a log changed where rows are no longer what they were."""
+    cuts = np.flatnonzero(np.diff(locations.file[wanted])) + 1
     try:
-        yield
-    except (RowError, IndexError, KeyError, *DAMAGED) as error:
-        raise UnusableInputError(
-            f"{name} changed while it was read ({reason_of(error)}); build again"
-        ) from None
+        for own in np.split(wanted, cuts) if len(wanted) else []:
+            file = int(locations.file[own[0]])
+            try:
+                found = dict(read(locations, file, own.tolist()))
+            except (RowError, IndexError, KeyError, *DAMAGED) as error:
+                name, why = locations.sources[file].name, reason_of(error)
+                raise UnusableInputError(
+                    f"{name} changed while it was read ({why}); build again"
+                ) from None
+            yield locations, file, found
+    finally:
+        if locations is not located:
+            locations.close()
 
 
 def _parsed(locations: RowLocations, file: int, rows: list[int]) -> Iterator[tuple[int, ParsedRow]]:
@@ -149,13 +145,13 @@ def _records(
             made = log_format.rows(obj, name, int(locations.line[row]), 0)
             yield row, _readable(made[int(locations.sub[row])])
         return
-    from rlreport.formats.containers import fetch as fetch_objects
+    from rlreport.formats.containers import iterate
 
     by_index: dict[int, list[int]] = {}
     for row in rows:
         by_index.setdefault(int(locations.offset[row]), []).append(row)
     with locations.sources[file].open() as stream:
-        for index, obj in fetch_objects(stream, log_format.container, sorted(by_index)):  # type: ignore[arg-type]
+        for index, obj in iterate(stream, log_format.container, set(by_index)):
             made = log_format.rows(obj, name, index + 1, index)
             for row in by_index[index]:
                 yield row, _readable(made[int(locations.sub[row])])
@@ -181,6 +177,8 @@ def _rollouts(
         # Spans count the tokens as logged.
         whole = len(raw) == parsed.tokens.size
         prompt = _prompt(parsed.prompt, options)
+        errors: Any = parsed.kept.get("errors") or []
+        errors = errors if isinstance(errors, list) else [errors]
         yield (
             row,
             Rollout(
@@ -200,7 +198,7 @@ def _rollouts(
                 conversation=_conversation(
                     parsed.kept.get("turns") or turns_in_text(parsed.response), options, spans=whole
                 ),
-                errors=_texts(parsed.kept.get("errors"), options),
+                errors=[clean_text(_as_text(one), options.pad_tokens) for one in errors],
             ),
         )
 
@@ -227,12 +225,11 @@ def _tokens(
 
 def _logged_turns(logged: object, options: ReadOptions) -> list[tuple[str, str]]:
     """Return turns that a format logged as [role, text] pairs; none where they are not such."""
-    if not isinstance(logged, list):
-        return []
-    pairs = [tuple(turn) for turn in logged if isinstance(turn, (list, tuple)) and len(turn) == 2]
+    turns = logged if isinstance(logged, list) else []
     return [
-        (clean_text(str(role), ()), clean_text(str(text), options.pad_tokens))
-        for role, text in pairs
+        (clean_text(str(turn[0]), ()), clean_text(str(turn[1]), options.pad_tokens))
+        for turn in turns
+        if isinstance(turn, (list, tuple)) and len(turn) == 2
     ]
 
 
@@ -257,7 +254,9 @@ def _conversation(logged: object, options: ReadOptions, *, spans: bool) -> list[
             text(turn.get("thinking")),
             tuple(map(_call, calls if isinstance(calls := turn.get("calls"), list) else ())),
             text(turn.get("tool")),
-            _one_text(turn.get("error"), options),
+            clean_text(_as_text(error), options.pad_tokens)
+            if (error := turn.get("error"))
+            else None,
             number(turn.get("seconds")),
             number(turn.get("reward")),
         )
@@ -267,12 +266,9 @@ def _conversation(logged: object, options: ReadOptions, *, spans: bool) -> list[
 
 def _call(call: object) -> tuple[str, str]:
     """Return a tool's name, and what it was called with as text; what is odd as it is."""
-    if not isinstance(call, dict):
-        return "", clean_text(_as_text(call), ())
-    return (
-        clean_text(_as_text(call.get("name", "")), ()),
-        clean_text(_as_text(call.get("arguments", "")), ()),
-    )
+    call = call if isinstance(call, dict) else {"arguments": call}
+    name, arguments = (clean_text(_as_text(call.get(k, "")), ()) for k in ("name", "arguments"))
+    return name, arguments
 
 
 def _as_text(value: object) -> str:
@@ -282,15 +278,6 @@ def _as_text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
         return "…"
-
-
-def _one_text(value: object, options: ReadOptions) -> str | None:
-    return clean_text(_as_text(value), options.pad_tokens) if value else None
-
-
-def _texts(value: object, options: ReadOptions) -> list[str]:
-    values = value if isinstance(value, list) else [value] if value else []
-    return [clean_text(_as_text(item), options.pad_tokens) for item in values]
 
 
 def _clean_or_none(value: object, options: ReadOptions) -> str | None:

@@ -11,7 +11,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from glob import has_magic
 from typing import TYPE_CHECKING, Any
@@ -40,15 +39,6 @@ _NEAR = 64 << 10
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
 _MOST_SAID = 200
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
-    """A file that was listed; ``version`` changes with its content, "" where the store has none."""
-
-    url: str
-    size: int
-    version: str
 
 
 @lru_cache(maxsize=16)
@@ -93,11 +83,12 @@ def said(error: BaseException) -> str:
     return " ".join(_ADDRESS.sub("…", text).split())[:_MOST_SAID]
 
 
-def list_remote(url: str) -> tuple[str, bool, list[RemoteFile]]:
+def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     """List the files at a URL: a file, a folder or a glob.
 
     Returns:
-        the URL that their names start from, whether it is one file that was named, and the files.
+        the URL that their names start from, whether it is one file that was named, and URL, size
+        and version of each: what changes with its content, "" where the store has none.
 
     Raises:
         UsageError: nothing is there, or the store does not let us see it.
@@ -119,7 +110,7 @@ def list_remote(url: str) -> tuple[str, bool, list[RemoteFile]]:
     except Exception as error:
         raise UsageError(f"Cannot list {shown(url)}: {said(error)}") from None
     files = [
-        RemoteFile(_address(url, str(name)), _size(url, info), _version(info))
+        (_address(url, str(name)), _size(url, info), _version(info))
         for name, info in sorted(found.items())
         if info.get("type") != "directory"
     ]
@@ -252,20 +243,14 @@ def _ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
             found = system.cat_ranges(paths, starts, stops, on_error="return")
     except Exception as error:
         found = [error] * len(wanted)
-    return [
-        _given(data, *asked) if isinstance(data, bytes) else _failure(data)
-        for data, asked in zip(found, wanted, strict=True)
-    ]
-
-
-def _given(data: bytes, source: Source, start: int, stop: int) -> bytes:
-    # A server that knows no ranges answers with the whole file.
-    return data[start:stop] if len(data) > stop - start else data
-
-
-def _failure(error: BaseException) -> OSError:
-    number = getattr(error, "errno", None) or errno.EIO
-    return OSError(number, said(error))
+    given: list[bytes | OSError] = []
+    for data, start, stop in zip(found, starts, stops, strict=True):
+        if isinstance(data, bytes):
+            # A server that knows no ranges answers with the whole file.
+            given.append(data[start:stop] if len(data) > stop - start else data)
+        else:
+            given.append(OSError(getattr(data, "errno", None) or errno.EIO, said(data)))
+    return given
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
@@ -275,25 +260,20 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
         OSError: one of them cannot be read.
     """
     joined: list[tuple[Source, int, int]] = []
-    place_of: list[tuple[int, int, int]] = [(0, 0, 0)] * len(wanted)
-    order = sorted(range(len(wanted)), key=lambda i: (wanted[i][0].path, wanted[i][1]))
-    for i in order:
+    part_of = [0] * len(wanted)
+    for i in sorted(range(len(wanted)), key=lambda i: (wanted[i][0].path, wanted[i][1])):
         source, start, stop = wanted[i]
-        last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last[0].path == source.path
-            and start <= last[2] + _NEAR
-            and max(stop, last[2]) - last[1] <= AHEAD
-        ):
-            joined[-1] = (source, last[1], max(stop, last[2]))
+        last, begin, end = joined[-1] if joined else (None, 0, 0)
+        near = last is not None and last.path == source.path and start <= end + _NEAR
+        if near and max(stop, end) - begin <= AHEAD:
+            joined[-1] = (source, begin, max(stop, end))
         else:
             joined.append(wanted[i])
-        place_of[i] = len(joined) - 1, start, stop
+        part_of[i] = len(joined) - 1
     found = [_whole(data) for data in _ranges(joined)] if joined else []
     return [
-        found[place][start - joined[place][1] : stop - joined[place][1]]
-        for place, start, stop in place_of
+        found[part][start - joined[part][1] : stop - joined[part][1]]
+        for part, (_, start, stop) in zip(part_of, wanted, strict=True)
     ]
 
 

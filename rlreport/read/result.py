@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.figures.conversation import MOST_TOOLS
-from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.ragged import Floats, Ints, places_in_runs
 from rlreport.options import ReadOptions
 from rlreport.read.collect import FROM_TEXT, FROM_TOKEN
 from rlreport.read.conversation import ToolCounts
@@ -20,7 +20,7 @@ from rlreport.read.row_locations import RowLocations
 from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_totals import COUNTS, SUMS, TokenTotals
-from rlreport.tables import BadLine, LogFile, NgramSample, Note
+from rlreport.tables import LogTables, NgramSample
 from rlreport.text.tokens import detect_style
 from rlreport.text.vocabulary import pair_hashes
 
@@ -30,52 +30,28 @@ PROMPTS_READ = 2_000
 _STYLE_TOKENS = 5000
 
 
-@dataclass(slots=True)
-class Scan:
+@dataclass(slots=True, kw_only=True)
+class Scan(LogTables):
     """Every figure of the logs, and where each response lies.
 
     Attributes:
         name: of the run: the folder or file that was given.
-        files: the log files, in the order of ``file`` in the response table.
-        responses: RESPONSE_COLUMNS, sorted by (step, validation, file, offset, sub).
-        extras: same index; further scalars: float64, or object for short strings.
-        reward_parts: names of extras that are parts of the reward.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
         tokens: one row per bin of steps and token: ``bin_start`` and ``bin_stop`` (first and
             last step of the bin), ``token`` (as logged), ``count``, how many of those had a
             finite figure (``log_ratios``, ``probs``, ``ref_probs``, ``value_errors``) and the
             sums ``kl``, ``log_ratio``, ``abs_log_ratio``, ``prob``, ``ref_prob`` and
             ``abs_value_error``.
-        positions: ``decile`` 0-9 of the response, ``count``, ``abs_error_mean``,
-            ``value_mean``, ``return_mean``; empty without values.
         bigrams: ``step``, ``bigrams`` and ``distinct``.
-        ngrams, ref_ngrams: units of a sample of responses and reference responses.
-        bad_lines: lines that could not be used, the first thousand.
-        bad_count: all of them.
-        notes: what was repaired, left out or odd.
-        fields: field -> rows that carried it.
         failed: step -> rollouts of training that failed before the policy spoke.
-        tools: ``step``, ``tool``, ``answers`` and ``errors``, ascending by both.
         sources, formats: the files as opened, for the second pass (``locations``).
     """
 
     name: str
-    files: list[LogFile]
-    responses: pd.DataFrame
-    extras: pd.DataFrame
-    reward_parts: list[str]
     prompt_rows: Ints
     tokens: pd.DataFrame
-    positions: pd.DataFrame
     bigrams: pd.DataFrame
-    ngrams: NgramSample | None
-    ref_ngrams: NgramSample | None
-    bad_lines: list[BadLine] = field(default_factory=list)
-    bad_count: int = 0
-    notes: list[Note] = field(default_factory=list)
-    fields: dict[str, int] = field(default_factory=dict)
     failed: dict[int, int] = field(default_factory=dict)
-    tools: pd.DataFrame = field(default_factory=pd.DataFrame)
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
 
@@ -113,7 +89,7 @@ def response_table(partial: Partial, order: Ints) -> tuple[pd.DataFrame, Ints]:
     """
     columns = {name: values[order] for name, values in partial.columns.items()}
     step = columns["step"].astype(np.int64)
-    columns["n"] = _position_in_step(step)
+    columns["n"] = places_in_runs(step)
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
         partial.segments, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
@@ -183,13 +159,6 @@ def extras_table(
     return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried
 
 
-def _position_in_step(step: Ints) -> Ints:
-    fresh = np.ones(len(step), dtype=bool)
-    fresh[1:] = step[1:] != step[:-1]
-    starts = np.flatnonzero(fresh)
-    return np.arange(len(step)) - np.repeat(starts, np.diff(np.append(starts, len(step))))
-
-
 def _finished(columns: Columns, ends: tuple[int, int]) -> Floats:
     """Blank what EOS would have to tell where the whole run shows none: it may be cut off."""
     finished = columns["finished"].astype(np.float64)
@@ -213,9 +182,7 @@ def token_frame(partial: Partial, table: TokenTotals) -> pd.DataFrame:
         "bin_stop": ((table.bins + 1) << table.shift) - 1,
         "token": pd.Categorical.from_codes(codes, pd.Index(strings, dtype=object)),
     }
-    count = table.count("count")
-    frame |= {"count": count} | {name: count - table.count(name) for name in COUNTS[1:]}
-    frame |= {name: table.sum(name) for name in SUMS}
+    frame |= dict(zip(COUNTS, table.counts, strict=True)) | dict(zip(SUMS, table.sums, strict=True))
     return pd.DataFrame(frame, copy=False)
 
 

@@ -126,12 +126,7 @@ class RowLocations:
             stream.close()
         self._open.clear()
 
-    def __getstate__(self) -> dict[str, object]:
+    def __reduce__(self) -> tuple[type[RowLocations], tuple[object, ...]]:
         """Leave open streams and the vocabulary behind."""
-        own: dict[str, object] = {"_open": {}, "_vocabulary": None, "_expected": [], "_got": {}}
-        return {item.name: getattr(self, item.name) for item in fields(self)} | own
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Start without open streams."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        shared = (item.name for item in fields(self) if item.repr)
+        return RowLocations, tuple(getattr(self, name) for name in shared)

@@ -40,6 +40,7 @@ class Scanner:
         self.options = options
         self._figures = figures
         self._vocabulary = Vocabulary(options.pad_tokens)
+        self._done: list[Partial] = []
 
     def __reduce__(self) -> tuple[type[Scanner], tuple[ReadOptions, FigureOptions]]:
         """Travel to another process without what was met so far."""
@@ -51,41 +52,29 @@ class Scanner:
         Small splits share batches, since a thousand files of one row would else cost a
         thousand batches; the others have batches of their own.
         """
-        work = _Work(self.options, self._figures, self._vocabulary)
+        self._begin()
         # One after the other, many small files of a store would be waited for and no more.
         sources = with_heads([split.source for split in splits], SMALL, whole=True)
         for split, source in zip(splits, sources, strict=True):
-            work.add(replace(split, source=source) if source.head else split)
-        self._vocabulary = work.vocabulary
-        return work.partial()
+            self._add_split(replace(split, source=source) if source.head else split)
+        self._finish()
+        done, self._done = self._done, []
+        return done[0] if len(done) == 1 else merge(done)
 
-
-def scan(splits: Sequence[Split], options: ReadOptions, figures: FigureOptions) -> Partial:
-    """Scan splits once, see ``Scanner.scan``."""
-    return Scanner(options, figures).scan(splits)
-
-
-class _Work:
-    """Scans splits one after the other into one partial."""
-
-    def __init__(
-        self, options: ReadOptions, figures: FigureOptions, vocabulary: Vocabulary
-    ) -> None:
-        self.vocabulary = vocabulary
-        self._options = options
-        self._figures = figures
+    def _begin(self) -> None:
+        """Forget what an earlier call found, but the strings."""
         self._names: dict[int, int] = {}
         self._collector = self._fresh()
-        self._batcher = Batcher(options)
-        self._watched = Batcher(options)
+        self._batcher = Batcher(self.options)
+        self._watched = Batcher(self.options)
         self._parser = LineParser()
-        self._done: list[Partial] = []
+        self._done.clear()
         self._parts: list[Partial] = []
         self._pending = 0
         self._split: Split
         self._lines = self._filled = self._rows = self._unread = 0
 
-    def add(self, split: Split) -> None:
+    def _add_split(self, split: Split) -> None:
         """Scan a split."""
         if not split.small:
             self._finish()
@@ -94,7 +83,7 @@ class _Work:
         self._lines = self._filled = self._rows = self._unread = 0
         self._batcher.batch.leaves.append((split.leaf, len(self._batcher.batch.rows)))
         if split.format.container == "lines":
-            for block in line_blocks(split, self._options.max_line):
+            for block in line_blocks(split, self.options.max_line):
                 self._read_block(block)
                 self._read(len(block.data))
         else:
@@ -111,11 +100,6 @@ class _Work:
             if self._collector.strings > _MOST_STRINGS:
                 self._finish()
 
-    def partial(self) -> Partial:
-        """Return what was found in all splits."""
-        self._finish()
-        return self._done[0] if len(self._done) == 1 else merge(self._done)
-
     def _read(self, size: int) -> None:
         """Note that so many bytes more were read; a small split is never cut."""
         self._pending += size
@@ -129,9 +113,9 @@ class _Work:
             self._collector = self._fresh()
 
     def _fresh(self) -> Collector:
-        if len(self.vocabulary) > _MOST_STRINGS:
-            self.vocabulary = Vocabulary(self._options.pad_tokens)
-        return Collector(self.vocabulary, self._figures, self._names)
+        if len(self._vocabulary) > _MOST_STRINGS:
+            self._vocabulary = Vocabulary(self.options.pad_tokens)
+        return Collector(self._vocabulary, self._figures, self._names)
 
     def _full(self) -> bool:
         rows = len(self._batcher.batch.rows) + len(self._watched.batch.rows)
@@ -162,8 +146,8 @@ class _Work:
                 continue
             self._filled += 1
             try:
-                if len(line) > self._options.max_line:
-                    raise RowError(message(_TOO_LONG, most=self._options.max_line))
+                if len(line) > self.options.max_line:
+                    raise RowError(message(_TOO_LONG, most=self.options.max_line))
                 if not offset and line.startswith(BOM):
                     line = line[len(BOM) :]
                     offset = len(BOM) if native else 0
@@ -177,7 +161,7 @@ class _Work:
         if block.too_long:
             self._lines += 1
             self._filled += 1
-            self._add_unread(block.offset, message(_TOO_LONG, most=self._options.max_line))
+            self._add_unread(block.offset, message(_TOO_LONG, most=self.options.max_line))
         if block.unended:
             position = LogPosition(self._split.file, _END, self._lines)
             self._collector.diagnostics.add("unended", position)
@@ -208,7 +192,7 @@ class _Work:
         split = self._split
         try:
             with split.source.open(AHEAD if split.source.compression else HEAD) as stream:
-                for index, obj in iterate(stream, split.format.container):  # type: ignore[arg-type]
+                for index, obj in iterate(stream, split.format.container):
                     self._lines += 1
                     self._filled += 1
                     try:

@@ -10,8 +10,9 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 import xxhash
 import zstandard
@@ -155,20 +156,25 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     listing = Listing([], [], [])
     for path in paths:
         text = os.fspath(path)
-        found += _find_remote(text) if is_url(text) else _find_local(text, listing)
-    root = _common_root([item.root for item in found])
+        if is_url(text):
+            root, given, files = list_remote(text)
+            found += [_Found(url, root, size, url, given, text, v) for url, size, v in files]
+        else:
+            found += _find_local(text, listing)
+    common = _common_root([item.root for item in found])
     seen: set[object] = set()
     for item in sorted(found, key=lambda item: item.path):
         if item.identity in seen:
             continue
         seen.add(item.identity)
-        name = _relative(item.path, root)
+        name = _relative(item.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
         source = Source(name, item.path, item.size, compression, item.store, item.version)
-        log = item.given or _is_log_name(name)
+        known = name.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
+        log = item.given or known or _NUMBERED.fullmatch(name)
         (listing.sources if log else listing.other).append(source)
     listing.sources.sort(key=lambda source: source.name)
-    listing.unreadable = sorted((_relative(path, root), why) for path, why in listing.unreadable)
+    listing.unreadable = sorted((_relative(path, common), why) for path, why in listing.unreadable)
     return listing
 
 
@@ -185,13 +191,7 @@ def is_url(path: str) -> bool:
     return bool(separator) and scheme.replace("+", "").isalnum()
 
 
-def _is_log_name(path: str) -> bool:
-    known = path.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
-    return known or _NUMBERED.fullmatch(path) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     path: str
     root: str
     size: int
@@ -221,9 +221,7 @@ def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
     visited: set[tuple[int, int]] = set()
 
     def denied(error: OSError) -> None:
-        listing.unreadable.append(
-            (str(error.filename), error.strerror or message("cannot be read"))
-        )
+        _refuse(listing, error.filename, error)
 
     for here, folders, names in os.walk(folder, onerror=denied, followlinks=True):
         status = Path(here).stat()
@@ -240,20 +238,20 @@ def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
 def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> Iterator[_Found]:
     try:
         status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            # Opening a pipe or a device would wait for ever.
+            raise OSError(0, message("{kind}, not a file: skipped", kind=_kind(status.st_mode)))
+        if not os.access(path, os.R_OK):
+            raise OSError(0, message("Permission denied"))
     except OSError as error:
-        listing.unreadable.append((str(path), error.strerror or message("cannot be read")))
-        return
-    if not stat.S_ISREG(status.st_mode):
-        # Opening a pipe or a device would wait for ever.
-        listing.unreadable.append(
-            (str(path), message("{kind}, not a file: skipped", kind=_kind(status.st_mode)))
-        )
-        return
-    if not os.access(path, os.R_OK):
-        listing.unreadable.append((str(path), message("Permission denied")))
+        _refuse(listing, path, error)
         return
     identity = (status.st_dev, status.st_ino)
     yield _Found(str(path), str(root), status.st_size, identity, given)
+
+
+def _refuse(listing: Listing, path: str | Path, error: OSError) -> None:
+    listing.unreadable.append((str(path), error.strerror or message("cannot be read")))
 
 
 def _kind(mode: int) -> str:
@@ -266,13 +264,7 @@ def _root(path: Path) -> Path:
     """Return the folder that the files under a given path are named from."""
     if path.exists():
         return path if path.is_dir() else path.parent
-    return _static_prefix(path)
-
-
-def _static_prefix(pattern: Path) -> Path:
-    parts = pattern.parts
-    magic = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    return Path(*parts[:magic])
+    return Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
 
 
 def _common_root(roots: list[str]) -> str:
@@ -291,11 +283,6 @@ def _relative(path: str, root: str) -> str:
         path = shown(path)
         return path.removeprefix(shown(root)).lstrip("/") or PurePosixPath(path).name
     return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
-
-
-def _find_remote(url: str) -> list[_Found]:
-    root, given, files = list_remote(url)
-    return [_Found(file.url, root, file.size, file.url, given, url, file.version) for file in files]
 
 
 def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> Iterator[Source]:

@@ -77,16 +77,13 @@ class LogFormat:
         """
         if self.reader is None:
             return [obj]
-        return list(self._rows(self.reader, obj, name, line, index))
-
-    def _rows(
-        self, reader: RowReader, obj: dict[str, Any], name: str, line: int, index: int
-    ) -> Iterator[dict[str, Any]]:
         from rlreport.formats.base import Where
 
         try:
-            for row in reader(obj, Where(name, line, index)):
-                yield UnreadRow(self._refused(row.error)) if isinstance(row, UnreadRow) else row
+            return [
+                UnreadRow(self._refused(row.error)) if isinstance(row, UnreadRow) else row
+                for row in self.reader(obj, Where(name, line, index))
+            ]
         except RlreportError:
             raise
         except Exception as error:

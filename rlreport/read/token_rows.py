@@ -52,13 +52,36 @@ class TokenRows:
         keep = self.sampled
         if keep is None:
             return self
-        kept = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
-        offsets = offsets_of(kept)
-        arrays = {name: flat[keep] for name, flat in self.arrays.items()}
-        if (rewards := self.arrays.get("token_rewards")) is not None and len(arrays):
-            arrays["token_rewards"] = _folded(rewards, keep, self.offsets, offsets)
-        nan_values = _less_nan(self, ~keep)
-        return TokenRows(self.rows, offsets, self.ids[keep], self.named, arrays, nan_values)
+        tokens = self._only(keep)
+        if (rewards := self.arrays.get("token_rewards")) is not None:
+            folded = _folded(rewards, keep, self.offsets, tokens.offsets)
+            tokens.arrays["token_rewards"] = folded
+        tokens.sampled = tokens.masked = None
+        return tokens
+
+    def without(self, drop: NDArray[np.bool_]) -> TokenRows:
+        """Return the other tokens, side by side."""
+        return self._only(~drop) if drop.any() else self
+
+    def _only(self, keep: NDArray[np.bool_]) -> TokenRows:
+        sizes = np.add.reduceat(np.append(keep, False), self.offsets[:-1], dtype=np.int64)
+        sizes[np.diff(self.offsets) == 0] = 0
+        nan_values = self.nan_values
+        for flat in self.arrays.values():
+            nan = np.isnan(flat) & ~keep
+            if nan.any():
+                odd = row_sums(nan.astype(np.float64), self.offsets).astype(np.int64)
+                nan_values = nan_values - odd
+        return TokenRows(
+            self.rows,
+            offsets_of(sizes),
+            self.ids[keep],
+            self.named,
+            {name: flat[keep] for name, flat in self.arrays.items()},
+            np.maximum(nan_values, 0),
+            None if self.sampled is None else self.sampled[keep],
+            self.masked,
+        )
 
     def figures(self, options: FigureOptions) -> TokenFigures:
         """Return every figure per token, (N,) each.
@@ -88,7 +111,7 @@ def token_rows(batch: Batch, vocabulary: Vocabulary) -> TokenRows:
     ids, named = _ids(batch, lengths, offsets, vocabulary)
     arrays, nan_values = _arrays(batch, lengths, offsets)
     tokens = TokenRows(rows, offsets, ids, named, arrays, nan_values, *_masks(batch, lengths))
-    return _without_padding(tokens, batch, vocabulary)
+    return tokens.without(_padding(tokens, batch, vocabulary))
 
 
 def _ids(
@@ -98,11 +121,14 @@ def _ids(
     numbers, counts = vocabulary.raw_numbers([tokens.text for tokens in raw])
     said = np.array([tokens.strings for tokens in raw], dtype=np.int64)
     if not np.array_equal(counts, said):
-        _refuse(batch, raw, counts)
+        _refuse(batch, counts)
         return _ids(batch, lengths, offsets, vocabulary)
     named = np.array([tokens is not None for tokens in batch.tokens], dtype=bool)
     if len(raw) == len(lengths):
-        return (numbers if len(numbers) == offsets[-1] else _cut(numbers, counts, lengths)), named
+        if len(numbers) != offsets[-1]:
+            place = np.arange(len(numbers)) - np.repeat(offsets_of(counts)[:-1], counts)
+            numbers = numbers[place < np.repeat(lengths, counts)]
+        return numbers, named
     ids = np.full(int(offsets[-1]), -1, dtype=np.int32)
     pieces = iter(np.split(numbers, np.cumsum(counts)[:-1]))
     for i, tokens in enumerate(batch.tokens):
@@ -113,19 +139,13 @@ def _ids(
     return ids, named
 
 
-def _refuse(batch: Batch, raw: list[RawTokens], counts: Ints) -> None:
+def _refuse(batch: Batch, counts: Ints) -> None:
     """Take from a batch the token arrays that hold something else than strings."""
-    found = dict(zip(map(id, raw), counts.tolist(), strict=True))
+    found = iter(counts.tolist())
     for i, tokens in enumerate(batch.tokens):
-        if isinstance(tokens, RawTokens) and found[id(tokens)] != tokens.strings:
-            row = batch.rows[batch.token_rows[i]]
-            batch.diagnostics.add("not_tokens", row.position)
+        if isinstance(tokens, RawTokens) and next(found) != tokens.strings:
+            batch.diagnostics.add("not_tokens", batch.rows[batch.token_rows[i]].position)
             batch.tokens[i] = None
-
-
-def _cut(numbers: Ids, counts: Ints, lengths: Ints) -> Ids:
-    place = np.arange(len(numbers)) - np.repeat(offsets_of(counts)[:-1], counts)
-    return numbers[place < np.repeat(lengths, counts)]
 
 
 def _arrays(batch: Batch, lengths: Ints, offsets: Ints) -> tuple[dict[str, Floats], Ints]:
@@ -150,7 +170,7 @@ def _arrays(batch: Batch, lengths: Ints, offsets: Ints) -> tuple[dict[str, Float
     return arrays, nan_values
 
 
-def _without_padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) -> TokenRows:
+def _padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) -> NDArray[np.bool_]:
     drop = np.zeros(len(tokens.ids), dtype=bool)
     for name in ("logprobs", "ref_logprobs"):
         logp = tokens.arrays.get(name)
@@ -166,21 +186,7 @@ def _without_padding(tokens: TokenRows, batch: Batch, vocabulary: Vocabulary) ->
         ends = _at_the_ends(pads | drop, tokens.offsets) & ~drop
         _count(ends, "pads", tokens, batch)
         drop |= ends
-    if not drop.any():
-        return tokens
-    keep = ~drop
-    kept = np.add.reduceat(np.append(keep, False), tokens.offsets[:-1], dtype=np.int64)
-    kept[np.diff(tokens.offsets) == 0] = 0
-    return TokenRows(
-        tokens.rows,
-        offsets_of(kept),
-        tokens.ids[keep],
-        tokens.named,
-        {name: flat[keep] for name, flat in tokens.arrays.items()},
-        _less_nan(tokens, drop),
-        None if tokens.sampled is None else tokens.sampled[keep],
-        tokens.masked,
-    )
+    return drop
 
 
 def _masks(
@@ -203,17 +209,6 @@ def _folded(rewards: Floats, sampled: NDArray[np.bool_], old: Ints, new: Ints) -
     return rewards[sampled] + np.bincount(place[paid], rewards[paid], int(new[-1]))
 
 
-def _less_nan(tokens: TokenRows, left_out: NDArray[np.bool_]) -> Ints:
-    """Return ``nan_values`` without those of the tokens that are left out."""
-    odd = np.zeros(len(tokens.rows), dtype=np.int64)
-    for flat in tokens.arrays.values():
-        nan = np.isnan(flat) & left_out
-        if nan.any():
-            odd += row_sums(nan.astype(np.float64), tokens.offsets).astype(np.int64)
-    left: Ints = np.maximum(tokens.nan_values - odd, 0)
-    return left
-
-
 def _at_the_ends(marked: NDArray[np.bool_], offsets: Ints) -> NDArray[np.bool_]:
     """Keep of the marked tokens those in an unbroken run from a row's first or last token."""
     result = np.zeros_like(marked)
@@ -232,5 +227,4 @@ def _count(drop: NDArray[np.bool_], kind: str, tokens: TokenRows, batch: Batch) 
     if not len(hits):
         return
     first = int(np.searchsorted(tokens.offsets, hits[0], side="right")) - 1
-    row = batch.rows[tokens.rows[first]]
-    batch.diagnostics.add(kind, row.position, len(hits))
+    batch.diagnostics.add(kind, batch.rows[tokens.rows[first]].position, len(hits))

@@ -18,8 +18,9 @@ from rlreport.text.vocabulary import Hashes, grouped, order_of
 
 SUMS = ("kl", "log_ratio", "abs_log_ratio", "prob", "ref_prob", "abs_value_error")
 COUNTS = ("count", "log_ratios", "probs", "ref_probs", "value_errors")
-"""Occurrences, and how many of them had *no* finite log-ratio, probability, …"""
+"""Occurrences, and how many of them had a finite log-ratio, probability, …"""
 
+_COUNTED = tuple(SUMS.index(name) for name in ("log_ratio", "prob", "ref_prob", "abs_value_error"))
 MOST_TOKENS = 1 << 18
 DECILES = 10
 _BIN_BITS = 5
@@ -40,8 +41,8 @@ class TokenTotals:
         steps: int64, distinct steps of the tokens, ascending.
         bins: int64 (E,).
         tokens: uint64 (E,), hash of the token string.
-        counts: int64 (E,) for each of COUNTS; None for nothing but zeros.
-        sums: float64 (E,) for each of SUMS, what is not finite left out; None likewise.
+        counts: int64 (5, E), a row for each of COUNTS.
+        sums: float64 (6, E), a row for each of SUMS, what is not finite left out.
         tenths: int64 (10,), tokens with a critic's figures by tenth of the response.
         tenth_sums: float64 (3, 10), their summed abs(value - return), value and return.
         dropped: token strings beyond the most that are kept were left out.
@@ -51,21 +52,11 @@ class TokenTotals:
     steps: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     bins: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     tokens: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    counts: list[Ints | None] = field(default_factory=lambda: [None] * len(COUNTS))
-    sums: list[Floats | None] = field(default_factory=lambda: [None] * len(SUMS))
+    counts: Ints = field(default_factory=lambda: np.zeros((len(COUNTS), 0), dtype=np.int64))
+    sums: Floats = field(default_factory=lambda: np.zeros((len(SUMS), 0)))
     tenths: Ints = field(default_factory=lambda: np.zeros(DECILES, dtype=np.int64))
     tenth_sums: Floats = field(default_factory=lambda: np.zeros((3, DECILES)))
     dropped: bool = False
-
-    def count(self, name: str) -> Ints:
-        """Return one of COUNTS, int64 (E,)."""
-        found = self.counts[COUNTS.index(name)]
-        return np.zeros(len(self.bins), dtype=np.int64) if found is None else found
-
-    def sum(self, name: str) -> Floats:
-        """Return one of SUMS, float64 (E,)."""
-        found = self.sums[SUMS.index(name)]
-        return np.zeros(len(self.bins)) if found is None else found
 
 
 def totals_of(
@@ -112,10 +103,9 @@ def totals_of(
     rank[order] = np.arange(len(order))
     places = rank[places]
     count = np.bincount(places, minlength=len(order))
-    totals.counts = [count]
-    for values in (sources[1], sources[3], sources[4], sources[5]):
-        totals.counts.append(_missing(places, values, count))
-    totals.sums = [_sums(places, values, len(order)) for values in sources]
+    of_figures = [_finite(places, sources[i], count) for i in _COUNTED]
+    totals.counts = np.stack([count, *of_figures])
+    totals.sums = np.stack([_sums(places, values, len(order)) for values in sources])
     return totals
 
 
@@ -137,24 +127,16 @@ def merge_totals(left: TokenTotals, right: TokenTotals) -> TokenTotals:
     entry[starts[1:]] = 1
     place = np.empty_like(entry)
     place[order] = np.cumsum(entry)
-    cut = len(left.bins)
 
-    def added(one: Ints | Floats | None, other: Ints | Floats | None) -> Floats | None:
-        if one is None and other is None:
-            return None
-        # One after the other, so that the left's entries of a bin come first.
-        values = np.zeros(len(place))
-        if one is not None:
-            values[:cut] = one
-        if other is not None:
-            values[cut:] = other
+    def added(values: NDArray[np.generic]) -> Floats:
+        # In this order, so that the left's entries of a bin come first.
         sums: Floats = np.bincount(place, values, len(starts)).astype(np.float64, copy=False)
         return sums if keep is None else sums[keep]
 
-    for i, pair in enumerate(zip(left.counts, right.counts, strict=True)):
-        total = added(*pair)
-        merged.counts[i] = None if total is None else total.astype(np.int64)
-    merged.sums = [added(*pair) for pair in zip(left.sums, right.sums, strict=True)]
+    counts = np.concatenate([left.counts, right.counts], axis=1)
+    merged.counts = np.stack([added(row) for row in counts]).astype(np.int64)
+    sums = np.concatenate([left.sums, right.sums], axis=1)
+    merged.sums = np.stack([added(row) for row in sums])
     if keep is not None:
         merged.bins, merged.tokens, merged.dropped = merged.bins[keep], merged.tokens[keep], True
     return merged
@@ -200,20 +182,20 @@ def _numbered(keys: Ints, most: int) -> tuple[Ints, Ints]:
     return used, place[keys]
 
 
-def _missing(places: Ints, values: Floats | None, count: Ints) -> Ints | None:
+def _finite(places: Ints, values: Floats | None, count: Ints) -> Ints:
+    """Count the finite values, of which there are at most ``count``."""
     if values is None:
-        return count
-    missing = ~np.isfinite(values)
-    return np.bincount(places[missing], minlength=len(count)) if missing.any() else None
+        return np.zeros_like(count)
+    finite = np.isfinite(values)
+    return count if finite.all() else np.bincount(places[finite], minlength=len(count))
 
 
-def _sums(places: Ints, values: Floats | None, size: int) -> Floats | None:
+def _sums(places: Ints, values: Floats | None, size: int) -> Floats:
     if values is None:
-        return None
+        return np.zeros(size)
     if not np.abs(values).max() <= _LARGEST:
         values = np.clip(np.where(np.isnan(values), 0.0, values), -_LARGEST, _LARGEST)
-    sums: Floats = np.bincount(places, values, size).astype(np.float64, copy=False)
-    return sums
+    return np.bincount(places, values, size).astype(np.float64, copy=False)
 
 
 def _tenths(offsets: Ints, error: Floats, value: Floats, returns: Floats) -> tuple[Ints, Floats]:

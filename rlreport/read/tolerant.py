@@ -15,7 +15,7 @@ from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_
 from rlreport.figures.conversation import TURN_LIMITS
 from rlreport.figures.ragged import Floats
 from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
-from rlreport.read.conversation import beside
+from rlreport.read.conversation import beside, mended
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -85,9 +85,8 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("no {field}", field=name))
-    step, coerced = step_of(record["step"])
-    prompt = text_of(record["prompt"], "prompt")
-    response = text_of(record["response"], "response")
+    step, coerced = _step_of(record["step"])
+    prompt, response = _text(record, "prompt"), _text(record, "response")
     oddities: list[str] = []
     rewards, as_text = _rewards(record, oddities)
     if coerced or as_text:
@@ -97,11 +96,7 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
         oddities.append("not_text")
         reference = None
     finish = _finish(record, oddities)
-    if record.get("turns") is not None or record.get("response_mask") is not None:
-        # Formats' modules are heavy, and only such rows need this one of them.
-        from rlreport.formats.extras import mended
-
-        oddities += mended(record)
+    oddities += mended(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
     extras, parts, not_taken = _extras(record)
@@ -109,22 +104,12 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     group = record.get("group_id")
     if group != group:  # NaN: nothing marks the group
         group = None
+    reason = next((record[name] for name in FINISH_FIELDS if record.get(name) is not None), None)
+    more = beside(record, step, prompt, response, reason)
     return ParsedRow(
-        step,
-        prompt,
-        response,
-        rewards,
-        reference,
-        group,
-        finish,
-        tokens,
-        extras,
-        kept,
-        parts,
-        oddities,
-        not_taken,
-        beside(record, step, prompt, response, _reason(record)),
-    )
+        step, prompt, response, rewards, reference, group, finish, tokens, extras, kept, parts,
+        oddities, not_taken, more,
+    )  # fmt: skip
 
 
 def _rewards(
@@ -165,7 +150,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             # One advantage for the whole response, as GRPO has it.
             values = [values] * fields.size
         try:
-            floats, odd = floats_of(values)
+            floats, odd = _floats_of(values)
         except ValueError:
             oddities.append("nested")
             continue
@@ -215,10 +200,6 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     return bytes(mask)
 
 
-def _reason(record: dict[str, Any]) -> object:
-    return next((record[name] for name in FINISH_FIELDS if record.get(name) is not None), None)
-
-
 def _finish(record: dict[str, Any], oddities: list[str]) -> float:
     for name in FINISH_FIELDS:
         reason = record.get(name)
@@ -231,40 +212,26 @@ def _finish(record: dict[str, Any], oddities: list[str]) -> float:
     return NAN
 
 
-def step_of(value: object) -> tuple[int, bool]:
-    """Return a training step, and whether it was logged as something else than an integer.
-
-    Raises:
-        RowError: it is no integer, or one that no float64 holds exactly.
-    """
-    step: int
-    coerced = not isinstance(value, int)
+def _step_of(value: object) -> tuple[int, bool]:
+    """Return a step that float64 holds exactly, and whether it was logged as no integer."""
     if isinstance(value, bool) or value is None:
         raise RowError(message("step is {value}", value=json.dumps(value)))
-    if isinstance(value, int):
-        step = value
-    elif isinstance(value, float) and value.is_integer():
-        step = int(value)
-    elif isinstance(value, str):
-        try:
-            step = int(value)
-        except ValueError:
-            raise RowError(
-                message("step is not an integer: {value}", value=_shown(value))
-            ) from None
-    else:
-        raise RowError(message("step is not an integer: {value}", value=_shown(value)))
+    try:
+        whole = isinstance(value, float) and value.is_integer()
+        if not (whole or isinstance(value, int | str)):
+            raise ValueError
+        step = int(value)  # type: ignore[call-overload]
+    except ValueError:
+        shown = repr(value)
+        shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+        raise RowError(message("step is not an integer: {value}", value=shown)) from None
     if abs(step) > LARGEST_STEP:
         raise RowError(message("step is beyond ±2^53"))
-    return step, coerced
+    return step, not isinstance(value, int)
 
 
 def number_of(value: object) -> tuple[float, bool]:
-    """Return a number (NaN for null and what overflows), and whether it was logged as text.
-
-    Raises:
-        ValueError: it is no number at all.
-    """
+    """Return a number (NaN for null and what overflows), and whether it was logged as text."""
     if value is None:
         return math.nan, False
     if isinstance(value, (bool, int, float)):
@@ -276,27 +243,22 @@ def number_of(value: object) -> tuple[float, bool]:
         if value in ("True", "true", "False", "false"):
             return float(value in ("True", "true")), True
         return float(value), True
-    raise ValueError(_kind(value))
+    raise ValueError
 
 
-def floats_of(values: object) -> tuple[Floats, bool]:
+def _floats_of(values: object) -> tuple[Floats, bool]:
     """Return a list of numbers as float64 (T,), and whether text or booleans stood among them.
 
     A list of lists that holds as many numbers as lists, such as one of one number each, is
     taken for a flat one.
-
-    Raises:
-        ValueError: it is no list of numbers.
     """
     if not isinstance(values, list):
-        raise ValueError(_kind(values))
+        raise ValueError
     if set(map(type, values)) <= {float}:
         return np.array(values, dtype=np.float64), False
-    flat = values
-    if any(isinstance(value, list) for value in values):
-        flat = list(_flattened(values))
-        if len(flat) != len(values):
-            raise ValueError("a list of lists")
+    flat = list(_flattened(values))
+    if len(flat) != len(values):
+        raise ValueError
     odd = any(isinstance(value, (str, bool)) for value in flat)
     return np.array([number_of(value)[0] for value in flat], dtype=np.float64), odd
 
@@ -309,12 +271,8 @@ def _flattened(values: list[object]) -> Iterator[object]:
             yield value
 
 
-def text_of(value: object, name: str) -> str:
-    """Return a text.
-
-    Raises:
-        RowError: it is something else.
-    """
+def _text(record: dict[str, Any], name: str) -> str:
+    value = record[name]
     if not isinstance(value, str):
         raise RowError(message("{field} is not text but {kind}", field=name, kind=_kind(value)))
     return value
@@ -325,16 +283,11 @@ def _kind(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return message("true or false")
-    kinds = {
+    if isinstance(value, int | float):
+        return message("a number")
+    kinds: dict[type, str] = {
         dict: message("an object"),
         list: message("a list"),
         str: message("text"),
-        int: message("a number"),
-        float: message("a number"),
     }
     return kinds.get(type(value), type(value).__name__)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from rlreport.read.result import Scan
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import commonest, step_tables, window_table
 from rlreport.summarise.tokens import token_table
-from rlreport.tables import Tables
+from rlreport.tables import LogTables, Tables
 
 __all__ = ["commonest", "summarise", "window_table"]
 
@@ -35,26 +37,17 @@ def summarise(
     beside = scan.responses["validation"].to_numpy() == 1
     own = scan.responses[~beside] if beside.any() else scan.responses
     steps, validation = step_tables(own, scan.responses[beside], scan.bigrams, scan.failed)
+    shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
+    shared["notes"] = [*scan.notes, *metrics.notes]
     return Tables(
-        responses=scan.responses,
-        extras=scan.extras,
+        **shared,
         steps=steps,
         prompts=prompt_table(scan.responses, prompts),
         tokens=token_table(scan.tokens, scan.responses, scan.ngrams),
-        positions=scan.positions,
         extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
-        ngrams=scan.ngrams,
-        ref_ngrams=scan.ref_ngrams,
-        reward_parts=scan.reward_parts,
-        files=scan.files,
-        bad_lines=scan.bad_lines,
-        bad_count=scan.bad_count,
-        notes=[*scan.notes, *metrics.notes],
-        fields=scan.fields,
         metrics=metrics.table,
         metrics_files=metrics.files,
         validation=validation,
-        tools=scan.tools,
     )
 
 

@@ -79,9 +79,9 @@ class Grouped:
         With ``weights`` (R,): the weighted mean over rows where both are not NaN.
         """
         if weights is None:
-            return _ratio(self.sum(values), self.finite(values))
+            return ratio(self.sum(values), self.finite(values))
         weights = np.where(np.isnan(values), 0.0, weights)
-        return _ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
+        return ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
 
     def std(self, values: Floats) -> Floats:
         """Population standard deviation per group, two passes, NaN skipped."""
@@ -97,7 +97,7 @@ class Grouped:
         deviation = np.where(weights > 0, means, 0.0) - self.mean(means, weights)[self.codes]
         between = np.where(weights > 0, deviation * deviation * weights, 0.0)
         within = np.where(weights > 0, m2, 0.0)
-        return _ratio(self.sum(between + within), self.sum(weights))
+        return ratio(self.sum(between + within), self.sum(weights))
 
     def min(self, values: Floats) -> Floats:
         """Smallest value per group, NaN skipped; NaN where there is none."""
@@ -133,7 +133,7 @@ class Grouped:
         dx = x - self.mean(x)[self.codes]
         dy = y - self.mean(y)[self.codes]
         scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))
-        return _ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
+        return ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
 
     def _extreme(self, values: Floats, reduce: np.ufunc, nothing: float) -> Floats:
         if not len(self.starts):
@@ -142,7 +142,7 @@ class Grouped:
         return np.where(self.finite(values) > 0, found, np.nan)
 
 
-def _ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:
+def ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:
     """``top / bottom`` with NaN where ``bottom`` is 0."""
     bottom = np.asarray(bottom, np.float64)
     ratio: Floats = np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom != 0)

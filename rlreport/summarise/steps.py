@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import STEP_COLUMNS
 from rlreport.figures.ragged import Floats
-from rlreport.summarise.grouped import Grouped
+from rlreport.summarise.grouped import Grouped, ratio
 
 NO_VARIANCE = 1e-6
 """A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""
@@ -48,7 +48,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
     figures: dict[str, NDArray[np.generic]] = {
         "step": steps.first(column["step"]),
         "responses": steps.counts,
-        "prompts": _distinct(column["step"], column["prompt_id"], steps),
+        "prompts": _distinct(column["step"], column["prompt_id"]),
         **_rewards(column, steps),
         **_divergence(column, steps),
         **_text(column, steps),
@@ -216,9 +216,6 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         return steps.pooled_variance(tokens, column[f"{name}_mean"], column[f"{name}_m2"])
 
     of_returns = variance("return")
-    unexplained = np.divide(
-        variance("value_error"), of_returns, out=np.full(len(steps), np.nan), where=of_returns > 0
-    )
     return {
         "value_mean": steps.mean(
             column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
@@ -226,7 +223,7 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
         "value_std": np.sqrt(variance("value")),
         "return_mean": steps.mean(column["return_mean"], tokens),
         "return_std": np.sqrt(of_returns),
-        "explained_variance": 1.0 - unexplained,
+        "explained_variance": 1.0 - ratio(variance("value_error"), of_returns),
     }
 
 
@@ -263,7 +260,7 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
 
 
 def _logprob_sources(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    mismatch, ratio = column["mismatch_tokens"], column["ratio_tokens"]
+    mismatch, updated = column["mismatch_tokens"], column["ratio_tokens"]
     weight = sequence_weights(column["log_weight"])
     return {
         "mismatch_ratio": steps.mean(column["mismatch_ratio"], mismatch),
@@ -272,8 +269,8 @@ def _logprob_sources(column: dict[str, Floats], steps: Grouped) -> dict[str, Flo
         "mismatch_k3_back": steps.mean(column["mismatch_k3_back"], mismatch),
         "weight_mean": steps.mean(weight),
         "weight_ess": steps.mean(weight) ** 2 / steps.mean(weight**2),
-        "ratio_mean": steps.mean(column["ratio_mean"], ratio),
-        "ratio_outside": steps.mean(column["ratio_outside"], ratio),
+        "ratio_mean": steps.mean(column["ratio_mean"], updated),
+        "ratio_outside": steps.mean(column["ratio_outside"], updated),
     }
 
 
@@ -287,10 +284,7 @@ def _conversation(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats
     own = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
-        total = steps.sum(np.where(np.isnan(part), np.nan, whole))
-        nothing = np.full(len(steps), np.nan)
-        found: Floats = np.divide(steps.sum(part), total, out=nothing, where=total > 0)
-        return found
+        return ratio(steps.sum(part), steps.sum(np.where(np.isnan(part), np.nan, whole)))
 
     found = {
         "tool_error_share": share(column["tool_errors"], calls),
@@ -308,9 +302,7 @@ def _conversation(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats
     return found
 
 
-def _distinct(
-    step: NDArray[np.generic], key: NDArray[np.generic], steps: Grouped
-) -> NDArray[np.int64]:
+def _distinct(step: NDArray[np.generic], key: NDArray[np.generic]) -> NDArray[np.int64]:
     """Distinct keys per step."""
     order = np.lexsort((key, step))
     pairs = Grouped.by(step[order], key[order])
@@ -330,6 +322,4 @@ def _distinct_2(bigrams: pd.DataFrame, steps: NDArray[np.generic]) -> dict[str, 
         np.append(bigrams[name].to_numpy(np.float64), np.nan)[place]
         for name in ("bigrams", "distinct")
     )
-    nothing = np.full(len(place), np.nan)
-    share = np.divide(distinct, counted, out=nothing, where=counted > 0)
-    return {"distinct_2": share, "bigrams": counted}
+    return {"distinct_2": ratio(distinct, counted), "bigrams": counted}

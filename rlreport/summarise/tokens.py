@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
 from rlreport.figures.ragged import Floats
+from rlreport.summarise.grouped import ratio
 from rlreport.summarise.steps import window_size
 from rlreport.tables import NgramSample
 from rlreport.text.tokens import detect_style, token_text
@@ -39,10 +40,7 @@ def token_table(
         return np.bincount(codes, values, len(strings)).astype(np.float64)
 
     def mean(name: str, count: str, rows: NDArray[np.bool_] | None = None) -> Floats:
-        seen = total(count, rows)
-        nothing = np.full(len(seen), np.nan)
-        found: Floats = np.divide(total(name, rows), seen, out=nothing, where=seen > 0)
-        return found
+        return ratio(total(name, rows), total(count, rows))
 
     # Sums by token are of training alone, and so are the steps that windows are cut of.
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())

@@ -1,14 +1,14 @@
-"""Tokens of an agent's steps and turns, put together from what is logged of each."""
+"""Tokens of an answer: those after the prompt, and of steps and turns put together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from rlreport.formats import logged
 from rlreport.formats.base import Row
-from rlreport.formats.values import ints, numbers
 
 
 def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
@@ -22,12 +22,12 @@ def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
     """
     before: list[int] = []
     row: Row = {}
-    for asked, replied, logged in steps:
-        prompt, reply = ints(asked), ints(replied)
+    for asked, replied, likely in steps:
+        prompt, reply = logged.ints(asked), logged.ints(replied)
         if not prompt or not reply or prompt[: len(before)] != before:
             return {}
         given = prompt[len(before) :]
-        logprobs = numbers(logged) or []
+        logprobs = logged.numbers(likely) or []
         if len(logprobs) != len(reply):
             logprobs = [math.nan] * len(reply)
         if not before:
@@ -61,3 +61,22 @@ def span_turns(row: Row) -> None:
         known = 0 < i < len(turns) - 1 and {i - 1, i + 1} <= set(places)
         if not turn["sampled"] and known:
             turn["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]
+
+
+def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
+    """Return ids, mask and floats of what follows the prompt: all before the first sampled token.
+
+    Args:
+        obj: as logged.
+        ids: of prompt and response.
+        mask: 1 where the policy sampled; what lies beyond it is padding.
+        arrays: names of the object's floats, to those of the row's.
+    """
+    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
+    floats = {canonical: logged.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    return {
+        "prompt_token_ids": ids[:first],
+        "token_ids": ids[first:stop],
+        "response_mask": mask[first:],
+        **{name: values[first:stop] for name, values in floats.items() if values is not None},
+    }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
-from rlreport.formats.taken import take
+from rlreport.formats.taken import Watched, take
 from rlreport.text.messages import message
 
 SHORT = 200
@@ -95,6 +97,51 @@ def text(value: object) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def present(**fields: object) -> Row:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def text_if_any(value: object) -> str | None:
+    """Return ``value`` as text, None for null."""
+    return None if value is None else text(value)
+
+
+def string(value: object) -> str | None:
+    """Return ``value`` where it is a string, else None."""
+    return value if isinstance(value, str) else None
+
+
+def real(value: object) -> float | None:
+    """Return ``value`` as a float where it is a number, else None."""
+    return float(value) if isinstance(value, int | float) else None
+
+
+def version_range(first: int | None, last: int | None) -> int | list[int] | None:
+    """Return the policy's version that sampled, or the first and the last one."""
+    if first is None or last is None:
+        return None
+    return first if first == last else [first, last]
+
+
+def from_json(value: Any) -> Any:
+    """Return the JSON in a string, None where it is none; what is no string as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_object(data: bytes | str) -> Row:
+    """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
+    try:
+        return mapping(orjson.loads(data))
+    except ValueError:
+        return {}
 
 
 def ints(value: object) -> list[int] | None:
@@ -186,3 +233,31 @@ def pick(values: Sequence[Any] | None, mask: Sequence[Any]) -> list[Any] | None:
     if values is None:
         return None
     return [value for value, keep in zip(values, mask, strict=False) if keep]
+
+
+def explode(obj: Row, key: str) -> Iterator[Row]:
+    """Yield one dict per entry of column ``key``; values that are no column repeat in each.
+
+    Raises:
+        RowError: when ``key`` is no list, or a column has another length than it.
+    """
+    column = obj.get(key)
+    if not isinstance(column, list):
+        raise RowError(message("{field} is no column", field=f"`{key}`"))
+    size = len(column)
+    for name, values in obj.items():
+        if isinstance(values, list) and len(values) != size:
+            raise RowError(
+                message(
+                    "column {field} has {values} values, {other} has {size}",
+                    field=f"`{name}`",
+                    values=len(values),
+                    other=f"`{key}`",
+                    size=size,
+                )
+            )
+    for i in range(size):
+        entry = {
+            name: values[i] if isinstance(values, list) else values for name, values in obj.items()
+        }
+        yield obj.entry(entry) if isinstance(obj, Watched) else entry
