@@ -268,8 +268,10 @@ def test_what_only_one_side_logs_is_said(runs, tmp_path):
 
 
 def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
-    made = rlreport.compare([runs["main"], runs["same"]], runs["lost"], tmp_path / "out")
-    assert any("BASE is 2 runs" in note for note in made.notes)
+    third = write_run(tmp_path / "third", seed=3)
+    bases = [runs["main"], runs["same"], third]
+    made = rlreport.compare(bases, runs["lost"], tmp_path / "out")
+    assert any("BASE is 3 runs" in note for note in made.notes)
     assert told(tmp_path / "out")["verdict"]["level"] == "worse"
 
 

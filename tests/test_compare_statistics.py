@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlreport.comparison.seeds import effect_over_runs
 from rlreport.comparison.statistics import (
     Cells,
     at_equal_kl,
     difference_band,
-    effect_over_runs,
     holm,
     paired_effect,
     shrunk,
@@ -116,6 +116,31 @@ def test_runs_of_several_seeds_widen_the_interval():
     one, many = paired_effect(bases[2], new), effect_over_runs(bases, new)
     assert one.low > 0
     assert many.low < 0 < many.high
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_level_says(seeds):
+    random = np.random.default_rng(seeds)
+    found = 0
+    for _ in range(200):
+        prompts, run = random.normal(0.5, 0.3, 64), random.normal(0, 0.03, seeds + 1)
+        runs = prompts + run[:, None] + random.normal(0, 0.1, (seeds + 1, 64))
+        effect = effect_over_runs(list(runs[:-1]), runs[-1])
+        outside = effect.low > 0 or effect.high < 0
+        found += outside
+        assert outside == (effect.p <= 0.05) or abs(effect.p - 0.05) < 0.01
+    assert found / 200 <= 0.08
+
+
+@pytest.mark.parametrize(("seeds", "t"), [(2, 12.7062), (3, 4.30265), (6, 2.57058)])
+def test_over_seeds_the_interval_is_students_for_one_run_more(seeds, t):
+    # Every prompt of a run earns the same, so that prompts leave no doubt: only runs do.
+    means = np.random.default_rng(seeds).normal(0.5, 0.1, seeds + 1)
+    effect = effect_over_runs([np.full(40, mean) for mean in means[:-1]], np.full(40, means[-1]))
+    half = t * means[:-1].std(ddof=1) * np.sqrt(1 + 1 / seeds)
+    assert effect.value == pytest.approx(means[-1] - means[:-1].mean())
+    assert (effect.low, effect.high) == pytest.approx((effect.value - half, effect.value + half))
+    assert effect.mde > half
 
 
 def test_the_band_misses_an_equal_curve_anywhere_in_few_runs():

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.run import has
+from rlreport.comparison.seeds import effect_over_runs
 from rlreport.comparison.statistics import (
     LEVEL,
     Effect,
-    effect_over_runs,
     holm,
     paired_effect,
     unpaired_effect,

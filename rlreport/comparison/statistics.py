@@ -27,7 +27,7 @@ FEW_PAIRS = 30
 _GROUPS = 512
 _PATHS = 400
 _TINY = 1e-12
-_TAIL = (1 - LEVEL) / 2
+TAIL = (1 - LEVEL) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +126,6 @@ def unpaired_effect(base: Floats, new: Floats, *, seed: int = 0) -> Effect:
         return Effect(pairs=pairs, paired=False)
     effect = _studentised([_ratio(new, seed), _ratio(base, seed + 1)], pairs)
     return replace(effect, paired=False)
-
-
-def effect_over_runs(bases: Sequence[Floats], new: Floats, *, seed: int = 0) -> Effect:
-    """Compare with several runs of BASE, means by prompt (prompts,) each.
-
-    Runs, then prompts, are resampled; the bootstrap's percentiles are the interval.
-    """
-    differences = np.stack([new - base for base in bases])
-    differences = differences[:, np.isfinite(differences).all(axis=0)]
-    runs, pairs = differences.shape
-    if pairs < 2:
-        return Effect(pairs=pairs)
-    groups = np.arange(pairs) % _GROUPS
-    sums = np.stack([np.bincount(groups, difference) for difference in differences])
-    counts = np.bincount(groups).astype(np.float64)
-    weights = _resampled(len(counts), seed)
-    drawn = _resampled(runs, seed + 1)
-    means = ((weights @ sums.T) * drawn).sum(axis=1) / (runs * (weights @ counts))
-    low, high = np.quantile(means, [_TAIL, 1 - _TAIL])
-    below = float((means <= 0).mean())
-    error = float(means.std())
-    p = min(1.0, 2 * min(below, 1 - below) + 1 / RESAMPLES)
-    return Effect(float(differences.mean()), float(low), float(high), _mde(error), p, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +234,7 @@ def at_equal_kl(
     known = gaps[1:][np.isfinite(gaps[1:])]
     if not len(known):
         return None
-    ends = np.quantile(known, [_TAIL, 1 - _TAIL])
+    ends = np.quantile(known, [TAIL, 1 - TAIL])
     return EqualKL(float(gaps[0]), float(ends[0]), float(ends[1]), float((high - low) / span))
 
 
@@ -339,7 +316,7 @@ def _studentised(sides: Sequence[_Ratio], pairs: int) -> Effect:
         return Effect(mean, mean, mean, 0.0, 1.0 if abs(mean) <= _TINY else 0.0, pairs)
     usable = errors > _TINY
     t = (means[usable] - mean) / errors[usable]
-    below, above = np.quantile(t, [_TAIL, 1 - _TAIL])
+    below, above = np.quantile(t, [TAIL, 1 - TAIL])
     # How often a resampled t lies as far out as 0 would have to.
     observed = mean / error
     p = 2 * min(float((t >= observed).mean()), float((t <= observed).mean()))
@@ -349,7 +326,7 @@ def _studentised(sides: Sequence[_Ratio], pairs: int) -> Effect:
 
 def _mde(error: float) -> float:
     normal = NormalDist()
-    return float((normal.inv_cdf(1 - _TAIL) + normal.inv_cdf(POWER)) * error)
+    return float((normal.inv_cdf(1 - TAIL) + normal.inv_cdf(POWER)) * error)
 
 
 def _sign_test(difference: Floats) -> float:

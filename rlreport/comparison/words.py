@@ -43,7 +43,7 @@ _REASONS = {
 
 SEVERAL_SEEDS = marked(
     "One run on each side shows that these two runs differ, never that the change made the "
-    "difference: give BASE several times, one run a seed, to tell."
+    "difference: give BASE three times or more, one run a seed, to tell."
 )
 
 
@@ -152,8 +152,8 @@ def notes(outcome: Outcome) -> list[str]:
     else:
         said.append(
             message(
-                "BASE is {runs} runs: the interval is over runs, then prompts; curves, guardrails "
-                "of prompts and examples are of the first.",
+                "BASE is {runs} runs: the interval holds for one run more, by Student's t, and for "
+                "prompts; curves, findings and examples are of the first.",
                 runs=whole(len(outcome.bases)),
             )
         )
