@@ -8,6 +8,7 @@ from typing import Literal
 
 from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.deliver.store import place_of
+from rlreport.errors import UsageError
 from rlreport.indexing import Index, build_index
 from rlreport.options import (
     DEFAULT_PAD_TOKENS,
@@ -160,7 +161,7 @@ def build(
                 max_responses=max_responses,
                 max_size=max_size,
                 seed=seed,
-                redact=bool(redact),
+                redact=_redacts(redact),
                 redact_names=redact == "names",
                 stamp=stamp,
                 mail=MailOptions(tuple(to), sender, subject),
@@ -248,7 +249,7 @@ def compare(
             title=title,
             max_size=max_size,
             seed=seed,
-            redact=redact,
+            redact=_redacts(redact, names=False),
             stamp=stamp,
             mail=MailOptions(tuple(to), sender, subject),
             github_summary=github_summary,
@@ -289,4 +290,14 @@ def index(
 
 
 def _several(given: str | Path | Sequence[str | Path]) -> list[str | Path]:
-    return [given] if isinstance(given, str | Path) else list(given)
+    found = [given] if isinstance(given, str | Path) else list(given)
+    if not found:
+        raise UsageError("no logs are named: give a file, a folder or a URL")
+    return found
+
+
+def _redacts(redact: object, *, names: bool = True) -> bool:
+    known = (False, True, "names") if names else (False, True)
+    if redact not in known:
+        raise UsageError(f"redact is one of {', '.join(map(repr, known))}, not {redact!r:.40}")
+    return bool(redact)

@@ -18,6 +18,7 @@ from rlreport.comparison.earlier import report_about
 from rlreport.deliver.one_file import FORM, assemble
 from rlreport.deliver.place import destination, staged
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
+from rlreport.read.remote import shown
 from rlreport.read.sources import is_url
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
@@ -60,12 +61,14 @@ def build_index(
         RlreportError: there is nothing at a place, no report at any, or ``out`` cannot be written.
     """
     if is_url(str(out)):
-        raise UsageError(f"{out}: an index lies on a disk, beside the reports that it lists")
+        raise UsageError(
+            f"{shown(str(out))}: an index lies on a disk, beside the reports that it lists"
+        )
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
     _refuse_report(destination(out, FORM))
-    places = [place for given in reports for place in _expanded(Path(given))]
+    places = [place for given in reports for place in _expanded(given)]
     own = out.resolve()
     listed = [
         _listed(place, own.parent) for place in dict.fromkeys(places) if place.resolve() != own
@@ -106,8 +109,11 @@ def _refuse_report(out: Path) -> None:
         raise OutputError(f"{out}: is a report, or lies in one; choose another name for the index")
 
 
-def _expanded(given: Path) -> list[Path]:
+def _expanded(place: str | Path) -> list[Path]:
     """Return a report, or those that a folder holds."""
+    if is_url(str(place)):
+        raise UsageError(f"{shown(str(place))}: reports of an index lie on a disk; copy it")
+    given = Path(place)
     if not given.exists():
         raise UsageError(f"No such file or folder: {given}")
     if not given.is_dir() or (given / REPORT).is_file():

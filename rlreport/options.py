@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlreport.errors import UsageError
 from rlreport.text.language import Language
+
+RESTARTS = ("all", "last")
+"""What becomes of the rows of a step that a restarted run logged twice."""
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>",
@@ -60,6 +65,18 @@ class ReadOptions:
     cache: str = ""
     cache_size: int = 20_000_000_000
 
+    def __post_init__(self) -> None:
+        """Refuse what is no such option.
+
+        Raises:
+            UsageError: a number is out of its range, or a word is unknown.
+        """
+        if self.restarts not in RESTARTS:
+            raise UsageError(f"restarts is one of {', '.join(RESTARTS)}, not {self.restarts!r}")
+        _within("workers", self.workers, 0)
+        _within("max_line", self.max_line, 1)
+        _within("cache_size", self.cache_size, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class FigureOptions:
@@ -67,6 +84,15 @@ class FigureOptions:
 
     gamma: float = 1.0
     lam: float = 0.95
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of their range.
+
+        Raises:
+            UsageError: one is.
+        """
+        _within("gamma", self.gamma, 0, 1)
+        _within("lam", self.lam, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +164,21 @@ class ReportOptions:
     in_progress: bool = False
     live: int = 0
     language: Language = field(default_factory=Language)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of their range.
+
+        Raises:
+            UsageError: one is.
+        """
+        _within("band", self.band, 0, 10)
+        _within("max_responses", self.max_responses, 1)
+        _within("seed", self.seed, 0)
+        if self.max_size is not None:
+            _within("max_size", self.max_size, 1)
+
+
+def _within(name: str, value: float, low: float, high: float = math.inf) -> None:
+    if not low <= value <= high:
+        most = "" if high == math.inf else f" and at most {high:g}"
+        raise UsageError(f"{name} is at least {low:g}{most}, not {value!r:.40}")

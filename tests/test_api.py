@@ -61,3 +61,24 @@ def test_importing_it_is_light():
 
 def test_completion_offers_what_the_package_does() -> None:
     assert set(rlreport.__all__) <= set(dir(rlreport))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"redact": "Names"}, {"gamma": 5.0}, {"lam": -0.1}, {"band": -3}, {"max_responses": 0},
+        {"workers": -2}, {"restarts": "first"}, {"cache_size": -1}, {"seed": -1}, {"max_size": 0},
+    ],
+)  # fmt: skip
+def test_what_the_command_line_refuses_python_refuses_too(tmp_path, wrong):
+    log = write_log(tmp_path / "log.jsonl", hostile_rows())
+    with pytest.raises(rlreport.RlreportError, match=next(iter(wrong))):
+        rlreport.build(log, tmp_path / "run", **wrong)
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_logs_are_an_error_of_their_own(tmp_path):
+    with pytest.raises(rlreport.RlreportError, match="no logs"):
+        rlreport.build([], tmp_path / "run")
+    with pytest.raises(rlreport.RlreportError, match="no logs"):
+        rlreport.compare([], tmp_path / "a", tmp_path / "run")

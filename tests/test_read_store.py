@@ -186,5 +186,7 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
 
 def test_addresses_are_shown_without_what_they_are_signed_with() -> None:
     assert shown("https://u:p@host/a/b.jsonl?sig=x#y") == "https://host/a/b.jsonl"
+    assert shown("abfs://c/x?sig=SECRET") == "abfs://c/x"
+    assert shown("s3://c/rank_?.jsonl") == "s3://c/rank_?.jsonl"
     assert shown("s3://bucket/a?b#c.jsonl") == "s3://bucket/a?b#c.jsonl"
     assert shown("sftp://user:secret@host/a@b") == "sftp://host/a@b"

@@ -112,3 +112,15 @@ def test_live_is_said_in_the_script_of_the_run_alone(
     watched(arguments=("--live",))
     assert _data(tmp_path / "out")["live"] == 60
     assert plain == {path.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.html")}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--mute", "nosuch=x"), ("--thresholds", "nofile.toml"), ("-o", "-"), ("--format", "nosuch")],
+)
+def test_an_option_that_cannot_be_used_is_told_at_once(
+    watched: Callable[..., Result], wrong: tuple[str, ...]
+) -> None:
+    ended = watched(arguments=wrong)
+    assert ended.exit_code == 2
+    assert len(ended.output.splitlines()) == 1

@@ -71,5 +71,5 @@ class LazyGroup(click.Group):
 
 def _terminated(number: int, frame: object) -> None:
     """Leaves as after Ctrl-C, so that nothing half-written stays."""
-    say("rlreport: terminated, nothing was written", err=True)
+    say("rlreport: terminated; nothing half-written is left", err=True)
     sys.exit(TERMINATED)

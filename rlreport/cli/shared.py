@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rlreport.errors import UsageError
-from rlreport.options import DEFAULT_PAD_TOKENS, FigureOptions, ReadOptions
+from rlreport.options import DEFAULT_PAD_TOKENS, RESTARTS, FigureOptions, ReadOptions
 from rlreport.text.language import TAGS, Language
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ class Size(_Whole):
         if isinstance(value, int):
             return value
         match = _SIZE.fullmatch(str(value))
-        if not match or float(match[1]) <= 0:
+        unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
+        if not match or float(match[1]) * unit < 1:
             self.fail(f"{value!r} is not a size such as 10MB, 500kB or 1GB", param, ctx)
-        return int(float(match[1]) * 1000 ** ["", "k", "m", "g"].index(match[2].lower()))
+        return int(float(match[1]) * unit)
 
 
 SIZE = Size()
@@ -96,7 +97,7 @@ def options_of_reading(command: Command) -> Command:
         ),
         click.option(
             "--restarts",
-            type=click.Choice(["all", "last"]),
+            type=click.Choice(RESTARTS),
             default="all",
             show_default=True,
             help="Rows of a step that a restarted run logged twice: keep all, or the last.",

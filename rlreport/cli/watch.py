@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.build import FAILED, BuildCommand, build, build_once
-from rlreport.cli.shared import AnyType
-from rlreport.errors import RlreportError
+from rlreport.cli.shared import AnyType, mutes
+from rlreport.deliver import form_of
+from rlreport.errors import RlreportError, UsageError
 
 if TYPE_CHECKING:
     from rlreport.pipeline import Report
@@ -76,6 +77,14 @@ def watch(
       rlreport watch logs/ -o report --cache auto --live
       rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
     """
+    from rlreport.check.registry import load_thresholds
+
+    if str(out) == "-":
+        raise UsageError("-o -: a report that is built again and again has a place of its own")
+    form_of(out, given["form"])
+    mutes(given["mute"])
+    if given["thresholds"]:
+        load_thresholds(given["thresholds"])
     given["live"] = max(1, int(every)) if live else 0
     report: Report | None = None
     seen: object = None
@@ -127,6 +136,8 @@ def _told(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Repo
     now = time.strftime("%H:%M:%S")
     try:
         _, report = build_once(logs, out, given, quiet=True)
+    except UsageError:
+        raise  # no later log makes an option usable
     except RlreportError as error:
         say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
         return None

@@ -68,7 +68,9 @@ def shown(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
-    rest = re.split(r"[?#]", rest, maxsplit=1)[0] if scheme.startswith("http") else rest
+    # Of a store a question mark may be a glob's; what signs an address names its parts.
+    query = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
+    rest = re.split(query, rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
