@@ -18,7 +18,7 @@ import xxhash
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.encoding import decoded, encoded
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.batch import RowScalars
 from rlreport.read.ngrams import UnitSample
 from rlreport.read.partial import Partial
@@ -91,7 +91,7 @@ class PartialCache:
             self.options,
             workers=0,
             strict=False,
-            restarts="",
+            restarts=RESTARTS[0],
             metrics=(),
             cache="",
             cache_size=0,
