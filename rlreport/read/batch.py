@@ -131,7 +131,7 @@ class Batch:
         tokens: token strings: None, a list, or raw JSON.
         masks: bytes of 0 and 1, which tokens the policy sampled; None for all.
         arrays: field of TOKEN_ARRAYS to bytes of float64, or None.
-        texts: cleaned response where a row has no tokens (its words count then), else None.
+        texts: cleaned response; None once it has tokens, as only else its words count.
         references: cleaned reference response, or None.
         extras: name -> [(row, number or string)], for further scalars.
         figures: column of the response table -> [(row, number)], for those of turns.
@@ -243,7 +243,7 @@ class Batcher:
         prompt_hash, prompt_chars = self._prompt_figures(row.prompt)
         text = self._cleaned(row.response)
         reference = None if row.reference is None else self._cleaned(row.reference)
-        batch.texts.append(None if tokens.tokens is not None else text)
+        batch.texts.append(text)
         batch.references.append(reference)
         batch.rows.append(
             RowScalars(

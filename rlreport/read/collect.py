@@ -121,12 +121,15 @@ class Collector:
         columns["validation"] = np.full(len(batch.rows), watched, dtype=np.int64)
         steps = columns["step"].astype(np.int64)
         tokens = None
+        laid = token_rows(batch, self._vocabulary) if batch.token_rows else None
+        for number, strings in zip(batch.token_rows, batch.tokens, strict=True):
+            if strings is not None:
+                batch.texts[number] = None
         rows = word_units(batch.texts, self._vocabulary, None)
         for row, text in zip(batch.rows, batch.texts, strict=True):
             if text is not None and len(text) > LONGEST_TEXT:
                 batch.diagnostics.add("long_text", row.position)
-        if batch.token_rows:
-            laid = token_rows(batch, self._vocabulary)
+        if laid is not None:
             tokens = laid.sampled_only()
             figures = tokens.figures(self._figures)
             self._measure(tokens, laid, figures, columns, len(steps))

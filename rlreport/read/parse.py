@@ -27,6 +27,7 @@ _REFUSED = (ValueError, RuntimeError, TypeError, AttributeError, LookupError)
 """What the parser raises on bad JSON, and on values of another type than asked for."""
 
 _MOST_SCHEMAS = 4096
+_ARRAY: Any = simdjson.Array if simdjson else None
 _KINDS = {str: "text"} | ({simdjson.Array: "list"} if simdjson else {})
 
 
@@ -147,6 +148,8 @@ def _row(document: Any, schema: _Schema) -> ParsedRow:
 def _tokens(document: Any, schema: _Schema) -> TokenFields:
     fields = TokenFields()
     if "response_tokens" in schema.present and (array := document["response_tokens"]) is not None:
+        if type(array) is not _ARRAY:
+            raise _Unusual
         fields.tokens = RawTokens(array.mini, len(array))
         fields.fit(len(array))
         # Ids in place of strings, say; what is odd further in is found with the batch.
@@ -154,7 +157,11 @@ def _tokens(document: Any, schema: _Schema) -> TokenFields:
             raise _Unusual
     for name in schema.arrays:
         array = document[name]
-        if array is None or not (count := len(array)):
+        if array is None:
+            continue
+        if type(array) is not _ARRAY:
+            raise _Unusual
+        if not (count := len(array)):
             continue
         buffer = fields.buffers[name] = memoryview(array.as_buffer(of_type="d"))
         # The buffer of a list of lists is flat, and longer than the list.
@@ -162,6 +169,8 @@ def _tokens(document: Any, schema: _Schema) -> TokenFields:
             raise _Unusual
         fields.fit(count)
     if "response_mask" in schema.present and (array := document["response_mask"]) is not None:
+        if type(array) is not _ARRAY:
+            raise _Unusual
         fields.mask = mask_of_json(array.mini, len(array))
         if fields.mask is None:
             raise _Unusual

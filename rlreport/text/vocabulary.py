@@ -97,7 +97,7 @@ class Vocabulary:
         """Return the numbers of all strings in raw JSON arrays, int32, and how many each holds.
 
         Args:
-            arrays: one array a row, ``["a","b"]``.
+            arrays: one array a row, ``["a","b"]``; one that holds anything else counts -1.
         """
         raw = b"".join(arrays)
         data = np.frombuffer(raw + bytes(_WORD_BYTES), dtype=np.uint8)
@@ -114,8 +114,13 @@ class Vocabulary:
             new = self.numbers(_decoded([raw[start : start + size] for start, size in spans]))
             self._by_raw.put(fresh, new)
             ids[unknown] = new[inverse]
-        ends = np.cumsum([len(array) for array in arrays])
-        return ids, np.diff(np.searchsorted(starts, ends), prepend=0)
+        sizes = np.array([len(array) for array in arrays], dtype=np.int64)
+        stops = np.searchsorted(starts, np.cumsum(sizes))
+        counts = np.diff(stops, prepend=0)
+        # Quotes, commas and two brackets are all that stands around strings.
+        inside = np.diff(np.append(0, np.cumsum(lengths))[stops], prepend=0)
+        plain = sizes == np.maximum(inside + 3 * counts + 1, 2)
+        return ids, np.where(plain, counts, -1)
 
     def _add(self, string: str) -> int:
         number = self._ids[string] = len(self.strings)
