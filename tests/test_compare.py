@@ -239,6 +239,21 @@ def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     assert told(tmp_path / "out")["curves"]["step"] == []
 
 
+def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
+    # Both validate at step 0, before anything is learned, and never at one step again.
+    base = write_run(tmp_path / "base", steps=(0, 50, 100))
+    new = write_run(tmp_path / "new", steps=(0, 40, 80), seed=1, drop=0.4)
+    made = rlreport.compare(base, new, tmp_path / "out")
+    found = told(tmp_path / "out")
+    assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
+    assert any("end long before the runs do: step 100 of BASE and step 80" in n for n in made.notes)
+    # Where both have steps at the end of what both cover, those are compared.
+    new = write_run(tmp_path / "new", steps=(0, 45, 95, 100), seed=1)
+    rlreport.compare(write_run(tmp_path / "base", steps=(0, 50, 96)), new, tmp_path / "out")
+    window = told(tmp_path / "out")["window"]
+    assert (window["steps_base"], window["steps"]) == ([96, 96], [95, 95])
+
+
 def test_a_redacted_report_cannot_be_paired_and_tells_no_hash(runs, tmp_path):
     base = tmp_path / "base.zip"
     rlreport.build(runs["main"], base, redact=True, workers=1)

@@ -25,7 +25,7 @@ from rlreport.figures.ragged import Floats, Ints
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[
-    "no_common_steps", "no_overlap", "few_common_prompts", "redacted", "no_reward", "few_prompts"
+    "no_common_steps", "early_common_steps", "no_overlap", "few_common_prompts", "redacted", "no_reward", "few_prompts"
 ]
 
 
@@ -164,8 +164,11 @@ def _level(effect: Effect) -> Level:
 
 def _reasons(ends: Ends) -> tuple[Reason, ...]:
     found: list[Reason] = []
-    if not len(ends.windows.common):
+    common = ends.windows.common
+    if not len(common):
         found.append("no_common_steps" if ends.windows.overlap else "no_overlap")
+    elif common[-1] < ends.windows.new[1]:
+        found.append("early_common_steps")
     if not ends.effect.paired:
         found.append("few_common_prompts" if all(s.named for s in ends.sides) else "redacted")
     if ends.level == "incomparable":

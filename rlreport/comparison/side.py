@@ -110,7 +110,10 @@ def shares(sides: Sequence[Side]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """First and last step that are compared, by side, and the steps that both sides have."""
+    """First and last step that are compared, by side, and the steps that both sides have.
+
+    ``overlap``: the sides have steps at the end of what both cover, common ones or not.
+    """
 
     base: tuple[int, int]
     new: tuple[int, int]
@@ -125,16 +128,16 @@ WINDOW_SHARE = 0.2
 def windows(base: pd.DataFrame, new: pd.DataFrame) -> Windows:
     """Decide what is compared, from the steps alone.
 
-    The last fifth of the common steps; where no step is common but the ranges overlap, the
-    last fifth of the overlap; else each side's own last fifth.
+    The last fifth of the common steps, where they reach the last fifth of what both sides cover;
+    else the steps that each has there; else each side's own last fifth.
     """
     of_base, of_new = (np.unique(frame["step"].to_numpy(np.int64)) for frame in (base, new))
     common = np.intersect1d(of_base, of_new, assume_unique=True)
-    if len(common):
-        window = int(common[-_fifth(len(common))]), int(common[-1])
-        return Windows(window, window, common, overlap=True)
     low, high = max(of_base[0], of_new[0]), min(of_base[-1], of_new[-1])
     start = high - WINDOW_SHARE * (high - low)
+    if len(common) and common[-1] >= start:
+        window = int(common[-_fifth(len(common))]), int(common[-1])
+        return Windows(window, window, common, overlap=True)
     inside = [steps[(steps >= start) & (steps <= high)] for steps in (of_base, of_new)]
     overlap = bool(low <= high) and all(map(len, inside))
     if not overlap:

@@ -25,6 +25,10 @@ _REASONS = {
         "No step is in both runs: {base_window} of BASE and {new_window} of NEW are compared, "
         "the end of the steps that both cover, and no curve of the difference is drawn."
     ),
+    "early_common_steps": marked(
+        "The steps that both runs have end long before the runs do: {base_window} of BASE and "
+        "{new_window} of NEW, near the end of each, are compared instead."
+    ),
     "no_overlap": marked(
         "The runs have no steps in common, not even a range: each one's own end is compared, "
         "{base_window} of BASE and {new_window} of NEW."
