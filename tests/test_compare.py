@@ -47,6 +47,7 @@ def write_run(
     prompts=range(48),
     name="p",
     without=(),
+    id_from=0,
     **extra,
 ):
     """A run with a binary reward; ``drop`` is taken from what each prompt earns."""
@@ -63,7 +64,7 @@ def write_run(
                         "response": " ".join(words.choices(WORDS, k=8)),
                         "reward": float(random.random() < ability[prompt] - drop),
                         "ref_reward": 0.5,
-                        "id": prompt,
+                        "id": id_from + prompt,
                         **extra,
                     }
                     log.write(json.dumps({k: v for k, v in row.items() if k not in without}) + "\n")
@@ -225,6 +226,19 @@ def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
     # By their ids the same prompts are found again.
     rlreport.compare(runs["main"], other, tmp_path / "out", pair_by="id")
     assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+
+
+@pytest.mark.parametrize("form", ["logs", "report"])
+def test_ids_of_many_digits_are_told_apart(tmp_path, form):
+    # Of 16 ids beside each other, six digits would leave two; more are none that floats hold.
+    first = 2**53 - 17
+    new = write_run(tmp_path / "new", prompts=range(16), name="q", seed=1, id_from=first)
+    base = write_run(tmp_path / "base", prompts=range(16), id_from=first)
+    if form == "report":
+        rlreport.build(base, tmp_path / "report", workers=1)
+        base = tmp_path / "report"
+    rlreport.compare(base, new, tmp_path / "out", pair_by="id")
+    assert told(tmp_path / "out")["verdict"]["pairs"] == 16
 
 
 def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):

@@ -168,14 +168,16 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
 
 
 def _rounded(values: Floats) -> Floats:
-    """Return values to six significant digits; what is not finite is NaN."""
+    """Return values to six significant digits, whole ones as they are; not finite is NaN."""
     with np.errstate(all="ignore"):
         digits = DIGITS - 1 - np.floor(np.log10(np.abs(values)))
         scale = np.power(10.0, np.abs(digits))
         shown = np.where(
             digits >= 0, np.round(values * scale) / scale, np.round(values / scale) * scale
         )
-    shown = np.where(np.isfinite(shown), shown, values)
+    # A whole number may be an id, by which prompts are paired.
+    whole = (np.abs(values) < 2.0**53) & (np.floor(values) == values)
+    shown = np.where(np.isfinite(shown) & ~whole, shown, values)
     return np.where(np.isfinite(values), shown, np.nan)
 
 

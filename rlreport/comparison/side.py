@@ -70,8 +70,12 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
 
 def _hashes(values: pd.Series) -> Keys:
     # 17 and "17" are one id, as they are one group.
-    texts = (f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist())
+    texts = map(_written, values.tolist())
     return np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)
+
+
+def _written(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def apart(sides: Sequence[Side]) -> list[Side]:
