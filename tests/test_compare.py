@@ -304,6 +304,33 @@ def test_several_seeds_of_base_are_one_interval_over_runs(runs, tmp_path):
     assert told(tmp_path / "out")["verdict"]["level"] == "worse"
 
 
+def test_a_second_seed_that_ended_early_moves_the_window_of_all(runs, tmp_path):
+    short = write_run(tmp_path / "short", seed=3, steps=range(6))
+    rlreport.compare([runs["main"], short], runs["same"], tmp_path / "out")
+    found = told(tmp_path / "out")
+    assert found["window"] == {"steps": [5, 5], "steps_base": [5, 5], "split": "train"}
+    assert found["verdict"]["pairs"] == 48
+    # A seed that ended before the others begin leaves each side its own end.
+    ahead = write_run(tmp_path / "ahead", seed=3, steps=range(-5, 0))
+    rlreport.compare([runs["main"], ahead], runs["same"], tmp_path / "out")
+    assert told(tmp_path / "out")["verdict"]["pairs"] == 48
+
+
+def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs, tmp_path):
+    other = write_run(tmp_path / "other", seed=3, name="q")
+    made = rlreport.compare([runs["main"], other], runs["same"], tmp_path / "out")
+    found = told(tmp_path / "out")["verdict"]
+    assert (found["paired"], found["level"]) == (False, "no_evidence")
+    assert (found["only_base"], found["only_new"]) == (48, 48)
+    assert any("; 0 prompts are in all the runs" in note for note in made.notes)
+    some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
+    made = rlreport.compare([runs["main"], some], runs["same"], tmp_path / "out")
+    found = told(tmp_path / "out")["verdict"]
+    assert (found["paired"], found["pairs"]) == (True, 28)
+    assert (found["only_base"], found["only_new"]) == (12, 20)
+    assert any("; 28 prompts are in all the runs" in note for note in made.notes)
+
+
 def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(
     runs, report, tmp_path
 ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlreport.comparison.seeds import effect_over_runs
+from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
 from rlreport.comparison.statistics import (
     Cells,
     at_equal_kl,
@@ -130,6 +130,19 @@ def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_lev
         found += outside
         assert outside == (effect.p <= 0.05) or abs(effect.p - 0.05) < 0.01
     assert found / 200 <= 0.08
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(seeds):
+    random = np.random.default_rng(seeds)
+    found = 0
+    for _ in range(300):
+        run = random.normal(0, 0.03, seeds + 1)
+        bases = random.normal(0.5, 0.3, 64) + run[:-1, None] + random.normal(0, 0.1, (seeds, 64))
+        new = random.normal(0.5, 0.3, 64) + run[-1] + random.normal(0, 0.1, 64)
+        effect = unpaired_over_runs(list(bases), bases.mean(axis=0), new)
+        found += effect.low > 0 or effect.high < 0
+    assert found / 300 <= 0.08
 
 
 @pytest.mark.parametrize(("seeds", "t"), [(2, 12.7062), (3, 4.30265), (6, 2.57058)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,16 @@ import pandas as pd
 from rlreport.check.run import has
 from rlreport.comparison.flips import Flip, flips
 from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails
-from rlreport.comparison.side import LEAST_SHARED, Side, Windows, apart, one_split, windows, within
+from rlreport.comparison.side import (
+    Side,
+    Windows,
+    apart,
+    one_split,
+    pairable,
+    shared,
+    windows,
+    within,
+)
 from rlreport.comparison.statistics import (
     Band,
     Cells,
@@ -25,7 +35,13 @@ from rlreport.figures.ragged import Floats, Ints
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[
-    "no_common_steps", "early_common_steps", "no_overlap", "few_common_prompts", "redacted", "no_reward", "few_prompts"
+    "no_common_steps",
+    "early_common_steps",
+    "no_overlap",
+    "few_common_prompts",
+    "redacted",
+    "no_reward",
+    "few_prompts",
 ]
 
 
@@ -38,8 +54,9 @@ class Comparison:
         split: split that was compared: ``val``, ``train`` or ``all``.
         windows: first and last step that are compared, by side.
         effect: on the reward.
-        only_base, only_new: prompts in the window that only one side has there.
-        never_base, never_new: those of them that the other side has in no step at all.
+        shared: prompts in the window that all sides have there.
+        only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
+        never_base, never_new: those of them that it has in no step at all.
         base_curve, new_curve: mean reward at the common steps.
         band: their difference.
         guardrails: in the order of GUARDRAILS, then the parts of the reward.
@@ -56,6 +73,7 @@ class Comparison:
     split: str
     windows: Windows
     effect: Effect
+    shared: int
     only_base: int
     only_new: int
     never_base: int
@@ -89,17 +107,20 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     ends = compare_ends(bases, new, seed=seed)
     base, other = ends.sides[0].responses, ends.sides[-1].responses
     seen, paired = ends.windows, ends.effect.paired
-    first, last = (pd.Index(f["pair"].unique()) for f in (ends.inside[0], ends.inside[-1]))
+    *firsts, last = _prompts_of(ends.inside)
+    *ever, ever_new = _prompts_of([side.responses for side in ends.sides])
+    any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
     curves = _cells(base, other, "reward", seen.common)
     return Comparison(
         level=ends.level,
         split=ends.split,
         windows=seen,
         effect=ends.effect,
-        only_base=len(first.difference(last)),
-        only_new=len(last.difference(first)),
-        never_base=len(first.difference(pd.Index(other["pair"].unique()))),
-        never_new=len(last.difference(pd.Index(base["pair"].unique()))),
+        shared=len(all_bases.intersection(last)),
+        only_base=len(any_base.difference(last)),
+        only_new=len(last.difference(all_bases)),
+        never_base=len(any_base.difference(ever_new)),
+        never_new=len(last.difference(shared(ever))),
         base_curve=_curve(base, seen.common),
         new_curve=_curve(other, seen.common),
         band=difference_band(*curves, paired=paired, seed=seed) if curves else _NO_BAND,
@@ -141,12 +162,10 @@ def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:
     """Compare the last common window of NEW and of one or several runs of BASE."""
     split, sides = one_split(apart([*bases, new]))
     frames = [side.responses for side in sides]
-    seen = windows(frames[0], frames[-1])
-    inside = [*(within(frame, seen.base) for frame in frames[:-1]), within(frames[-1], seen.new)]
+    seen = windows(frames)
+    inside = [within(frame, window) for frame, window in zip(frames, seen.sides, strict=True)]
     means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
-    first, last = means[0].index, means[-1].index
-    fewer = min(len(first), len(last))
-    paired = len(first.intersection(last)) >= max(1.0, LEAST_SHARED * fewer)
+    paired = pairable([table.index for table in means])
     binary = all(frame["reward"].dropna().isin([0.0, 1.0]).all() for frame in inside)
     effect = effect_on(means, "reward", paired=paired, seed=seed, binary=binary)
     parts = [part for part in sides[-1].parts if part in sides[0].parts]
@@ -172,9 +191,13 @@ def _reasons(ends: Ends) -> tuple[Reason, ...]:
     if not ends.effect.paired:
         found.append("few_common_prompts" if all(s.named for s in ends.sides) else "redacted")
     if ends.level == "incomparable":
-        scored = all(has(frame, "reward") for frame in (ends.inside[0], ends.inside[-1]))
+        scored = all(has(frame, "reward") for frame in ends.inside)
         found.append("few_prompts" if scored else "no_reward")
     return tuple(found)
+
+
+def _prompts_of(frames: Sequence[pd.DataFrame]) -> list[pd.Index]:
+    return [pd.Index(frame["pair"].unique()) for frame in frames]
 
 
 def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:

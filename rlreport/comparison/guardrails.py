@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.run import has
-from rlreport.comparison.seeds import effect_over_runs
+from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
+from rlreport.comparison.side import shared
 from rlreport.comparison.statistics import (
     LEVEL,
     Effect,
@@ -71,15 +72,16 @@ def effect_on(
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
-    *bases, new = means
+    several = len(means) > 2
     if not paired:
-        columns = [table[column].to_numpy(np.float64) for table in (bases[0], new)]
+        columns = [table[column].to_numpy(np.float64) for table in means]
+        if several:
+            pooled = pd.concat([table[column] for table in means[:-1]]).groupby(level=0).mean()
+            return unpaired_over_runs(columns[:-1], pooled.to_numpy(np.float64), columns[-1])
         return unpaired_effect(columns[0], columns[1], seed=seed)
-    shared = new.index
-    for table in bases:
-        shared = shared.intersection(table.index)
-    values = [table[column].reindex(shared).to_numpy(np.float64) for table in means]
-    if len(bases) > 1:
+    both = shared([table.index for table in means])
+    values = [table[column].reindex(both).to_numpy(np.float64) for table in means]
+    if several:
         return effect_over_runs(values[:-1], values[-1], seed=seed)
     return paired_effect(values[0], values[1], binary=binary, seed=seed)
 

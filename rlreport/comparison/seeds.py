@@ -42,6 +42,30 @@ def effect_over_runs(bases: Sequence[Floats], new: Floats, *, seed: int = 0) -> 
     )
 
 
+def unpaired_over_runs(bases: Sequence[Floats], pooled: Floats, new: Floats) -> Effect:
+    """Compare with several runs of BASE on other prompts, means by prompt (prompts,) each.
+
+    ``pooled`` has each prompt of BASE once. Runs that share their prompts say nothing of other
+    prompts, so that both errors add up, with the degrees of freedom of Welch and Satterthwaite.
+    """
+    pooled, new = pooled[np.isfinite(pooled)], new[np.isfinite(new)]
+    pairs = min(len(pooled), len(new))
+    known = [base[np.isfinite(base)] for base in bases]
+    if pairs < 2:
+        return Effect(pairs=pairs, paired=False)
+    between, runs = _one_more(known)
+    parts = [(between**2, runs), *((s.var(ddof=1) / len(s), len(s) - 1) for s in (pooled, new))]
+    error = sqrt(sum(square for square, _ in parts))
+    value = float(new.mean() - pooled.mean())
+    if error == 0:
+        return Effect(value, value, value, 0.0, 1.0 if value == 0 else 0.0, pairs, paired=False)
+    freedom = max(1, int(error**4 / sum(square**2 / count for square, count in parts)))
+    half = _quantile(1 - TAIL, freedom) * error
+    mde = half + _quantile(POWER, freedom) * error
+    p = _two_sided(value, error, freedom)
+    return Effect(value, value - half, value + half, mde, p, pairs, paired=False)
+
+
 def _one_more(runs: Sequence[Floats]) -> tuple[float, int]:
     """Return the standard error of one more run against the mean of these, and its freedom."""
     means = np.array([run.mean() for run in runs])

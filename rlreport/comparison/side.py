@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pandas as pd
@@ -106,48 +107,64 @@ def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
 
 
 def shares(sides: Sequence[Side]) -> bool:
-    """Return whether the first and the last side have prompts enough in common to be paired."""
-    base, new = (np.unique(side.responses["pair"].to_numpy()) for side in (sides[0], sides[-1]))
-    both = len(np.intersect1d(base, new, assume_unique=True))
-    return both > 0 and both >= LEAST_SHARED * min(len(base), len(new))
+    """Return whether all sides have prompts enough in common to be paired."""
+    return pairable([pd.Index(side.responses["pair"].unique()) for side in sides])
+
+
+def pairable(prompts: Sequence[pd.Index]) -> bool:
+    """Return whether the prompts that all sides have are enough to be compared in pairs."""
+    return len(shared(prompts)) >= max(1.0, LEAST_SHARED * min(map(len, prompts)))
+
+
+def shared(prompts: Sequence[pd.Index]) -> pd.Index:
+    """Return the prompts that all sides have."""
+    return reduce(pd.Index.intersection, prompts)
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """First and last step that are compared, by side, and the steps that both sides have.
+    """First and last step that are compared, by side (NEW last), and the steps that all have.
 
-    ``overlap``: the sides have steps at the end of what both cover, common ones or not.
+    ``overlap``: the sides have steps at the end of what all cover, common ones or not.
     """
 
-    base: tuple[int, int]
-    new: tuple[int, int]
+    sides: list[tuple[int, int]]
     common: Ints
     overlap: bool
+
+    @property
+    def base(self) -> tuple[int, int]:
+        """Of the first BASE."""
+        return self.sides[0]
+
+    @property
+    def new(self) -> tuple[int, int]:
+        """Of NEW."""
+        return self.sides[-1]
 
 
 WINDOW_SHARE = 0.2
 """Share of the common steps, the last ones, over which runs are compared."""
 
 
-def windows(base: pd.DataFrame, new: pd.DataFrame) -> Windows:
-    """Decide what is compared, from the steps alone.
+def windows(frames: Sequence[pd.DataFrame]) -> Windows:
+    """Decide what is compared, from the steps of all sides alone.
 
-    The last fifth of the common steps, where they reach the last fifth of what both sides cover;
+    The last fifth of the common steps, where they reach the last fifth of what all sides cover;
     else the steps that each has there; else each side's own last fifth.
     """
-    of_base, of_new = (np.unique(frame["step"].to_numpy(np.int64)) for frame in (base, new))
-    common = np.intersect1d(of_base, of_new, assume_unique=True)
-    low, high = max(of_base[0], of_new[0]), min(of_base[-1], of_new[-1])
+    steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
+    common = reduce(np.intersect1d, steps)
+    low, high = max(own[0] for own in steps), min(own[-1] for own in steps)
     start = high - WINDOW_SHARE * (high - low)
     if len(common) and common[-1] >= start:
         window = int(common[-_fifth(len(common))]), int(common[-1])
-        return Windows(window, window, common, overlap=True)
-    inside = [steps[(steps >= start) & (steps <= high)] for steps in (of_base, of_new)]
+        return Windows([window] * len(steps), common, overlap=True)
+    inside = [own[(own >= start) & (own <= high)] for own in steps]
     overlap = bool(low <= high) and all(map(len, inside))
     if not overlap:
-        inside = [steps[-_fifth(len(steps)) :] for steps in (of_base, of_new)]
-    ends = [(int(steps[0]), int(steps[-1])) for steps in inside]
-    return Windows(ends[0], ends[1], common, overlap)
+        inside = [own[-_fifth(len(own)) :] for own in steps]
+    return Windows([(int(own[0]), int(own[-1])) for own in inside], common, overlap)
 
 
 def _fifth(count: int) -> int:

@@ -178,13 +178,18 @@ def notes(outcome: Outcome) -> list[str]:
 def pairs_in_words(outcome: Outcome) -> str:
     """Return how many prompts are paired, how many are not, and why."""
     comparison = outcome.comparison
+    compared = marked("Compared: {window} of {split} responses; {pairs} prompts are in both runs.")
+    if len(outcome.bases) > 1:
+        compared = marked(
+            "Compared: {window} of {split} responses; {pairs} prompts are in all the runs."
+        )
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
     said = [
         message(
-            "Compared: {window} of {split} responses; {pairs} prompts are in both runs.",
+            compared,
             window=span(comparison.windows.new),
             split=message(names[comparison.split]),
-            pairs=whole(_shared(outcome)),
+            pairs=whole(comparison.shared),
         )
     ]
     for side, only, never, other in (
@@ -204,11 +209,6 @@ def pairs_in_words(outcome: Outcome) -> str:
                 )
             )
     return sentences(said)
-
-
-def _shared(outcome: Outcome) -> int:
-    table = outcome.comparison.prompts
-    return int((table["base_responses"].notna() & table["new_responses"].notna()).sum())
 
 
 _COMPARED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
