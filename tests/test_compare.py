@@ -331,6 +331,14 @@ def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs,
     assert any("; 28 prompts are in all the runs" in note for note in made.notes)
 
 
+def test_two_prompts_are_too_few_to_be_compared(tmp_path):
+    base = write_run(tmp_path / "base", prompts=range(2))
+    new = write_run(tmp_path / "new", prompts=range(2), seed=1)
+    made = rlreport.compare(base, new, tmp_path / "out", fail_on=["any"])
+    assert made.sentence == "Cannot be compared: fewer than three prompts can be compared."
+    assert told(tmp_path / "out")["verdict"]["reasons"] == ["few_prompts"]
+
+
 def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_sentence(
     runs, report, tmp_path
 ):

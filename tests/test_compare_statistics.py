@@ -90,6 +90,19 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
     assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)], binary=True).high < 0
 
 
+@pytest.mark.parametrize("compared", [paired_effect, unpaired_effect])
+def test_two_prompts_give_no_interval_and_three_hold_no_difference(compared):
+    two = compared(np.zeros(2), np.array([0.4, 0.5]))
+    assert np.isnan(two.low) and np.isnan(two.high) and two.p == 1
+    random = np.random.default_rng(12)
+    missed = 0
+    for _ in range(300):
+        effect = compared(random.normal(size=3), random.normal(size=3))
+        assert effect.low < effect.value < effect.high
+        missed += effect.low > 0 or effect.high < 0
+    assert missed / 300 <= 0.06
+
+
 def test_rare_events_are_found_no_more_often_than_the_level_says():
     random = np.random.default_rng(8)
     found = 0

@@ -14,6 +14,7 @@ from math import atan2, cos, pi, sin, sqrt
 import numpy as np
 
 from rlreport.comparison.statistics import (
+    LEAST_PAIRS,
     POWER,
     TAIL,
     Effect,
@@ -51,7 +52,7 @@ def unpaired_over_runs(bases: Sequence[Floats], pooled: Floats, new: Floats) -> 
     pooled, new = pooled[np.isfinite(pooled)], new[np.isfinite(new)]
     pairs = min(len(pooled), len(new))
     known = [base[np.isfinite(base)] for base in bases]
-    if pairs < 2:
+    if pairs < LEAST_PAIRS:
         return Effect(pairs=pairs, paired=False)
     between, runs = _one_more(known)
     parts = [(between**2, runs), *((s.var(ddof=1) / len(s), len(s) - 1) for s in (pooled, new))]

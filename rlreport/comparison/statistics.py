@@ -21,6 +21,8 @@ from rlreport.figures.ragged import Floats, Ints
 RESAMPLES = 2000
 LEVEL = 0.95
 POWER = 0.8
+LEAST_PAIRS = 3
+"""Prompts below which there is no interval: resampled, two give the estimate as an end of it."""
 FEW_PAIRS = 30
 """Below so many pairs that differ, an exact test has to agree."""
 
@@ -100,8 +102,8 @@ def paired_effect(base: Floats, new: Floats, *, binary: bool = False, seed: int 
     difference = new - base
     difference = difference[np.isfinite(difference)]
     pairs = len(difference)
-    if pairs < 2:
-        return Effect(float(difference[0]) if pairs else np.nan, pairs=pairs)
+    if pairs < LEAST_PAIRS:
+        return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
     effect = _studentised([_ratio(difference, seed)], pairs)
     differing = difference[difference != 0]
     p = 0.0
@@ -122,7 +124,7 @@ def unpaired_effect(base: Floats, new: Floats, *, seed: int = 0) -> Effect:
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
-    if pairs < 2:
+    if pairs < LEAST_PAIRS:
         return Effect(pairs=pairs, paired=False)
     effect = _studentised([_ratio(new, seed), _ratio(base, seed + 1)], pairs)
     return replace(effect, paired=False)

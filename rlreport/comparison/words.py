@@ -42,7 +42,7 @@ _REASONS = {
         "the runs are compared unpaired, clustered by prompt, which sees far less."
     ),
     "no_reward": marked("A side has no reward in what is compared."),
-    "few_prompts": marked("Fewer than two prompts can be compared."),
+    "few_prompts": marked("Fewer than three prompts can be compared."),
 }
 
 SEVERAL_SEEDS = marked(
