@@ -138,6 +138,26 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     assert compared.gate.failed == ("new-critical:kl_explosion",)
 
 
+def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tmp_path):
+    tokens = {"response_tokens": [*"abcd" * 10], "logprobs": [-0.1] * 40}
+    base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-3.1] * 40, **tokens)
+    broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+    rlreport.build(base, tmp_path / "report", workers=1)
+    still = rlreport.compare(tmp_path / "report", broken, tmp_path / "a", fail_on=["any"])
+    assert still.sentence.startswith("Better: reward +0.")
+    assert not still.gate.failed
+    about = tmp_path / "report" / "data" / "report.json"
+    said = json.loads(about.read_text())
+    for finding in said["findings"]:
+        finding["severity"] = "warning"
+    about.write_text(json.dumps(said))
+    turned = rlreport.compare(tmp_path / "report", broken, tmp_path / "b", fail_on=["any"])
+    assert turned.sentence.startswith("Higher reward, but NEW is broken: reward +0.")
+    assert "new-critical:kl_explosion" in turned.gate.failed
+    assert told(tmp_path / "b")["findings"]["new"] == []
+    assert "New critical findings: " in (tmp_path / "b" / "compare.html").read_text()
+
+
 def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
     def means(folder):
         sums: dict[str, list[float]] = {}

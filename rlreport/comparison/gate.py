@@ -31,26 +31,33 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Findings of NEW against those of BASE."""
+    """Findings of NEW against those of BASE.
+
+    Attributes:
+        new, fixed, still: by their ids; of those still there as NEW has them.
+        critical: critical in NEW and not in BASE, new or still there.
+    """
 
     new: tuple[Found, ...] = ()
     fixed: tuple[Found, ...] = ()
     still: tuple[Found, ...] = ()
+    critical: tuple[Found, ...] = ()
 
 
 def changed(base: Mapping[str, Found], new: Mapping[str, Found]) -> Changed:
-    """Return which findings are new, fixed, and still there; of the latter as NEW has them."""
+    """Return which findings are new, fixed, still there, and critical only now."""
+    already = {name for name, found in base.items() if found.severity == "critical"}
     return Changed(
         tuple(found for name, found in new.items() if name not in base),
         tuple(found for name, found in base.items() if name not in new),
         tuple(found for name, found in new.items() if name in base),
+        tuple(f for name, f in new.items() if f.severity == "critical" and name not in already),
     )
 
 
 def gate(
     comparison: Comparison,
-    base: Mapping[str, Found],
-    new: Mapping[str, Found],
+    findings: Changed,
     *,
     fail_on: Collection[str] = (),
     margin: float = 0.0,
@@ -68,12 +75,7 @@ def gate(
     if "guardrail" in wanted:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
     if "new-critical" in wanted:
-        failed += [
-            f"new-critical:{name}"
-            for name, found in new.items()
-            if found.severity == "critical"
-            and (name not in base or base[name].severity != "critical")
-        ]
+        failed += [f"new-critical:{found.id}" for found in findings.critical]
     shown = comparison.level in ("better", "worse")
     status = PASSED if shown or not require_evidence else INCONCLUSIVE
     return Gate(tuple(sorted(wanted)), margin, tuple(failed), FAILED if failed else status)

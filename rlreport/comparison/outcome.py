@@ -78,10 +78,10 @@ def outcome_of(
     """Compare runs, and read back what is shown of them."""
     base = bases[0]
     comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
+    findings = changed(base.findings, new.findings)
     answer = gate(
         comparison,
-        base.findings,
-        new.findings,
+        findings,
         fail_on=fail_on,
         margin=margin,
         require_evidence=require_evidence,
@@ -102,7 +102,7 @@ def outcome_of(
         bases,
         new,
         comparison,
-        changed(base.findings, new.findings),
+        findings,
         answer,
         _with_texts(comparison.flips, found[0], found[1], new),
         says_more(words[0], words[1]),

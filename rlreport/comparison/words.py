@@ -101,7 +101,7 @@ def sentence(outcome: Outcome) -> str:
 def against(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    critical = [found for found in outcome.changed.new if found.severity == "critical"]
+    critical = outcome.changed.critical
     said = []
     if worse:
         said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
@@ -114,7 +114,7 @@ def against(outcome: Outcome) -> str:
 def _headline(outcome: Outcome) -> str:
     """Return the level in words; a reward gained by a run that broke is not called better."""
     level = outcome.comparison.level
-    if level == "better" and any(found.severity == "critical" for found in outcome.changed.new):
+    if level == "better" and outcome.changed.critical:
         return message("Higher reward, but NEW is broken")
     return message(HEADLINES[level])
 
