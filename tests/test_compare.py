@@ -261,6 +261,19 @@ def test_ids_of_many_digits_are_told_apart(tmp_path, form):
     assert told(tmp_path / "out")["verdict"]["pairs"] == 16
 
 
+@pytest.mark.parametrize(("field", "key"), [("id", "id"), ("group", "group_id")])
+def test_responses_without_the_field_of_pairs_are_left_out_and_counted(tmp_path, field, key):
+    base = write_run(tmp_path / "base", prompts=range(16), group_id="g")
+    new = write_run(tmp_path / "new", prompts=range(16), seed=1, group_id="g")
+    rows = [json.loads(line) for line in (new / "log.jsonl").read_text().splitlines()]
+    for row in rows[:7]:
+        del row[key]
+    (new / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = rlreport.compare(base, new, tmp_path / "out", pair_by=field)
+    lacking = [note for note in made.notes if "lack" in note]
+    assert lacking == ["new: 7 responses lack the field of --pair-by and are left out."]
+
+
 def test_other_step_spacing_and_no_overlap_are_said(runs, tmp_path):
     odd = write_run(tmp_path / "odd", steps=[2.0 * i + 1 for i in range(5)])
     even = write_run(tmp_path / "even", steps=range(0, 10, 2))

@@ -35,12 +35,14 @@ class Side:
             paired by, uint64), and figures, float64.
         parts: columns of ``responses`` that are parts of the reward.
         named: whether an equal ``pair`` means an equal prompt in another run too.
+        unpaired: responses left out, as they lack what prompts are paired by.
     """
 
     name: str
     responses: pd.DataFrame
     parts: tuple[str, ...] = ()
     named: bool = True
+    unpaired: int = 0
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
@@ -66,7 +68,8 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
         keys = _hashes(kept[found])
     if found is None or not len(kept):
         raise UsageError(f"--pair-by {pair_by}: no such field in {name!r}")
-    return Side(name, kept.assign(pair=keys), parts)
+    left_out = len(responses) - len(kept)
+    return Side(name, kept.assign(pair=keys), parts, unpaired=left_out)
 
 
 def _hashes(values: pd.Series) -> Keys:

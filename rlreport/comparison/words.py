@@ -172,6 +172,14 @@ def notes(outcome: Outcome) -> list[str]:
                     rows=whole(run.dropped),
                 )
             )
+        if run.side.unpaired:
+            said.append(
+                message(
+                    "{run}: {rows} responses lack the field of --pair-by and are left out.",
+                    run=run.name,
+                    rows=whole(run.side.unpaired),
+                )
+            )
     return said
 
 
