@@ -14,6 +14,7 @@ from rlreport.bake.comparison import (
 )
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
+from rlreport.comparison.earlier import report_about
 from rlreport.comparison.gate import FAIL_ON, Gate
 from rlreport.comparison.outcome import Outcome, outcome_of
 from rlreport.comparison.run import compared_run
@@ -88,6 +89,11 @@ def build_comparison(
     chosen_form.check(report)
     check_place(out, chosen_form)
     summary = summary_file() if report.github_summary else None
+    if read.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
+        raise UsageError(
+            "--metrics: one trainer's figures cannot be those of several runs; build a report of "
+            "each run with its own, and compare the reports"
+        )
     runs = [
         compared_run(
             given,

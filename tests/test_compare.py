@@ -453,6 +453,18 @@ def test_what_is_no_report_is_refused(runs, tmp_path):
     assert CliRunner().invoke(main, ["compare", str(runs["main"])]).exit_code == 2
 
 
+def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, tmp_path):
+    metrics = tmp_path / "trainer.jsonl"
+    metrics.write_text("".join(f'{{"step": {step}, "entropy": 1.0}}\n' for step in range(10)))
+    given = ["--metrics", str(metrics), "-o", str(tmp_path / "out")]
+    logs = [str(runs["main"]), str(runs["lost"])]
+    refused = CliRunner().invoke(main, ["compare", *logs, *given])
+    assert refused.exit_code == 2
+    assert "--metrics: one trainer's figures cannot be those of several runs" in refused.output
+    assert not (tmp_path / "out").exists()
+    assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
+
+
 def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
     made = rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.md", title="a PR")
     text = (tmp_path / "out.md").read_text()
