@@ -68,6 +68,7 @@ _SECRET_SHAPE = re.compile(
 _RANDOM = re.compile(r"(?<![\w+/=-])(?:[0-9a-fA-F]{32,}|[A-Za-z0-9+/_-]{36,}={0,2})(?![\w+/=-])")
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
+_NO_PROSE = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?|True|False|null")
 
 Scalar = str | int | float | bool | None
 
@@ -155,6 +156,11 @@ def redacted_value(name: str, value: Scalar) -> Scalar:
         return value
     prose = _PROSE_NAME.search(name) or any(character.isspace() for character in value)
     return "[text]" if prose else value
+
+
+def redacted_text(name: str, text: str) -> str:
+    """Return the same for an entry as ``card_texts`` gives it: a text, whatever it was."""
+    return text if _NO_PROSE.fullmatch(text) else str(redacted_value(name, text))
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
-from rlreport.card import redacted_value
+from rlreport.card import redacted_text
 from rlreport.comparison import words
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import FlipTexts, Outcome
@@ -202,11 +202,13 @@ def _card(outcome: Outcome) -> TableView | None:
         return None
     columns = [ColumnView(key, label, kind="text") for key, label in _CARD]
 
-    def shown(value: str) -> str:
-        return str(redacted_value("", value)) if outcome.redact else value
+    def shown(key: str, value: str) -> str:
+        return redacted_text(key, value) if outcome.redact and value != MISSING else value
 
     rows = [
-        RowView(key, [Cell(key), *(Cell(shown(side.get(key, MISSING))) for side in (base, new))])
+        RowView(
+            key, [Cell(key), *(Cell(shown(key, side.get(key, MISSING))) for side in (base, new))]
+        )
         for key in differing
     ]
     return TableView("card", message("What the runs were, where it differs"), columns, rows)
