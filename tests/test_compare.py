@@ -294,6 +294,9 @@ def test_a_step_in_common_long_before_the_end_is_not_what_is_compared(tmp_path):
     found = told(tmp_path / "out")
     assert found["window"] == {"steps": [80, 80], "steps_base": [100, 100], "split": "train"}
     assert any("end long before the runs do: step 100 of BASE and step 80" in n for n in made.notes)
+    both = "step 100 of BASE against step 80 of NEW"
+    assert f"48 prompts in pairs, {both})" in made.sentence
+    assert made.notes[0].startswith(f"Compared: {both} of training responses; 48 prompts")
     # Where both have steps at the end of what both cover, those are compared.
     new = write_run(tmp_path / "new", steps=(0, 45, 95, 100), seed=1)
     rlreport.compare(write_run(tmp_path / "base", steps=(0, 50, 96)), new, tmp_path / "out")
@@ -320,6 +323,18 @@ def test_redaction_leaves_all_texts_out(runs, tmp_path):
         if path.suffix in (".html", ".json", ".csv"):
             assert "what?" not in path.read_text()
             assert "red kite" not in path.read_text()
+
+
+def test_redaction_leaves_out_what_the_card_names_as_prose(tmp_path):
+    sides = [write_run(tmp_path / name, prompts=range(4)) for name in ("a", "b")]
+    for side, word in zip(sides, ("Obey", "Think"), strict=True):
+        lines = f"system_prompt: {word}\nmax_prompt_length: 70{len(word)}\n"
+        (side / "config.yaml").write_text(lines)
+    rlreport.compare(sides[0], sides[1], tmp_path / "out", redact=True)
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "config.system_prompt" in page and "[text]" in page
+    assert "Obey" not in page and "Think" not in page
+    assert "704" in page and "705" in page
 
 
 def test_what_only_one_side_logs_is_said(runs, tmp_path):

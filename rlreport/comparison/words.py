@@ -82,7 +82,7 @@ def sentence(outcome: Outcome) -> str:
         "interval": interval(effect),
         "most": figure(max(abs(effect.low), abs(effect.high))),
         "prompts": _prompts(effect),
-        "window": span(comparison.windows.new),
+        "window": _window(outcome),
     }
     if comparison.level == "incomparable":
         why = [reason for reason in reasons(outcome) if reason]
@@ -124,6 +124,20 @@ def name_of(check: str) -> str:
     return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
 
+def _window(outcome: Outcome) -> str:
+    """Return the steps that are compared; of BASE and of NEW where they are others."""
+    windows = outcome.comparison.windows
+    if all(window == windows.new for window in windows.sides):
+        return span(windows.new)
+    bases, new = _base_window(outcome), span(windows.new)
+    return message("{base} of BASE against {new} of NEW", base=bases, new=new)
+
+
+def _base_window(outcome: Outcome) -> str:
+    windows = dict.fromkeys(outcome.comparison.windows.sides[:-1])
+    return listed([span(window) for window in windows])
+
+
 def _prompts(effect: Effect) -> str:
     pairs = whole(effect.pairs)
     if effect.paired:
@@ -134,7 +148,7 @@ def _prompts(effect: Effect) -> str:
 def reasons(outcome: Outcome) -> list[str]:
     """Return what could not be compared as usual, a sentence each."""
     windows = outcome.comparison.windows
-    places = {"base_window": span(windows.base), "new_window": span(windows.new)}
+    places = {"base_window": _base_window(outcome), "new_window": span(windows.new)}
     return [message(_REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
@@ -195,7 +209,7 @@ def pairs_in_words(outcome: Outcome) -> str:
     said = [
         message(
             compared,
-            window=span(comparison.windows.new),
+            window=_window(outcome),
             split=message(names[comparison.split]),
             pairs=whole(comparison.shared),
         )
