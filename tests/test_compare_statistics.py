@@ -146,13 +146,16 @@ def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_lev
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(seeds):
+@pytest.mark.parametrize("prompts", [0.3, 0.03])
+def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(seeds, prompts):
     random = np.random.default_rng(seeds)
     found = 0
     for _ in range(300):
         run = random.normal(0, 0.03, seeds + 1)
-        bases = random.normal(0.5, 0.3, 64) + run[:-1, None] + random.normal(0, 0.1, (seeds, 64))
-        new = random.normal(0.5, 0.3, 64) + run[-1] + random.normal(0, 0.1, 64)
+        bases = (
+            random.normal(0.5, prompts, 64) + run[:-1, None] + random.normal(0, 0.1, (seeds, 64))
+        )
+        new = random.normal(0.5, prompts, 64) + run[-1] + random.normal(0, 0.1, 64)
         effect = unpaired_over_runs(list(bases), bases.mean(axis=0), new)
         found += effect.low > 0 or effect.high < 0
     assert found / 300 <= 0.08

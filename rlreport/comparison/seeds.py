@@ -22,6 +22,9 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.figures.ragged import Floats
 
+_MOST_FREEDOM = 1000
+"""Of Student's distribution, which is normal by then."""
+
 
 def effect_over_runs(bases: Sequence[Floats], new: Floats, *, seed: int = 0) -> Effect:
     """Compare with several runs of BASE, means by prompt (prompts,) each, the same in all.
@@ -48,22 +51,23 @@ def unpaired_over_runs(bases: Sequence[Floats], pooled: Floats, new: Floats) -> 
 
     ``pooled`` has each prompt of BASE once. Runs that share their prompts say nothing of other
     prompts, so that both errors add up, with the degrees of freedom of Welch and Satterthwaite.
+    These trust runs that lie close by chance: the interval is no narrower than that over runs.
     """
     pooled, new = pooled[np.isfinite(pooled)], new[np.isfinite(new)]
     pairs = min(len(pooled), len(new))
-    known = [base[np.isfinite(base)] for base in bases]
     if pairs < LEAST_PAIRS:
         return Effect(pairs=pairs, paired=False)
-    between, runs = _one_more(known)
+    between, runs = _one_more([base[np.isfinite(base)] for base in bases])
     parts = [(between**2, runs), *((s.var(ddof=1) / len(s), len(s) - 1) for s in (pooled, new))]
     error = sqrt(sum(square for square, _ in parts))
     value = float(new.mean() - pooled.mean())
     if error == 0:
         return Effect(value, value, value, 0.0, 1.0 if value == 0 else 0.0, pairs, paired=False)
-    freedom = max(1, int(error**4 / sum(square**2 / count for square, count in parts)))
-    half = _quantile(1 - TAIL, freedom) * error
-    mde = half + _quantile(POWER, freedom) * error
-    p = _two_sided(value, error, freedom)
+    freedom = int(error**4 / sum(square**2 / count for square, count in parts))
+    tests = [(error, min(max(1, freedom), _MOST_FREEDOM)), (between, runs)]
+    half = max(_quantile(1 - TAIL, count) * own for own, count in tests)
+    mde = half + max(_quantile(POWER, count) * own for own, count in tests)
+    p = max(_two_sided(value, own, count) for own, count in tests)
     return Effect(value, value - half, value + half, mde, p, pairs, paired=False)
 
 
