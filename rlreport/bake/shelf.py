@@ -22,9 +22,9 @@ from rlreport.pool import Pool
 
 
 class Shelved(NamedTuple):
-    """A page on a shelf: its path below the report's root, its name there, bytes, and MD5.
+    """A page on a shelf: its path below the report's root, its name there, and its bytes.
 
-    ``name`` is "" where the report that is replaced has the same page already.
+    ``md5`` is what a store says of it, "" on a disk; ``name`` is "" where the report that is replaced has the same page already.
     """
 
     path: str
@@ -89,7 +89,7 @@ class FolderShelf(Shelf):
         """See Shelf; OSError where the folder is not there, or not any more."""
         name = new_name()
         (self.root / name).write_bytes(data)
-        return Shelved(path, name, len(data), md5(data))
+        return Shelved(path, name, len(data), "")
 
     def read(self, page: Shelved) -> bytes:
         """See Shelf."""
