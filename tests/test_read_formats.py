@@ -111,12 +111,12 @@ def test_validation_stands_beside_training_and_further_splits_are_left_out(tmp_p
         read(tmp_path, split="test")
 
 
-def test_a_line_of_columns_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+def test_an_odd_entry_of_columns_costs_only_itself(tmp_path: Path) -> None:
     line = {"step": ["3", None], "prompt": ["p", "p"], "completion": ["4", "5"], "Acc": [1.0, 0.0]}
     good = {**line, "step": ["3", "3"]}
     scan = read(write(tmp_path / "completions.jsonl", [good, line]))
     assert {file.format for file in scan.files} == {"swift"}
-    assert (len(scan.responses), [bad.line for bad in scan.bad_lines]) == (2, [2])
+    assert (len(scan.responses), [bad.line for bad in scan.bad_lines]) == (3, [2])
 
 
 def test_a_format_that_fails_is_a_bad_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
