@@ -24,7 +24,8 @@ from rlreport.pool import Pool
 class Shelved(NamedTuple):
     """A page on a shelf: its path below the report's root, its name there, and its bytes.
 
-    ``md5`` is what a store says of it, "" on a disk; ``name`` is "" where the report that is replaced has the same page already.
+    ``md5`` is what a store says of it, "" on a disk; ``name`` is "" where the report that is
+    replaced has the same page already.
     """
 
     path: str

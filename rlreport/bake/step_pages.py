@@ -7,8 +7,8 @@ A page that turns out heavier than its share is baked again with less, its chart
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +35,7 @@ from rlreport.bake.step_page import (
     step_view,
     twins_of,
 )
-from rlreport.choose import Candidate, StepPlan, Twins, twins
+from rlreport.choose import Candidate, StepPlan, Twins, steady, twins
 from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import drawings, drawn, with_drawings
@@ -91,6 +91,8 @@ def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
     # What the pages will show, as far as it can be told before any is weighed.
     expected = [c.packed(rate * own) for c, own in zip(candidates, costs, strict=True)]
     same = twins(builder.tables.responses, [plan.rows for plan in expected])
+    # A page's charts do not depend on what it may take: they are drawn through all rounds.
+    charts = _drawn_beside(builder, _jobs(builder, [(c, 0.0, 1.0) for c in candidates]))
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
         for first, last in _rounds(len(candidates)):
             jobs = []
@@ -100,7 +102,7 @@ def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
                 rest -= costs[place]
                 saved -= more
                 jobs.append((candidates[place], rate * costs[place] + more, scale))
-            pages = _pages(builder, list(_jobs(builder, jobs, same)), shared)
+            pages = _pages(builder, list(_jobs(builder, jobs, same)), shared, charts)
             for (candidate, allowance, _), page in zip(jobs, pages, strict=True):
                 made.add(page)
                 saved += allowance - page.weight
@@ -111,16 +113,13 @@ def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
     return made
 
 
-def steady(amount: float) -> float:
-    """Return the amount rounded down to one of seven between it and its half."""
-    if not math.isfinite(amount):
-        return amount
-    fraction, exponent = math.frexp(amount)
-    return math.ldexp(math.floor(fraction * 14) / 14, exponent)
+def _pages(
+    builder: ReportBuilder, jobs: list[StepJob], shared: Shared, charts: Iterator[list[Chart]]
+) -> Iterator[BakedStep]:
+    """The pages of some steps, in order: those that were kept, the others baked.
 
-
-def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Iterator[BakedStep]:
-    """The pages of some steps, in order: those that were kept, the others baked."""
+    ``charts`` are those of all pages from the first of these on, drawn when they are asked for.
+    """
     kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
     missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
     pool = builder.pool
@@ -129,7 +128,8 @@ def _pages(builder: ReportBuilder, jobs: list[StepJob], shared: Shared) -> Itera
         ranges = pool.map(bake_range, pool.ranges(missing), shared)
         baked = (page for pages in ranges for page in pages)
     else:
-        baked = (bake_within(job, shared) for job in _drawn_beside(builder, missing))
+        own = _drawn_beside(builder, missing) if shared.kept else charts
+        baked = (bake_within(replace(job, charts=next(own)), shared) for job in missing)
     return (page or next(baked) for page in kept)
 
 
@@ -329,18 +329,24 @@ def _charts(job: StepJob) -> list[Chart]:
     return charts_of(job.responses, job.context, job.candidate.step)
 
 
-def _drawn_beside(builder: ReportBuilder, jobs: list[StepJob]) -> Iterator[StepJob]:
-    """The jobs with their charts, drawn by a process beside while this one bakes their pages."""
-    charts = [_charts(job) for job in jobs]
+def _drawn_beside(builder: ReportBuilder, jobs: Iterable[StepJob]) -> Iterator[list[Chart]]:
+    """The charts of jobs, drawn by a process beside while this one bakes pages."""
+    made: deque[list[Chart]] = deque()
+
+    def undrawn() -> Iterator[list[Chart]]:
+        for job in jobs:
+            made.append(_charts(job))
+            yield made[-1]
+
     pictures = builder.pool.map(
         drawings,
-        charts,
+        undrawn(),
         builder.context.report.language,
         beside=draws_beside(builder.pool, len(builder.candidates)),
         here=False,
     )
-    for job, own, svgs in zip(jobs, charts, pictures, strict=True):
-        yield replace(job, charts=with_drawings(own, svgs))
+    for svgs in pictures:
+        yield with_drawings(made.popleft(), svgs)
 
 
 def _read(

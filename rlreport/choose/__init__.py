@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.finding import Verdict
-from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
+from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps, steady
 from rlreport.choose.extremes import Extreme, extremes
 from rlreport.choose.ranking import by_worth
 from rlreport.choose.twins import Twins, recurring, twins
@@ -22,6 +22,7 @@ __all__ = [
     "choose",
     "extremes",
     "fewer_steps",
+    "steady",
     "twins",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -209,3 +210,11 @@ def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
 def evenly(count: int, room: int) -> NDArray[np.int64]:
     """Positions of an even selection of ``room`` out of ``count``, both ends kept; all that fit."""
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
+
+
+def steady(amount: float) -> float:
+    """Return the amount rounded down to one of seven between it and its half."""
+    if not math.isfinite(amount):
+        return amount
+    fraction, exponent = math.frexp(amount)
+    return math.ldexp(math.floor(fraction * 14) / 14, exponent)

@@ -175,7 +175,6 @@ def build_once(
     from rlreport.progress import Silent, Spoken
 
     read, figures = read_options(given)
-    muted = mutes(given.pop("mute"))
     form, thresholds = given.pop("form"), given.pop("thresholds")
     del given["quiet"], given["fail_on"]
     language = Language(given.pop("lang"))
@@ -190,6 +189,7 @@ def build_once(
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
+        muted = mutes(given.pop("mute"))
         terminal = Terminal(quiet=quiet, language=language)
         report = build_report(
             logs,
