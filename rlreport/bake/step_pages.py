@@ -116,10 +116,7 @@ def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
 def _pages(
     builder: ReportBuilder, jobs: list[StepJob], shared: Shared, charts: Iterator[list[Chart]]
 ) -> Iterator[BakedStep]:
-    """The pages of some steps, in order: those that were kept, the others baked.
-
-    ``charts`` are those of all pages from the first of these on, drawn when they are asked for.
-    """
+    """The pages of some steps, kept or baked with ``charts``, those of these steps and all later."""
     kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
     missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
     pool = builder.pool
