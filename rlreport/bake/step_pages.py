@@ -116,7 +116,7 @@ def bake_steps(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
 def _pages(
     builder: ReportBuilder, jobs: list[StepJob], shared: Shared, charts: Iterator[list[Chart]]
 ) -> Iterator[BakedStep]:
-    """The pages of some steps, kept or baked with ``charts``, those of these steps and all later."""
+    """The pages of some steps, kept or baked with ``charts``: those of these and all later ones."""
     kept = [_attempts(job, shared, bake=False) if shared.kept else None for job in jobs]
     missing = [job for job, page in zip(jobs, kept, strict=True) if page is None]
     pool = builder.pool
