@@ -29,7 +29,7 @@ def main(logs: Path, out: Path) -> None:
     rlreport("inspect", healthy)
     assert "reward_hacking_token" in rlreport("check", broken, "--fail-on", "critical", status=1)
     for name, run in (("healthy", healthy), ("broken", broken)):
-        rlreport("build", run, "-o", out / name, "--quiet")
+        rlreport("build", run, "-o", out / name, "--cache", out / "cache", "--quiet")
     for suffix in (".html", ".eml", ".md", ".zip"):
         rlreport("build", healthy, "-o", out / f"run{suffix}", "--quiet")
         assert (out / f"run{suffix}").stat().st_size > 1000
@@ -39,8 +39,9 @@ def main(logs: Path, out: Path) -> None:
     rlreport("compare", out / "healthy", broken, "-o", out / "compare.html", "--quiet")
     rlreport("index", out, "-o", out / "index.html")
     rlreport("watch", healthy, "-o", out / "watched", "--every", "1s", "--until-idle", "1s")
-    for command in ("formats", "checks", "cache"):
-        rlreport(command, *([out / "cache"] if command == "cache" else []))
+    assert not rlreport("cache", out / "cache").startswith("0 entries")
+    for command in ("formats", "checks"):
+        rlreport(command)
     rlreport("build", healthy, "-o", logs, status=2)
     print("1 passed, 0 failed")
 
