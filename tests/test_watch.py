@@ -77,6 +77,14 @@ def test_logs_that_are_not_there_yet_are_waited_for(
     assert result.exit_code == 0
 
 
+def test_logs_that_vanish_are_waited_for(tmp_path: Path, watched: Callable[..., Result]) -> None:
+    log = write(tmp_path / "log.jsonl", rows(0, 2))
+    result = watched(log.unlink, lambda: write(log, rows(0, 3)))
+    assert "No such file" in result.output
+    assert "step 2, 6 responses" in result.output
+    assert result.exit_code == 0
+
+
 def test_without_any_report_it_ends_with_the_status_of_bad_input(
     watched: Callable[..., Result],
 ) -> None:

@@ -136,8 +136,6 @@ def _told(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Repo
     now = time.strftime("%H:%M:%S")
     try:
         _, report = build_once(logs, out, given, quiet=True)
-    except UsageError:
-        raise  # no later log makes an option usable
     except RlreportError as error:
         say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
         return None
