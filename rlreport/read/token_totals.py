@@ -133,10 +133,14 @@ def merge_totals(left: TokenTotals, right: TokenTotals) -> TokenTotals:
         sums: Floats = np.bincount(place, values, len(starts)).astype(np.float64, copy=False)
         return sums if keep is None else sums[keep]
 
-    counts = np.concatenate([left.counts, right.counts], axis=1)
-    merged.counts = np.stack([added(row) for row in counts]).astype(np.int64)
-    sums = np.concatenate([left.sums, right.sums], axis=1)
-    merged.sums = np.stack([added(row) for row in sums])
+    size = len(starts) if keep is None else len(keep)
+    merged.counts = np.empty((len(COUNTS), size), dtype=np.int64)
+    merged.sums = np.empty((len(SUMS), size))
+    # Row by row: all of both parts at once would be a third copy of each.
+    for i in range(len(COUNTS)):
+        merged.counts[i] = added(np.concatenate([left.counts[i], right.counts[i]]))
+    for i in range(len(SUMS)):
+        merged.sums[i] = added(np.concatenate([left.sums[i], right.sums[i]]))
     if keep is not None:
         merged.bins, merged.tokens, merged.dropped = merged.bins[keep], merged.tokens[keep], True
     return merged
