@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.browser import browser
 from tests.running import SEARCH, build
+from tests.store import Store, serving
 
 __all__ = ["browser", "shared_data"]
 
@@ -42,6 +43,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.settrace(traced)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store for S3 addresses, which writes down what it was asked for."""
+    with serving(tmp_path_factory.mktemp("store")) as found:
+        yield found
 
 
 ROOT = Path(__file__).resolve().parents[1]

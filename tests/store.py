@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.reading import tokens
+from tests.reading import tokens, write
 
 BUCKET = "runs"
 ENVIRONMENT = {
@@ -113,6 +113,12 @@ def local_files(folder: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def short_log(folder: Path) -> Path:
+    """A log of six steps of four responses with tokens."""
+    rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]
+    return write(folder / "a.jsonl", rows)
 
 
 def long_log(path: Path) -> Path:

@@ -23,16 +23,10 @@ from rlreport.read import logs as reading
 from rlreport.read.splits import plan_splits
 from tests import jobs
 from tests.running import rlreport
-from tests.store import BUCKET, local_files, long_log, serving
+from tests.store import BUCKET, local_files, long_log
 
 pytestmark = pytest.mark.ci
 NODES = 3
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("store")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -18,22 +18,14 @@ from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pipeline import build_report
 from rlreport.pool import Pool
 from rlreport.progress import Silent
-from tests.reading import tokens, write
-from tests.store import BUCKET, Store, local_files, serving
+from tests.store import BUCKET, Store, local_files, short_log
 
 STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("store")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def logs(tmp_path_factory) -> Path:
-    rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]
-    return write(tmp_path_factory.mktemp("logs") / "a.jsonl", rows)
+    return short_log(tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")

@@ -7,21 +7,14 @@ from pathlib import Path
 import pytest
 
 from rlreport.api import build
-from tests.reading import tokens, write
+from tests.reading import write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, local_files, serving
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("store")) as found:
-        yield found
+from tests.store import BUCKET, Store, local_files, short_log
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory) -> Path:
-    rows = [tokens("a", "b", step=i // 4, reward=i % 3, response=f"r {i}") for i in range(24)]
-    return write(tmp_path_factory.mktemp("logs") / "a.jsonl", rows)
+    return short_log(tmp_path_factory.mktemp("logs"))
 
 
 def test_a_folder_in_a_store_is_the_local_folder_and_its_index_comes_last(

@@ -22,15 +22,9 @@ from rlreport.read.sources import find_sources
 from rlreport.read.splits import plan_splits, plan_tasks
 from tests.reading import read, row, write
 from tests.running import rlreport
-from tests.store import BUCKET, Store, local_files, long_log, serving
+from tests.store import BUCKET, Store, local_files, long_log
 
 SPLIT = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("store")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
