@@ -109,12 +109,12 @@ class ReportBuilder(Maker):
 
     def drawn(self, charts: Sequence[Chart]) -> list[Chart]:
         """Charts of a page, drawn where those of steps are, see ``bake_steps``: V8 starts once."""
-        beside, language = (
-            draws_beside(self.pool, len(self.candidates)),
-            self.context.report.language,
-        )
         svgs = self.pool.map(
-            drawings, [charts] if charts else [], language, beside=beside, here=False
+            drawings,
+            [charts] if charts else [],
+            self.context.report.language,
+            beside=draws_beside(self.pool, len(self.candidates)),
+            here=False,
         )
         return with_drawings(charts, next(svgs, []))
 

@@ -130,7 +130,7 @@ class _Remote:
                 self.system.makedirs(shelf.root, exist_ok=True)
             tried = shelf.put("", b"")
             self.system.cp_file(f"{shelf.root}/{tried.name}", f"{shelf.root}/{new_name()}")
-        except Exception:
+        except Exception:  # of any store: then pages come back, and are sent from here
             return None
         return shelf
 

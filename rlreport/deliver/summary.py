@@ -71,9 +71,8 @@ def trend(values: NDArray[np.float64]) -> str:
     """A row of block characters, one for each of up to 20 runs of steps; missing is a dot."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0)
     if largest > 0:
-        values = (
-            values / largest
-        )  # sums and differences of rewards may be larger than a float holds
+        # Sums and differences of rewards may be larger than a float holds.
+        values = values / largest
     parts = np.array_split(values, min(_TREND_COLUMNS, len(values)))
     known = [part[np.isfinite(part)] for part in parts]
     means = [float(part.mean()) if len(part) else None for part in known]
