@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.generate_log import generate
 from rlreport.api import build
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 
 NODES = 3
 ROW_BYTES = 28_600

@@ -24,7 +24,7 @@ import psutil
 
 from benchmarks.generate_log import generate
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 
 REPEATS = 3
 

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 from tests.store import BUCKET, Store, serving
 
 

@@ -20,7 +20,7 @@ from rlreport.comparison.flips import flips
 from rlreport.comparison.side import Side, side_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 
 NULL_PAIRS = 2000

@@ -26,7 +26,7 @@ from rlreport.check.wording import worded
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read import prompt_texts, read_logs
+from rlreport.read.logs import prompt_texts, read_logs
 from rlreport.summarise import summarise
 
 

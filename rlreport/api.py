@@ -19,9 +19,9 @@ from rlreport.options import (
     ReportOptions,
 )
 from rlreport.pipeline import Report, build_report
-from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.text.language import language
+from rlreport.workers import Workers
 
 
 def build(
@@ -133,7 +133,7 @@ def build(
             to do.
     """
     progress: Progress = Silent() if quiet else Spoken()
-    with Pool(workers, ray, progress.say) as pool:
+    with Workers(workers, ray, progress.say) as processes:
         return build_report(
             _several(logs),
             place_of(out),
@@ -180,7 +180,7 @@ def build(
             muted=mute,
             form=form,
             progress=progress,
-            pool=pool,
+            workers=processes,
         )
 
 

@@ -129,7 +129,7 @@ def build_comparison(
         charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size
-    with written(out, chosen_form) as (place, _):
+    with written(out, chosen_form) as place:
         builder, size = deliver_comparison(place, chosen_form, limit, builder)
     if summary:
         append_summary(builder, summary)

@@ -18,8 +18,8 @@ from rlreport.comparison.earlier import report_about
 from rlreport.deliver.one_file import FORM, assemble
 from rlreport.deliver.place import destination, staged
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
+from rlreport.read.files import is_url
 from rlreport.read.remote import shown
-from rlreport.read.sources import is_url
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message

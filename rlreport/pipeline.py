@@ -15,7 +15,6 @@ from rlreport.bake.redact import (
     without_names,
 )
 from rlreport.bake.report import prepare
-from rlreport.bake.step_pages import warm
 from rlreport.bake.views import KeyFigure
 from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
@@ -34,14 +33,15 @@ from rlreport.deliver.store import Out, check_place, written
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
-from rlreport.pool import Pool
 from rlreport.progress import Progress
-from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
+from rlreport.read.logs import prompt_texts, read_logs
+from rlreport.read.notes import several_runs
+from rlreport.read.readback import RowLocations, fetch
 from rlreport.read.remote import shown
-from rlreport.read.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
+from rlreport.workers import Workers
 
 FOR_DATA = 0.2
 """Share of the limit that the figures of all responses may take."""
@@ -96,7 +96,7 @@ def build_report(
     muted: Mapping[str, str] | None = None,
     form: str | None = None,
     progress: Progress,
-    pool: Pool,
+    workers: Workers,
 ) -> Report:
     """Builds one report; ``out`` is replaced whole or left as it was.
 
@@ -114,7 +114,7 @@ def build_report(
 
     card = _card(logs, report)
 
-    name, locations, tables = _read(logs, read, figures, progress)
+    name, locations, tables = _read(logs, read, figures, progress, workers)
     tables = replace(tables, notes=[*tables.notes, *(Note("card", n, 1) for n in card.notes)])
     mixed = None if report.merge else several_runs(logs, tables, named=not report.redact_names)
     aliases: dict[str, str] = {}
@@ -122,8 +122,6 @@ def build_report(
         tables, aliases = without_names(tables)
         name = "run"
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
-    if not read.cache:  # else most pages may be there already
-        warm(pool, len(tables.steps))
     if report.in_progress:
         tables = tables.growing()
     verdict, spreading = _judged(tables.settled(), limits, muted)
@@ -157,14 +155,14 @@ def build_report(
         file_aliases=aliases,
         one_file=chosen_form.one_file,
         progress=progress,
-        pool=pool,
+        workers=workers,
         data_room=int(limit * FOR_DATA),
         thresholds=limits,
         own_charts=charts,
         card=card,
     )
-    with written(out, chosen_form, pool) as (place, shelf):
-        builder, size = deliver(place, chosen_form, limit, prepared, shelf)
+    with written(out, chosen_form) as place:
+        builder, size = deliver(place, chosen_form, limit, prepared)
     if summary:
         append_summary(builder, summary)
     return Report(
@@ -196,11 +194,15 @@ def _judged(
 
 
 def _read(
-    logs: Sequence[str | Path], read: ReadOptions, figures: FigureOptions, progress: Progress
+    logs: Sequence[str | Path],
+    read: ReadOptions,
+    figures: FigureOptions,
+    progress: Progress,
+    workers: Workers,
 ) -> tuple[str, RowLocations, Tables]:
     """Reads and summarises; what is only needed for the tables is let go."""
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, progress, metrics.paths)
+    scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan

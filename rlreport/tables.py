@@ -60,16 +60,19 @@ class MetricsFile:
     metrics: list[str]
 
 
+GAP = "<|gap|>"
+"""Unit between the two ends of a long response, of which the middle is not sampled."""
+
+
 @dataclass(frozen=True, slots=True)
-class NgramSample:
-    """Responses in which n-grams are counted: all of them, or a seeded sample per step.
+class TextSample:
+    """The units (tokens, else words) of sampled responses.
 
     Attributes:
-        rows: int64 (S,), indices into the response table, ascending.
+        rows: int64 (S,), rows of the response table, ascending.
         offsets: int64 (S + 1,), where each response's units start in ``units``.
         units: int32 (sum of lengths,), indices into ``vocabulary``.
-        vocabulary: unit strings: tokens as logged, or words and CJK characters.
-        per_step: most responses kept per step; every response of a smaller step is in.
+        vocabulary: tokens as logged, or words and CJK characters.
         unit: ``token`` or ``word``.
     """
 
@@ -77,8 +80,19 @@ class NgramSample:
     offsets: NDArray[np.int64]
     units: NDArray[np.int32]
     vocabulary: list[str]
-    per_step: int
     unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSample:
+    """Figures of the tokens in ``texts``: float32, one per unit, NaN where not logged."""
+
+    texts: TextSample
+    kl: NDArray[np.float32]
+    log_ratio: NDArray[np.float32]
+    prob: NDArray[np.float32]
+    ref_prob: NDArray[np.float32]
+    value_error: NDArray[np.float32]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,8 +105,9 @@ class LogTables:
             (float64, or object for short strings).
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
-        ngrams: units of a sample of responses, None without any text, and once counted.
-        ref_ngrams: the same of the reference responses, None without them.
+        ngrams: units of the sampled responses, None without any text, and once counted.
+        ref_ngrams: the same of the reference's responses, None without them.
+        sampled: responses that figures of texts and tokens come from.
         reward_parts: names of extras that are parts of the reward.
         files, bad_lines, notes: what was read, and what was not.
         bad_count: unreadable lines in all (``bad_lines`` is capped).
@@ -103,8 +118,9 @@ class LogTables:
     responses: pd.DataFrame
     extras: pd.DataFrame
     positions: pd.DataFrame
-    ngrams: NgramSample | None = None
-    ref_ngrams: NgramSample | None = None
+    ngrams: TextSample | None = None
+    ref_ngrams: TextSample | None = None
+    sampled: int = 0
     reward_parts: list[str] = field(default_factory=list)
     files: list[LogFile] = field(default_factory=list)
     bad_lines: list[BadLine] = field(default_factory=list)
@@ -227,7 +243,7 @@ class Tables(LogTables):
         )
 
 
-def _cut(sample: NgramSample, low: int, high: int) -> NgramSample:
+def _cut(sample: TextSample, low: int, high: int) -> TextSample:
     """Return the part of a sample that is of the rows ``low`` to ``high``, numbered from there."""
     first, last = np.searchsorted(sample.rows, (low, high)).tolist()
     offsets = sample.offsets[first : last + 1]

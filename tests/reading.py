@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, read_logs
+from rlreport.read.logs import Scan, read_logs
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:

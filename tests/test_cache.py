@@ -22,10 +22,10 @@ from rlreport.cli import main
 from rlreport.encoding import decoded, encoded
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, read_logs
+from rlreport.read.logs import Scan, read_logs
 from rlreport.read.cache import Kept
 from rlreport.read.partial import Extra, Segment
-from rlreport.read.sources import Source
+from rlreport.read.files import Source
 from rlreport.read.splits import plan_splits
 from rlreport.read.token_totals import TokenTotals
 from rlreport.store import Store, store_at
@@ -195,7 +195,7 @@ def test_the_time_of_a_file_is_believed_only_two_seconds_later(
     source = Source("log.jsonl", str(path), path.stat().st_size)
     assert source.stamp() is None
     now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.sources.time.time_ns", lambda: now + 3 * 10**9)
+    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
     assert source.stamp() is not None
     with path.open("ab") as file:
         file.write(b"{}\n")
@@ -207,7 +207,7 @@ def test_a_file_whose_stamp_is_known_is_not_opened_again(
 ) -> None:
     logs = write(tmp_path / "log.jsonl", lines(40))
     now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.sources.time.time_ns", lambda: now + 3 * 10**9)
+    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
     cold = found(logs, tmp_path / "cache")
 
     def fail(*_: object) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlreport import RolloutWriter
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 from tests.test_packaging import ROOT
 
 

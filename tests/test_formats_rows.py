@@ -17,7 +17,7 @@ from rlreport.fields import FIELDS, Field
 from rlreport.formats import RowError, RowReader, Where, detect, format_by_id
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.trl import repeated_files
-from rlreport.read.conversation import mended
+from rlreport.figures.metadata import mended
 from tests.format_logs import ANSWERS, QUESTIONS, STEPS, WRITERS, reward_of, samples
 
 Row = dict[str, Any]

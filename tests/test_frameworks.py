@@ -15,8 +15,8 @@ import pytest
 
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
-from rlreport.read import Scan
-from rlreport.read.conversation import mended
+from rlreport.read.logs import Scan
+from rlreport.figures.metadata import mended
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"

@@ -18,9 +18,9 @@ import zstandard
 
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import fetch, fetch_texts
+from rlreport.read.readback import fetch, fetch_texts
 from rlreport.read.lines import line_blocks
-from rlreport.read.sources import find_sources
+from rlreport.read.files import find_sources
 from rlreport.read.splits import Split
 from tests.reading import kinds, read, row, tokens, write
 

@@ -11,7 +11,8 @@ import pytest
 
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, fetch, fetch_texts, read_logs
+from rlreport.read.logs import Scan, read_logs
+from rlreport.read.readback import fetch, fetch_texts
 from tests.reading import kinds, read, row, write
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import fetch
+from rlreport.read.readback import fetch
 from tests.reading import damage, read, row, tokens
 from tests.running import SEARCH
 

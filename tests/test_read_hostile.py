@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import fetch
+from rlreport.read.readback import fetch
 from tests.reading import read, row, write
 
 ENDLESS = "1" + "0" * 400

@@ -18,7 +18,7 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
 from rlreport.read.logs import scan_tasks
 from rlreport.read.partial import Partial, merge
-from rlreport.read.result import (
+from rlreport.read.logs import (
     bigram_frame,
     extras_table,
     ngram_sample,
@@ -28,7 +28,7 @@ from rlreport.read.result import (
     token_frame,
 )
 from rlreport.read.scan import Scanner
-from rlreport.read.sources import Source, find_sources
+from rlreport.read.files import Source, find_sources
 from rlreport.read.splits import LogFormat, Nodes, Split, plan_splits, plan_tasks, plant, root
 from rlreport.read.token_totals import TokenTotals, merge_totals
 from tests.reading import row, tokens, write

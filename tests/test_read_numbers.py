@@ -12,7 +12,8 @@ import pytest
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, fetch, fetch_texts, read_logs
+from rlreport.read.logs import Scan, read_logs
+from rlreport.read.readback import fetch, fetch_texts
 from rlreport.text.units import units
 from tests.reading import read, tokens, write
 

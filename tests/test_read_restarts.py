@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rlreport.read import Scan
+from rlreport.read.logs import Scan
 from tests.reading import kinds, read, row, tokens, write
 
 OLDER = [

@@ -14,11 +14,11 @@ import pytest
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read import fetch
-from rlreport.read.detection import detect_formats
+from rlreport.read.readback import fetch
+from rlreport.read.detect import detect_formats
 from rlreport.read.logs import scan_tasks
 from rlreport.read.remote import read_ranges, shown
-from rlreport.read.sources import find_sources
+from rlreport.read.files import find_sources
 from rlreport.read.splits import plan_splits, plan_tasks
 from tests.reading import read, row, write
 from tests.running import rlreport

@@ -8,7 +8,7 @@ import pytest
 
 from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import read_logs
+from rlreport.read.logs import read_logs
 from tests.reading import read, tokens, write
 
 

@@ -13,7 +13,8 @@ import pytest
 import rlreport
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import Scan, fetch
+from rlreport.read.logs import Scan
+from rlreport.read.readback import fetch
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from tests.reading import kinds, read, row, tokens, write

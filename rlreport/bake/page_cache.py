@@ -1,181 +1,155 @@
-"""Pages of steps, kept for the next build: ``--cache``.
+"""Pages of steps kept for the next build (``--cache``), under a hash of what they are made of.
 
-A page is kept under a hash of all that it is made of: the part of the context that is its own,
-its rows with the hashes of their lines, what of them is shown, the program. So it needs no
-rules about when it is stale. What any new step may change is no part of that, and made anew:
-its links to the same prompts at other steps, and how the list of the run has its rows.
+A page depends on its own step only: what the rest of the run says about it is in ``data/run.js``.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
+import pandas as pd
 import xxhash
-from numpy.typing import NDArray
 
-from rlreport.bake.context import OfStep
-from rlreport.bake.pages import Page
-from rlreport.bake.responses_page import ListedRows, listed_now
-from rlreport.bake.script_json import script_json
-from rlreport.choose import StepPlan
-from rlreport.encoding import decoded, encoded
+from rlreport.bake.responses_page import ListedRows
 from rlreport.options import ReadOptions
-from rlreport.read.cache import kept_formats
+from rlreport.read.cache import format_keys
+from rlreport.read.readback import RowLocations
 from rlreport.store import Store, program, store_at
 
 if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
-    from rlreport.bake.step_page import StepTwins
-    from rlreport.bake.step_pages import Shared, StepJob
+    from rlreport.bake.step_pages import StepJob
 
 
-@dataclass(frozen=True, slots=True)
-class KeptPage:
-    """A step's page as it was made once.
+class RenderedStep(NamedTuple):
+    """A page: path and bytes, its size in the output format, its rows in the list of the run."""
 
-    Attributes:
-        names: its path, view and title.
-        html: its text, UTF-8.
-        twins: where in it the links to the same prompts begin and end.
-        listed: its rows in the list of the run.
-        in_list: bytes that they take there.
-    """
-
-    names: tuple[str, str, str]
-    html: NDArray[np.uint8]
-    twins: tuple[int, int]
+    content: tuple[str, bytes]
+    weight: int
     listed: ListedRows
-    in_list: int
 
 
 @dataclass(frozen=True, slots=True)
 class PageCache:
-    """Pages of steps by what they are made of."""
+    """Rendered pages by key."""
 
     store: Store
 
-    def get(
-        self, address: bytes, twins: StepTwins, job: StepJob, plan: StepPlan
-    ) -> tuple[Page, ListedRows, int | None] | None:
-        """Return a page with these links, its rows in the list of the run, and what they weigh.
-
-        The last is None where the list has them in another way than it had.
-        """
-        if not address or (data := self.store.get(address)) is None:
+    def get(self, key: bytes) -> RenderedStep | None:
+        """Return the page of this key, None without one."""
+        if not key or (data := self.store.get(key)) is None:
             return None
         try:
-            kept = decoded(KeptPage, data)
-            begin, end = kept.twins
-            if not 0 <= begin <= end <= len(kept.html):
-                return None
-            html = kept.html[:begin].tobytes() + _written(twins) + kept.html[end:].tobytes()
-            page = Page(*kept.names, html.decode())
-            pointed = job.candidate.pointed
-            now = listed_now(kept.listed, len(plan.rows), job.context, pointed, job.static)
-        except (ValueError, KeyError):
+            size = int.from_bytes(data[:8], "little")
+            head = orjson.loads(data[8 : 8 + size])
+            listed = head["listed"]
+            rows = ListedRows(
+                listed["step"],
+                listed["n"],
+                {k: np.array(v, np.float64) for k, v in listed["values"].items()},
+                listed["strings"],
+                listed["texts"],
+            )
+            return RenderedStep((head["path"], data[8 + size :]), head["weight"], rows)
+        except (ValueError, TypeError, LookupError):
             return None
-        return (page, now[0], kept.in_list if now[1] else None) if now else None
 
-    def put(
-        self, address: bytes, twins: StepTwins, page: Page, listed: ListedRows, in_list: int
-    ) -> None:
-        """Keep a page with these links."""
-        if not address:
-            return
-        with suppress(ValueError):  # text that is no Unicode
-            html, links = page.html.encode(), _written(twins)
-            if html.count(links) == 1:  # else it cannot be told where they stand
-                place = (html.index(links), html.index(links) + len(links))
-                names = (page.path, page.view, page.title)
-                own = KeptPage(names, np.frombuffer(html, np.uint8), place, listed, in_list)
-                self.store.put(address, encoded(own))
-
-
-def _written(twins: StepTwins) -> bytes:
-    """Return the member of the rows' data that holds the links, as ``script_json`` writes it."""
-    return b'"twins":' + script_json(twins).encode()
+    def put(self, key: bytes, page: RenderedStep) -> None:
+        """Keep a page."""
+        (path, content), weight, listed = page
+        head = {"path": path, "weight": weight, "listed": listed}
+        if key:
+            with suppress(TypeError, ValueError):  # text that is not Unicode
+                packed = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
+                self.store.put(key, len(packed).to_bytes(8, "little") + packed + content)
 
 
 def page_cache(options: ReadOptions) -> PageCache | None:
-    """Return the cache that the options name, None where they name none.
+    """Return the cache that the options name, None if they name none.
 
     Raises:
-        UsageError: it is no folder.
+        UsageError: it is not a folder.
     """
-    if not options.cache:
-        return None
-    return PageCache(store_at(options.cache, options.cache_size))
+    return PageCache(store_at(options.cache, options.cache_size)) if options.cache else None
 
 
-def shared_address(builder: ReportBuilder) -> bytes:
-    """Hash what the pages of all steps are made of; b"" where they are not kept."""
-    context = builder.context
-    if not context.read.cache:
-        return b""
-    kinds = [(name, values.dtype.str) for name, values in _columns(builder).items()]
-    finish, style = builder.finish.__qualname__, builder.locations.style
-    # How much of the page the list of the run has is no part of it, see ``listed_now``.
+def shared_key(builder: ReportBuilder) -> bytes:
+    """Hash what the pages of all steps are made of."""
+    context, finish = builder.context, builder.finish
     shared = replace(context.of_steps, listed=0)
-    try:
-        told = encoded(["page", program(), finish, shared, style, kinds])
-    except (TypeError, ValueError):  # text that is no Unicode
-        return b""
-    return xxhash.xxh3_128_digest(told)
+    parts = ("page", program(), finish.__qualname__, shared, builder.locations.style)
+    return digest(parts)
 
 
-def rows_address(builder: ReportBuilder, rows: slice) -> bytes:
-    """Hash all that the tables say of some responses; b"" where pages are not kept."""
-    if not builder.context.read.cache:
+def page_key(job: StepJob, run: bytes, locations: RowLocations) -> bytes:
+    """Hash everything that a page is made of; b"" if the lines of its rows are not known."""
+    responses, context = job.responses, job.context
+    rows = job.plan.rows - responses.index[0]
+    if not responses["line_hash"].to_numpy()[rows].all():
         return b""
+    file = responses["file"].to_numpy()[rows]
+    files = np.unique(file).tolist()
+    formats = format_keys([locations.formats[one] for one in files], context.read.tokenizer)
+    if not formats:
+        return b""
+    # Where a line lies does not matter, as its hash is known; the page names its file and number.
+    responses = responses.drop(columns=["file", "offset", "length"])
+    names = [locations.sources[one].name for one in files]
+    places = replace(context, finding_places={})
+    plan = (rows, job.plan.with_tokens, job.plan.digits)
+    return digest(
+        (run, names, np.searchsorted(files, file), formats, responses, job.extras, places, plan, job.texts)
+    )
+
+
+def digest(value: object) -> bytes:
+    """Return a hash of dataclasses, containers, tables, arrays, texts and numbers.
+
+    Raises:
+        TypeError: the value holds something else.
+    """
     hasher = xxhash.xxh3_128()
-    try:
-        for values in _columns(builder).values():
-            own = values[rows]
-            hasher.update(encoded(own) if own.dtype == object else own.tobytes())
-    except (TypeError, ValueError):  # text that is no Unicode
-        return b""
+    _feed(hasher, value)
     return hasher.digest()
 
 
-def _columns(builder: ReportBuilder) -> dict[str, NDArray[np.generic]]:
-    """Return all columns of responses that pages are made of."""
-
-    def made() -> dict[str, NDArray[np.generic]]:
-        # Where a line begins does not matter, as it is known by its hash.
-        told = builder.tables.responses, builder.tables.extras.add_prefix("extra:")
-        return {
-            str(name): np.ascontiguousarray(table[name].to_numpy())
-            for table in told
-            for name in table.columns
-            if name not in ("file", "offset", "length")
-        }
-
-    return builder.once("columns", made)
-
-
-def page_address(job: StepJob, plan: StepPlan, shared: Shared) -> bytes:
-    """Hash all that a page is made of; b"" where the lines of its rows are not known."""
-    responses, context, locations = job.responses, job.context, shared.locations
-    rows = plan.rows - responses.index[0]
-    if not (shared.address and job.address and responses["line_hash"].to_numpy()[rows].all()):
-        return b""
-    shown = responses["file"].to_numpy()[rows]
-    files = np.unique(shown).tolist()
-    formats = kept_formats([locations.formats[file] for file in files], context.read.tokenizer)
-    if not formats:
-        return b""
-    parts = [
-        [locations.sources[file].name for file in files],
-        formats,
-        np.searchsorted(files, shown),
-        [getattr(context, name) for name in OfStep._fields if name != "finding_places"],
-        job.texts if context.report.redact else [],
-        (rows, plan.with_tokens, plan.digits, plan.responses),
-    ]
-    try:
-        return xxhash.xxh3_128_digest(shared.address + job.address + encoded(parts))
-    except (TypeError, ValueError):  # text that is no Unicode
-        return b""
+def _feed(hasher: Any, value: Any) -> None:
+    if isinstance(value, str):
+        hasher.update(b"s" + value.encode(errors="surrogatepass") + b"\0")
+    elif value is None or isinstance(value, bool | int | float | bytes):
+        hasher.update(f"{type(value).__name__}{value!r}\0".encode())
+    elif isinstance(value, pd.DataFrame):
+        _feed(hasher, {str(name): value[name].to_numpy() for name in value.columns})
+    elif isinstance(value, np.ndarray):
+        hasher.update(f"a{value.dtype}{value.shape}".encode())
+        if value.dtype == object:
+            _feed(hasher, value.tolist())
+        else:
+            hasher.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, Enum):
+        _feed(hasher, value.name)
+    elif is_dataclass(value) and not isinstance(value, type):
+        hasher.update(type(value).__name__.encode())
+        for one in fields(value):
+            _feed(hasher, getattr(value, one.name))
+    elif isinstance(value, dict):
+        hasher.update(f"d{len(value)}".encode())
+        for name, one in value.items():
+            _feed(hasher, name)
+            _feed(hasher, one)
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value) if isinstance(value, set | frozenset) else value
+        hasher.update(f"l{len(items)}".encode())
+        for one in items:
+            _feed(hasher, one)
+    elif isinstance(value, np.generic):
+        _feed(hasher, value.item())
+    elif hasattr(value, "__fspath__"):
+        _feed(hasher, str(value))
+    else:
+        raise TypeError(type(value).__name__)

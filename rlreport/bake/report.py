@@ -26,28 +26,28 @@ from rlreport.bake.pages import Maker, run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, script_json
-from rlreport.bake.shelf import ShelvedPage, StepPages
 from rlreport.bake.step_page import steps_data
-from rlreport.bake.step_pages import Finish, draws_beside
+from rlreport.bake.step_pages import Finish, StepPages
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
 from rlreport.check.limits import Thresholds
 from rlreport.check.ngrams import SpreadingNgrams
-from rlreport.choose import Candidate, Plan
+from rlreport.choose import Candidate, Plan, shown_prompts
+from rlreport.choose.detail import LEVELS
 from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.svg import drawings, with_drawings
+from rlreport.draw.svg import drawn
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
-from rlreport.pool import Pool
 from rlreport.progress import Progress
-from rlreport.read import RowLocations
-from rlreport.read.several_runs import SEVERAL_RUNS
+from rlreport.read.notes import SEVERAL_RUNS
+from rlreport.read.readback import RowLocations
 from rlreport.summarise import commonest, window_table
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
+from rlreport.workers import Workers
 
 _RESPONSES = "responses"
 RUN_SCRIPT = "data/run.js"
@@ -70,7 +70,7 @@ class ReportBuilder(Maker):
         texts: responses read back for the pages of the run.
         spreading: texts that spread through the responses.
         progress: told of every page.
-        pool: processes that bake the steps' pages.
+        workers: render the steps' pages.
         data_room: bytes that the figures of all responses may take.
         own_charts: charts of the user's own, drawn.
         steps: the steps' pages, None until they are baked.
@@ -85,7 +85,7 @@ class ReportBuilder(Maker):
     texts: RunTexts
     spreading: SpreadingNgrams
     progress: Progress
-    pool: Pool
+    workers: Workers
     data_room: int
     own_charts: Sequence[Chart] = ()
     steps: StepPages | None = None
@@ -108,22 +108,15 @@ class ReportBuilder(Maker):
         )
 
     def drawn(self, charts: Sequence[Chart]) -> list[Chart]:
-        """Charts of a page, drawn where those of steps are, see ``bake_steps``: V8 starts once."""
-        svgs = self.pool.map(
-            drawings,
-            [charts] if charts else [],
-            self.context.report.language,
-            beside=draws_beside(self.pool, len(self.candidates)),
-            here=False,
-        )
-        return with_drawings(charts, next(svgs, []))
+        """Return charts of a page, drawn."""
+        return drawn(charts, self.context.report.language)
 
     @property
     def plan(self) -> Plan:
         """What is shown: as much as may be, until the steps' pages are baked."""
         if self.steps is not None:
             return self.steps.plan
-        most = [candidate.packed(float("inf")) for candidate in self.candidates]
+        most = [candidate.at(0) for candidate in self.candidates]
         return Plan(most, self.tables.steps_with_responses)
 
     def whole(self) -> ReportBuilder:
@@ -133,7 +126,7 @@ class ReportBuilder(Maker):
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
         """The report of ``limit`` bytes with pages of these steps, which are still to be baked."""
         least = Plan(
-            [candidate.packed(0.0) for candidate in candidates], self.tables.steps_with_responses
+            [one.at(len(LEVELS) - 1) for one in candidates], self.tables.steps_with_responses
         )
         listed, static = rows_listed(candidates, limit)
         context = replace(self.context, listed=listed, listed_static=static)
@@ -173,18 +166,18 @@ class ReportBuilder(Maker):
         )
         return replace(self, context=context)
 
-    def pages(self) -> Iterator[tuple[str, bytes | ShelvedPage]]:
+    def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yields every page as the form takes it: those of the run, then the steps in order."""
         for page in run_pages(self):
             yield self.finish(page)[0]
         yield from self.steps or ()
 
-    def files(self) -> Iterator[tuple[str, bytes | ShelvedPage]]:
+    def files(self) -> Iterator[tuple[str, bytes]]:
         """Yields (path below the root, bytes) of every file of the folder form, pages first."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         data = canonical_json(self.report_json(), indent=True)
-        steps = steps_data(self.context)
+        steps = self.steps_data()
         if live := self.context.report.live:
             steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
         yield RUN_SCRIPT, f"globalThis.rlreportSteps = {script_json(steps)};\n".encode()
@@ -218,7 +211,7 @@ class ReportBuilder(Maker):
     def nodes(self) -> list[tuple[str, str, str]]:
         """Data of the one file: (media type, class, content)."""
         return [
-            ("application/json", "steps-data", script_json(steps_data(self.context))),
+            ("application/json", "steps-data", script_json(self.steps_data())),
             ("application/json", "report-json", script_json(self.report_json())),
             (
                 "application/octet-stream",
@@ -226,6 +219,11 @@ class ReportBuilder(Maker):
                 base64.b64encode(self.response_data[0]).decode(),
             ),
         ]
+
+    def steps_data(self) -> dict[str, Any]:
+        """Return what pages of steps say about the whole run."""
+        shown = [step.rows for step in self.plan.steps]
+        return steps_data(self.context, shown_prompts(self.tables.responses, shown))
 
     def report_json(self) -> dict[str, Any]:
         """What ``data/report.json`` holds."""
@@ -247,7 +245,7 @@ def prepare(
     file_aliases: dict[str, str],
     one_file: bool,
     progress: Progress,
-    pool: Pool,
+    workers: Workers,
     data_room: int,
     thresholds: Thresholds,
     own_charts: Sequence[Chart],
@@ -303,7 +301,7 @@ def prepare(
         texts,
         spreading,
         progress,
-        pool,
+        workers,
         data_room,
         own_charts,
     ).whole()

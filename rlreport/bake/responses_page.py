@@ -65,13 +65,13 @@ _FINDING = ColumnView(
 
 @dataclass(frozen=True, slots=True)
 class ListedRows:
-    """The rows of one step in the list of the run, most worth a look first.
+    """Rows that a step gives to the list of the run, the most interesting first.
 
     Attributes:
         step: the step.
         n: their n.
         values: column key -> numbers, NaN missing.
-        strings: column key -> short strings as logged; ``finding`` as well.
+        strings: column key -> short strings as logged.
         texts: the beginnings of prompt and response.
         static: how many of them may be written as HTML.
     """
@@ -81,7 +81,7 @@ class ListedRows:
     values: dict[str, NDArray[np.float64]]
     strings: dict[str, list[str | None]]
     texts: dict[str, list[str]]
-    static: int
+    static: int = 0
 
 
 def rows_listed(candidates: Sequence[Candidate], limit: float) -> tuple[int, list[int]]:
@@ -95,9 +95,9 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> tuple[int, lis
     counts = np.array([len(candidate.rows) for candidate in candidates])
     most = _even(counts, room)
     counts = np.minimum(counts, most)
-    pointed = np.minimum(counts, [candidate.pointed for candidate in candidates])
-    each = _even(counts, STATIC_ROWS, pointed)
-    few = np.maximum(np.minimum(counts, each), pointed)
+    pinned = np.minimum(counts, [candidate.pinned for candidate in candidates])
+    each = _even(counts, STATIC_ROWS, pinned)
+    few = np.maximum(np.minimum(counts, each), pinned)
     more = np.flatnonzero((counts > few) & (few == each))[: max(0, STATIC_ROWS - few.sum())]
     few[more] += 1
     return most, few.tolist()
@@ -119,79 +119,60 @@ def listed_rows(
     extras: pd.DataFrame,
     rollouts: Sequence[Rollout],
     context: PageContext,
-    pointed: int,
-    static: int,
 ) -> ListedRows:
-    """The rows that a step gives to the list of the run.
+    """Return rows of the list of the run, as far as they depend on their step alone.
 
     Args:
         step: the step.
         responses: RESPONSE_COLUMNS of all its responses.
         extras: their further columns.
-        rollouts: those that are listed, most worth a look first.
+        rollouts: those that the page shows, the most interesting first.
         context: what every page shares.
-        pointed: how many of the first ones findings or extremes of the run point at.
-        static: how many of them may be written as HTML.
     """
     places = pd.Index(responses["n"]).get_indexer([r.n for r in rollouts])
     values = {
         column.key: rounded(values_of(column.key, responses, extras)[places])
         for column in (*context.columns, _PROMPT)
     }
-    n = [r.n for r in rollouts]
-    values[_WORTH.key] = _worth(context, step, n, pointed)
     return ListedRows(
         step,
-        n,
+        [r.n for r in rollouts],
         values,
-        {**strings_of(extras, places), "finding": _findings_at(context, step, n)},
+        strings_of(extras, places),
         {
             "prompt": [snippet(_asked(r).lstrip(), LISTED_CHARS) for r in rollouts],
             "response": [snippet(r.response.lstrip(), LISTED_CHARS) for r in rollouts],
         },
-        min(static, len(rollouts)),
     )
 
 
-def listed_now(
-    kept: ListedRows, shown: int, context: PageContext, pointed: int, static: int
-) -> tuple[ListedRows, bool] | None:
-    """The rows that an earlier report listed, as this one lists them; see ``listed_rows``.
+def arranged(rows: ListedRows, context: PageContext, pinned: int, static: int) -> ListedRows:
+    """Return the rows with what depends on the whole run, as many as the list has of a step.
 
     Args:
-        kept: of the same step, which shows the same.
-        shown: rows that its page shows.
+        rows: of a step.
         context: what every page shares.
-        pointed: how many of the first ones findings or extremes of the run point at.
+        pinned: how many of the first ones findings or extremes of the run refer to.
         static: how many of them may be written as HTML.
-
-    Returns:
-        The rows, and whether they take as much as they did; None where more are wanted.
     """
-    count = min(shown, context.listed)
-    if count > len(kept.n):
-        return None
-    n = kept.n[:count]
-    worth = _worth(context, kept.step, n, pointed)
-    listed = ListedRows(
-        kept.step,
+    n = rows.n[: context.listed]
+    count = len(n)
+    values = {key: own[:count] for key, own in rows.values.items()}
+    strings = {key: own[:count] for key, own in rows.strings.items()}
+    return ListedRows(
+        rows.step,
         n,
-        {**{key: values[:count] for key, values in kept.values.items()}, _WORTH.key: worth},
-        {
-            **{key: strings[:count] for key, strings in kept.strings.items()},
-            "finding": _findings_at(context, kept.step, n),
-        },
-        {key: texts[:count] for key, texts in kept.texts.items()},
+        {**values, _WORTH.key: _worth(context, rows.step, n, pinned)},
+        {**strings, "finding": _findings_at(context, rows.step, n)},
+        {key: texts[:count] for key, texts in rows.texts.items()},
         min(static, count),
     )
-    same = listed.static == kept.static and np.array_equal(worth, kept.values[_WORTH.key])
-    return listed, same
 
 
-def _worth(context: PageContext, step: int, n: Sequence[int], pointed: int) -> NDArray[np.float64]:
+def _worth(context: PageContext, step: int, n: Sequence[int], pinned: int) -> NDArray[np.float64]:
     """What the list is sorted by at first."""
     place = np.arange(1.0, len(n) + 1)
-    worth: NDArray[np.float64] = np.where(place <= pointed, 0.0, place)
+    worth: NDArray[np.float64] = np.where(place <= pinned, 0.0, place)
     blamed = context.blamed_at(step)
     for row, one in enumerate(n):
         if one in blamed:

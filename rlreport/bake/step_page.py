@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,6 @@ from rlreport.bake.key_figures import step_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
-from rlreport.choose import StepPlan
-from rlreport.choose.twins import Name
 from rlreport.draw.chart import Chart
 from rlreport.draw.labels import finite_or_none
 from rlreport.draw.step import step_charts
@@ -42,10 +40,6 @@ LEAST_CHARTED = 8
 """Responses of a step from which it has charts."""
 
 
-StepTwins = Mapping[str, tuple[Name | None, Name | None]]
-"""n of a shown response -> names of the nearest earlier and later one to its prompt."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepRows:
     """The rows of one step as its page needs them.
@@ -57,7 +51,6 @@ class StepRows:
         rollouts: the shown responses, in the order of the list.
         with_tokens: n of the responses whose token data is carried.
         digits: significant digits of token values.
-        twins: links to the same prompts at other steps.
     """
 
     step: int
@@ -66,7 +59,6 @@ class StepRows:
     rollouts: Sequence[Rollout]
     with_tokens: frozenset[int]
     digits: int
-    twins: StepTwins = field(default_factory=dict)
 
 
 def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
@@ -86,25 +78,6 @@ def best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout
         return (value != value, -value if value == value else 0.0, rollout.n)
 
     return sorted(rollouts, key=key)
-
-
-def twins_of(
-    responses: pd.DataFrame,
-    plan: StepPlan,
-    twins: Mapping[int, tuple[Name | None, Name | None]],
-) -> StepTwins:
-    """Return the links of a page: of the responses of its step, those that a plan shows.
-
-    Args:
-        responses: of the step.
-        plan: what is shown of them.
-        twins: prompt -> names of the nearest earlier and later response to it.
-    """
-    rows = plan.rows - responses.index[0]
-    shown, prompts = (responses[name].to_numpy()[rows].tolist() for name in ("n", "prompt_id"))
-    return {
-        str(n): twins[prompt] for n, prompt in zip(shown, prompts, strict=True) if prompt in twins
-    }
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
@@ -239,7 +212,7 @@ class _Shown:
             "highlights": sorted({text for f in findings for text in f.texts}),
             "metrics": token_metrics(rollouts),
             "nan": empty_metrics(rollouts),
-            "twins": self.rows.twins,
+            "prompts": self.rows.responses["prompt_id"].to_numpy()[self.places],
             **conversation_data(rollouts),
             **group_data(
                 self.rows.responses,
@@ -338,8 +311,13 @@ def _step_link(step: int | None, addresses: Addresses) -> Link | None:
     return None if step is None else link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: PageContext) -> dict[str, Any]:
-    """The steps to pick from, as every page of a step reads them: see docs/page-data.md."""
+def steps_data(context: PageContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Return what pages of steps say about the whole run: see docs/page-data.md.
+
+    Args:
+        context: what every page shares.
+        prompts: where prompts are shown that occur at several steps, see ``shown_prompts``.
+    """
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
     rewards = context.steps["reward_mean"].to_numpy()[places]
     titles = {finding.id: finding.title for finding in context.verdict.findings}
@@ -347,6 +325,7 @@ def steps_data(context: PageContext) -> dict[str, Any]:
         "steps": context.shown_steps,
         "findings": context.report.language.of(titles),
         "rewards": [finite_or_none(value) for value in rounded(rewards).tolist()],
+        "prompts": prompts,
         "href": "#/steps/{step}" if context.one_file else "../" + step_file("{step}"),
     }
 

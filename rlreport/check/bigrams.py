@@ -11,7 +11,7 @@ from rlreport.check.noise import student_z
 from rlreport.check.run import Run
 from rlreport.check.windows import Window, whole
 from rlreport.figures.ragged import Floats, Ints, row_ends
-from rlreport.tables import NgramSample, Tables
+from rlreport.tables import Tables, TextSample
 
 DRAWS = 8
 """Samples of responses averaged, so that no single draw decides."""
@@ -82,7 +82,7 @@ def distinct_by_step(run: Run) -> Floats:
     return found
 
 
-def _bigrams(tables: Tables, ngrams: NgramSample, window: Window) -> _Bigrams:
+def _bigrams(tables: Tables, ngrams: TextSample, window: Window) -> _Bigrams:
     """Return the bigrams of a window; an answer given again to the same prompt counts once."""
     sample = sample_of(tables, ngrams, window)
     lengths = np.maximum(np.diff(sample.offsets) - 1, 0)

@@ -13,7 +13,7 @@ from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngram_counts import sample_of
 from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Floats
-from rlreport.tables import NgramSample
+from rlreport.tables import TextSample
 from rlreport.text.messages import marked
 from rlreport.text.special import is_special
 
@@ -83,7 +83,7 @@ def judge(run: Run) -> Result:
     )
 
 
-def _foreign(run: Run, ngrams: NgramSample) -> Floats:
+def _foreign(run: Run, ngrams: TextSample) -> Floats:
     """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
     names: dict[str, int] = {}
 

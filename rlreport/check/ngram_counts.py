@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.windows import Window
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import NgramSample, Tables
+from rlreport.tables import Tables, TextSample
 
 Bools = NDArray[np.bool_]
 LONGEST = 3
@@ -65,7 +65,7 @@ class Sample:
             start = stop
 
 
-def sample_of(tables: Tables, ngrams: NgramSample, window: Window | None = None) -> Sample:
+def sample_of(tables: Tables, ngrams: TextSample, window: Window | None = None) -> Sample:
     """Return the sampled responses of a window, or of the run."""
     rows = np.asarray(ngrams.rows, dtype=np.int64)
     offsets = np.asarray(ngrams.offsets, dtype=np.int64)

@@ -22,7 +22,7 @@ from rlreport.check.spreading_text import SpreadingText, named_once
 from rlreport.check.text_views import Common, View, views
 from rlreport.check.windows import window
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.tables import NgramSample
+from rlreport.tables import TextSample
 from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, readable_tokens
 
@@ -120,7 +120,7 @@ def _usable(text: str) -> bool:
     return bool(text.strip(" \t\r\nĠĊ▁")) and not is_special(text)
 
 
-def _baselines(run: Run, ngrams: NgramSample, reference: NgramSample | None) -> list[Sample]:
+def _baselines(run: Run, ngrams: TextSample, reference: TextSample | None) -> list[Sample]:
     """Return what the end is compared with: the first window, and the reference's responses.
 
     The reference's are comparable only where they are counted in the same units.
@@ -166,7 +166,7 @@ def _units_of(key: int, n: int, units: Ints) -> tuple[int, ...]:
 
 
 def _find(
-    run: Run, ngrams: NgramSample, reference: NgramSample | None, usable: Bools, longest: int
+    run: Run, ngrams: TextSample, reference: TextSample | None, usable: Bools, longest: int
 ) -> tuple[list[_Candidate], Ints, Ints]:
     """Count the n-grams of a sample up to a length, and keep those that spread.
 
@@ -199,7 +199,7 @@ def _find(
     return found, counts, position
 
 
-def _ngram_texts(run: Run, ngrams: NgramSample, style: Style | None) -> list[SpreadingText]:
+def _ngram_texts(run: Run, ngrams: TextSample, style: Style | None) -> list[SpreadingText]:
     """Merge the n-grams that spread into the texts a person would name."""
     usable = np.array([_usable(text) for text in ngrams.vocabulary], dtype=np.bool_)
     found, counts, position = _find(run, ngrams, run.tables.ref_ngrams, usable, counting.LONGEST)
@@ -226,7 +226,7 @@ def _contains(whole: Sequence[int], part: Sequence[int]) -> bool:
     return any(whole[i : i + size] == part for i in range(len(whole) - size + 1))
 
 
-def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[SpreadingText]:
+def _view_texts(run: Run, view: View, reference: TextSample | None) -> list[SpreadingText]:
     """Return what spreads in a view."""
     words = view.sample.vocabulary
     found, counts, nowhere = _find(run, view.sample, reference, np.ones(len(words), np.bool_), 1)
@@ -237,7 +237,7 @@ def _view_texts(run: Run, view: View, reference: NgramSample | None) -> list[Spr
     ]
 
 
-def _told(run: Run, ngrams: NgramSample, texts: list[SpreadingText], limit: int) -> SpreadingNgrams:
+def _told(run: Run, ngrams: TextSample, texts: list[SpreadingText], limit: int) -> SpreadingNgrams:
     """Describe each text: since when it spreads, and what the reward pays for it."""
     sample = sample_of(run.tables, ngrams)
     reward = InsideReward(run.tables, sample)

@@ -16,7 +16,7 @@ from rlreport.check.reward_hacking_token import RewardHackingToken
 from rlreport.check.run import Run
 from rlreport.check.spreading_text import SpreadingText
 from rlreport.figures.ragged import Ints
-from rlreport.tables import NgramSample
+from rlreport.tables import TextSample
 from rlreport.text.tokens import Style, token_bytes
 from rlreport.text.units import is_unspaced
 
@@ -34,7 +34,7 @@ Spelling = tuple[int, ...]
 
 def united(
     run: Run,
-    ngrams: NgramSample,
+    ngrams: TextSample,
     style: Style,
     texts: Sequence[tuple[SpreadingText, Sample]],
 ) -> list[SpreadingText]:
@@ -76,7 +76,7 @@ def _free(words: str) -> bool:
     return not any(ch.isalnum() and not is_unspaced(ch) for ch in (words[0], words[-1]))
 
 
-def _spellings(wanted: set[str], ngrams: NgramSample, style: Style) -> dict[str, list[Spelling]]:
+def _spellings(wanted: set[str], ngrams: TextSample, style: Style) -> dict[str, list[Spelling]]:
     """Return the sequences of units that read as each text; blanks around it do not count."""
     found: dict[str, list[Spelling]] = {}
     targets = {text.encode("utf-8", "replace"): text for text in wanted}

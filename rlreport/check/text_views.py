@@ -18,7 +18,7 @@ import pandas as pd
 
 from rlreport.check.ngram_counts import Bools, Sample, holders
 from rlreport.figures.ragged import Ints, offsets_of
-from rlreport.tables import NgramSample
+from rlreport.tables import TextSample
 from rlreport.text.special import is_special
 from rlreport.text.units import STRUCTURES
 
@@ -50,7 +50,7 @@ class View:
     """A way to look at the texts: what its units are, and the sample of them."""
 
     kind: Kind
-    sample: NgramSample
+    sample: TextSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Common:
     ending: Sample
     least: float
 
-    def places(self, ngrams: NgramSample) -> slice:
+    def places(self, ngrams: TextSample) -> slice:
         """Return the part's responses among those of the sample."""
         start = int(np.searchsorted(ngrams.rows, self.ending.rows[0]))
         return slice(start, start + len(self.ending.rows))
 
-    def held(self, numbers: Ints, places: Ints, ngrams: NgramSample) -> Bools:
+    def held(self, numbers: Ints, places: Ints, ngrams: TextSample) -> Bools:
         """Say of each number from 0 on whether enough responses hold it.
 
         Args:
@@ -91,7 +91,7 @@ class Common:
 
 
 def views(
-    ngrams: NgramSample,
+    ngrams: TextSample,
     texts: Sequence[str],
     responses: pd.DataFrame | None,
     common: Common | None = None,
@@ -116,7 +116,7 @@ def stem(word: str) -> str:
     return stem(word[: found.start()]) if found else word
 
 
-def _stems(ngrams: NgramSample, texts: Sequence[str], common: Common | None) -> NgramSample:
+def _stems(ngrams: TextSample, texts: Sequence[str], common: Common | None) -> TextSample:
     """Words that have several forms or several tokens, as their stems."""
     first, words, of_word = _words(ngrams, texts, common)
     roots = [stem(word) if len(word) > SHORTEST_STEM else "" for word in words]
@@ -159,7 +159,7 @@ def _stem_name(forms: dict[str, int]) -> str:
 
 
 def _words(
-    ngrams: NgramSample, texts: Sequence[str], common: Common | None
+    ngrams: TextSample, texts: Sequence[str], common: Common | None
 ) -> tuple[Ints, list[str], Ints]:
     """Join the tokens of words.
 
@@ -210,7 +210,7 @@ def _tail(text: str) -> str:
 
 
 def _may_be_common(
-    tails: list[str], units: Ints, first: Ints, size: Ints, ngrams: NgramSample, common: Common
+    tails: list[str], units: Ints, first: Ints, size: Ints, ngrams: TextSample, common: Common
 ) -> Bools:
     """Say of each word whether enough responses hold words that begin like it, bool (W,).
 
@@ -239,7 +239,7 @@ def _may_be_common(
     return kept
 
 
-def _structure(ngrams: NgramSample, responses: pd.DataFrame) -> NgramSample:
+def _structure(ngrams: TextSample, responses: pd.DataFrame) -> TextSample:
     """Each structure of a response, and whether it has any."""
     bits = responses["structure"].to_numpy(np.int64)[np.asarray(ngrams.rows)]
     held = np.column_stack([bits > 0, *(bits >> i & 1 for i in range(len(STRUCTURES)))])
@@ -249,7 +249,7 @@ def _structure(ngrams: NgramSample, responses: pd.DataFrame) -> NgramSample:
 
 
 def _of_responses(
-    ngrams: NgramSample, say: Callable[[Ints], list[str]], kind: Kind, common: Common | None
+    ngrams: TextSample, say: Callable[[Ints], list[str]], kind: Kind, common: Common | None
 ) -> View:
     """Return the view of what is said of each response, given its units."""
     number: dict[str, int] = {}
@@ -276,7 +276,7 @@ def _of_responses(
     return View(kind, sample)
 
 
-def _phrases(ngrams: NgramSample, texts: Sequence[str], common: Common | None) -> list[View]:
+def _phrases(ngrams: TextSample, texts: Sequence[str], common: Common | None) -> list[View]:
     """The first and the last words of each response, in small letters, without punctuation."""
     blank = [is_special(raw) for raw in ngrams.vocabulary]
     reach = 4 * PHRASE

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from rlreport.check.finding import Verdict
-from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps, steady
+from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
 from rlreport.choose.extremes import Extreme, extremes
 from rlreport.choose.ranking import by_worth
-from rlreport.choose.twins import Twins, recurring, twins
+from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
@@ -18,12 +18,10 @@ __all__ = [
     "Extreme",
     "Plan",
     "StepPlan",
-    "Twins",
     "choose",
     "extremes",
     "fewer_steps",
-    "steady",
-    "twins",
+    "shown_prompts",
 ]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
@@ -58,19 +56,13 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
         row = responses.iloc[extreme.row]
         evidence.setdefault(int(row["step"]), set()).add(int(row["n"]))
     steps = responses["step"].to_numpy()
-    lengths = (
-        responses["prompt_chars"]
-        + responses["response_chars"]
-        + responses["ref_response_chars"].fillna(0)
-    )
-    chars = lengths.to_numpy(np.float64)
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
     # log-ratios, advantages and returns are carried beside what is logged
     arrays = logged + 3 if has_tokens and logged else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    sampled_by = recurring(responses, options.seed)
+    sampled_by = prompt_sampling_keys(responses, options.seed)
     chosen = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
@@ -82,8 +74,6 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             seed=options.seed,
             recurring=sampled_by[start:stop],
         )
-        pointed = len(evidence.get(step, ()))
-        chosen.append(
-            Candidate(step, rows, pointed, int(stop - start), chars[rows], tokens[rows], arrays)
-        )
+        pinned = len(evidence.get(step, ()))
+        chosen.append(Candidate(step, rows, pinned, int(stop - start), tokens[rows], arrays))
     return chosen

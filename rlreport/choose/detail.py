@@ -1,10 +1,10 @@
-"""How much of a step its page shows: texts, token data and its digits, packed greedily."""
+"""How much of each step its page shows: one level of detail for the whole report."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from rlreport.text.messages import message
 
 FINEST_DIGITS = 6
-DIGITS = (FINEST_DIGITS, 4, 3)
-"""Significant digits of token values, tried in this order before anything is left out."""
 
 COMPACT = 4
 """With so many digits or fewer a page derives DERIVABLE arrays itself."""
@@ -21,26 +19,30 @@ COMPACT = 4
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 """Token arrays that follow from others (see token_codec)."""
 
-MOST_FINE_VALUES = 120_000
-"""Token values of one page above which they are kept to COMPACT digits: a page stays near 1 MB."""
+MAX_FINE_VALUES = 120_000
+"""Token values of one page from which they have COMPACT digits: a page stays near 1 MB."""
 
-PAGE, ROW, CHAR, TOKEN, DIGIT = 40_000.0, 500.0, 1.2, 9.0, 0.6
-"""Costs of a page without responses, of a response, and of each of its characters, tokens and
-significant digits of a token value, roughly in bytes; only their ratios count (see packing)."""
 
-LEAST = 2
-"""Responses shown at least."""
+class Level(NamedTuple):
+    """What a page shows: responses, how many of them with tokens (None for all), digits."""
 
-_PACKED = (
-    ("rows", LEAST),
-    ("rows", 6),
-    ("tokens", 1),
-    ("rows", 16),
-    ("tokens", 4),
-    ("rows", None),
-    ("tokens", None),
+    rows: int | None
+    with_tokens: int | None
+    digits: int
+
+
+LEVELS = (
+    Level(None, None, FINEST_DIGITS),
+    Level(None, None, COMPACT),
+    Level(None, None, 3),
+    Level(None, 32, 3),
+    Level(None, 8, 3),
+    Level(32, 4, 3),
+    Level(8, 1, 3),
+    Level(2, 0, 3),
 )
-"""What is packed next, up to how many of the step's responses."""
+"""Levels of detail, the most first. What findings and extremes refer to is shown on all but the
+last, whatever their limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,77 +51,43 @@ class Candidate:
 
     Attributes:
         step: the step.
-        rows: int64, rows of the response table in order of worth.
-        pointed: how many of the first rows findings and extremes point at: they are shown, with
-            tokens, before others.
+        rows: int64, rows of the response table, the most interesting first.
+        pinned: number of leading rows that findings or extremes refer to.
         responses: responses of the step in all.
-        chars: float64, characters of each of ``rows``.
         tokens: float64, tokens of each of ``rows``.
-        arrays: token arrays that are carried, 0 without tokens.
+        arrays: token arrays that a page carries, 0 without tokens.
     """
 
     step: int
     rows: NDArray[np.int64]
-    pointed: int
+    pinned: int
     responses: int
-    chars: NDArray[np.float64]
     tokens: NDArray[np.float64]
     arrays: int
 
-    def cost(self, rows: int, with_tokens: int, digits: int) -> float:
-        """Rough cost of a page with so many rows."""
-        texts = ROW * rows + CHAR * float(self.chars[:rows].sum())
-        return PAGE + texts + self._per_token(digits) * float(self.tokens[:with_tokens].sum())
+    def at(self, level: int) -> StepPlan:
+        """Return what the page shows at a level, an index into LEVELS."""
+        wanted, count = LEVELS[level], len(self.rows)
+        pinned = 0 if level == len(LEVELS) - 1 else self.pinned
+        rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
+        tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
+        shown = tokens if self.arrays else 0
+        return StepPlan(self.step, self.rows[:rows], shown, wanted.digits, self.responses)
 
-    def cost_of(self, plan: StepPlan) -> float:
-        """Rough cost of what a plan shows."""
-        return self.cost(len(plan.rows), plan.with_tokens, plan.digits)
 
-    def whole(self) -> float:
-        """Rough cost of the page that shows most."""
-        count = len(self.rows)
-        return self.cost(count, count if self.arrays else 0, FINEST_DIGITS)
-
-    def packed(self, budget: float) -> StepPlan:
-        """The most that fits into a cost of ``budget``; the least when nothing fits."""
-        count = len(self.rows)
-        with_tokens = count if self.arrays else 0
-        for digits in DIGITS:
-            if self.cost(count, with_tokens, digits) <= budget:
-                return self._plan(count, with_tokens, digits)
-        shown = {"rows": min(count, LEAST), "tokens": 0}
-        each = {
-            "rows": ROW + CHAR * self.chars,
-            "tokens": self._per_token(digits) * self.tokens[:with_tokens],
-        }
-        left = budget - self.cost(shown["rows"], 0, digits)
-        for part, most in _PACKED:
-            stop = count if most is None else max(most, self.pointed)
-            room = each[part][shown[part] : min(stop, shown["rows"] if part == "tokens" else count)]
-            fitting = int(np.searchsorted(np.cumsum(room), left, side="right")) if left > 0 else 0
-            shown[part] += fitting
-            left -= float(room[:fitting].sum())
-            if fitting < len(room):
-                break
-        return self._plan(shown["rows"], shown["tokens"], digits)
-
-    def _plan(self, rows: int, with_tokens: int, digits: int) -> StepPlan:
-        values = self.arrays * float(self.tokens[:with_tokens].sum())
-        kept = digits if values <= MOST_FINE_VALUES else min(digits, COMPACT)
-        return StepPlan(self.step, self.rows[:rows], with_tokens, kept, self.responses)
-
-    def _per_token(self, digits: int) -> float:
-        carried = self.arrays - len(DERIVABLE) if digits <= COMPACT else self.arrays
-        return TOKEN + DIGIT * digits * max(carried, 0)
+def first_level(candidates: Sequence[Candidate]) -> int:
+    """Return the first level worth trying: with many token values a page has fewer digits."""
+    most = max((one.arrays * float(one.tokens.sum()) for one in candidates), default=0.0)
+    return 0 if most <= MAX_FINE_VALUES else 1
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step's page shows.
+    """What the page of a step shows.
 
     Attributes:
         step: the step.
-        rows: int64, rows of the response table in order of worth.
+        rows: int64, rows of the response table, the most interesting first.
         with_tokens: how many of the first rows carry token data.
         digits: significant digits of token values.
         responses: responses of the step in all.
@@ -176,17 +144,10 @@ class Plan:
                     all=self.responses,
                 )
             )
-        kept = {step.digits for step in self.steps} or {FINEST_DIGITS}
-        if token_responses and min(kept) < FINEST_DIGITS:
+        digits = min((step.digits for step in self.steps), default=FINEST_DIGITS)
+        if token_responses and digits < FINEST_DIGITS:
             said.append(
-                message(
-                    "Token values are kept to {digits} significant digits in steps that hold many.",
-                    digits=min(kept),
-                )
-                if len(kept) > 1
-                else message(
-                    "Token values are kept to {digits} significant digits.", digits=min(kept)
-                )
+                message("Token values are kept to {digits} significant digits.", digits=digits)
             )
         return said
 
@@ -194,13 +155,13 @@ class Plan:
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
     """An even selection of ``room`` steps, two at least.
 
-    The first and the last stay, and those that findings and extremes point at as long as they fit.
+    The first and the last stay, and those that findings and extremes refer to as long as they fit.
     """
     room = max(2, room)
     if room >= len(steps):
         return list(steps)
-    pointed = [place for place, step in enumerate(steps) if step.pointed]
-    kept = set(list(dict.fromkeys([0, len(steps) - 1, *pointed]))[:room])
+    pinned = [place for place, step in enumerate(steps) if step.pinned]
+    kept = set(list(dict.fromkeys([0, len(steps) - 1, *pinned]))[:room])
     others = [place for place in range(len(steps)) if place not in kept]
     if more := room - len(kept):
         kept.update(others[i] for i in evenly(len(others), more).tolist())
@@ -210,11 +171,3 @@ def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
 def evenly(count: int, room: int) -> NDArray[np.int64]:
     """Positions of an even selection of ``room`` out of ``count``, both ends kept; all that fit."""
     return np.linspace(0, count - 1, min(count, room)).round().astype(np.int64)
-
-
-def steady(amount: float) -> float:
-    """Return the amount rounded down to one of seven between it and its half."""
-    if not math.isfinite(amount):
-        return amount
-    fraction, exponent = math.frexp(amount)
-    return math.ldexp(math.floor(fraction * 14) / 14, exponent)

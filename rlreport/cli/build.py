@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 FAILED = 1
 """Exit status when ``--fail-on`` met such a finding."""
 
-WORTH_HASTE = range(1 << 18, 24 << 20)
-"""Bytes of logs that are read as fast as a process starts, and have more than a few pages."""
+
+if TYPE_CHECKING:
+    from rlreport.cli.terminal import Terminal
+    from rlreport.pipeline import Report
+
+FAILED = 1
+"""Exit status when ``--fail-on`` met such a finding."""
 
 
 class BuildCommand(click.Command):
@@ -171,8 +176,8 @@ def build_once(
         RlreportError: an option, the logs or the place cannot be used.
     """
     from rlreport.options import CardOptions, MailOptions, ReportOptions
-    from rlreport.pool import Pool
     from rlreport.progress import Silent, Spoken
+    from rlreport.workers import Workers
 
     read, figures = read_options(given)
     form, thresholds = given.pop("form"), given.pop("thresholds")
@@ -182,10 +187,7 @@ def build_once(
     mail = MailOptions(given.pop("to"), given.pop("sender"), given.pop("subject"))
     card = CardOptions(given.pop("config"), _pairs(given.pop("meta")), given.pop("git"))
     progress = Silent() if quiet else Spoken()
-    with Pool(read.workers, read.ray, progress.say) as pool:
-        if _bytes(logs) in WORTH_HASTE and not read.cache:
-            # Another process gets ready to draw while this one imports what it needs.
-            pool.warm("rlreport.draw.svg", "get_ready", most=1)
+    with Workers(read.workers, read.ray, progress.say) as workers:
         from rlreport.cli.terminal import Terminal
         from rlreport.pipeline import build_report
 
@@ -201,7 +203,7 @@ def build_once(
             muted=muted,
             form=form,
             progress=terminal.progress,
-            pool=pool,
+            workers=workers,
         )
     return terminal, report
 
@@ -212,16 +214,6 @@ def _pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         if not (equals and name.strip()):
             raise UsageError("--meta: write KEY=VALUE, for example --meta kl_coef=0.05")
     return tuple((name.strip(), value) for name, _, value in pairs)
-
-
-def _bytes(logs: tuple[str, ...]) -> int:
-    """Bytes of files and of folders' own files; what is elsewhere or deeper counts nothing."""
-    total = 0
-    for log in map(Path, logs):
-        with suppress(OSError, ValueError):
-            files = log.iterdir() if log.is_dir() else [log]
-            total += sum(file.stat().st_size for file in files if file.is_file())
-    return total
 
 
 @contextmanager

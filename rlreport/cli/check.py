@@ -38,7 +38,8 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from rlreport.check.wording import worded
     from rlreport.cli.terminal import Terminal, verdict_lines
     from rlreport.metrics import metrics_beside
-    from rlreport.read import fetch, prompt_texts, read_logs
+    from rlreport.read.logs import prompt_texts, read_logs
+    from rlreport.read.readback import fetch
     from rlreport.summarise import summarise
 
     read, figures = read_options(given)

@@ -24,7 +24,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     from rlreport.cli.terminal import Terminal, place
     from rlreport.fields import CANONICAL, FIELDS
     from rlreport.metrics import metrics_beside
-    from rlreport.read import read_logs
+    from rlreport.read.logs import read_logs
     from rlreport.summarise import commonest
     from rlreport.text.messages import steps_in_words
     from rlreport.text.numbers import byte_size, counted

@@ -112,7 +112,7 @@ def watch(
 
 def _state(logs: tuple[str, ...]) -> object:
     """What tells from outside whether the logs changed; None where there are none yet."""
-    from rlreport.read.sources import find_sources
+    from rlreport.read.files import find_sources
 
     try:
         sources = find_sources(logs).sources

@@ -20,7 +20,8 @@ from rlreport.comparison.side import PROMPT, Side, side_of
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress
-from rlreport.read import RowLocations, fetch, prompt_texts, read_logs
+from rlreport.read.logs import prompt_texts, read_logs
+from rlreport.read.readback import RowLocations, fetch
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 

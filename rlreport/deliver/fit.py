@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlreport.bake.report import ReportBuilder
-from rlreport.bake.shelf import FolderShelf, Shelf, StepPages
-from rlreport.bake.step_pages import bake_steps, weight_of
+from rlreport.bake.step_pages import estimated_weight, fitting_level, render_steps
 from rlreport.choose import Candidate, fewer_steps
-from rlreport.choose.detail import LEAST
+from rlreport.choose.detail import LEVELS, first_level
 from rlreport.deliver.form import Builder, Form
 from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
-from rlreport.deliver.place import SHELF, pictures_of, size_of, staged
+from rlreport.deliver.place import pictures_of, size_of, staged
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
 
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
 
 RESERVE = 4_000
 """Bytes kept for what is said about what is left out, and for numbers that grow a digit."""
+
+EASY = 0.7
+"""Share of the limit up to which pages surely fit with everything else."""
 
 FOR_STEPS = 0.75
 """Share of the limit that steps' pages may take when there are too many of them."""
@@ -34,24 +36,21 @@ FEWEST = 24
 
 
 def deliver(
-    out: Path, form: Form, limit: int, builder: ReportBuilder, shelf: Shelf | None = None
+    out: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Writes the report that shows most within ``limit`` bytes.
-
-    All but the pages of steps is written first and weighed; the rest of the limit is theirs.
+    """Write the report that shows most within ``limit`` bytes.
 
     Args:
-        out: its place; replaced whole, or left as it was.
-        form: the form.
+        out: destination; replaced whole, or left as it was.
+        form: the output format.
         limit: bytes it may have.
         builder: the report.
-        shelf: where finished pages of steps lie until it is written; beside it unless given.
 
     Returns:
         What was written, and its size in bytes.
 
     Raises:
-        OutputError: even the least report does not fit, or the place cannot be written.
+        OutputError: even the least report does not fit, or the destination cannot be written.
     """
     with staged(out, form) as place:
         if not form.pages:
@@ -59,26 +58,26 @@ def deliver(
             if weight > limit:
                 raise _too_small(limit, weight)
             return builder, weight
-        shelf = shelf or FolderShelf(place.parent.parent / SHELF)
-        shelf.show(builder.pool)
         steps = fewer_steps(builder.candidates, _affordable(builder, limit))
+        level = first_level(steps)
         while True:
             linked = builder.linking(steps, limit)
-            room = limit - RESERVE - _write(form, linked, place)
-            if room < 0 and len(steps) > 2:
-                steps = fewer_steps(steps, len(steps) // 2)
-                continue
-            shown = linked.holding(_baked(linked, room, shelf))
-            weight = _write(form, shown, place, shelf)
-            if weight > limit and len(steps) <= 2:
-                least = builder.linking(steps, 0).without_responses()
-                shown = least.holding(_baked(least, 0, shelf))
-                weight = _write(form, shown, place, shelf)
-                if weight > limit:
-                    raise _too_small(limit, weight)
+            if estimated_weight(linked, level) > EASY * limit:
+                # All other parts tell how much the pages may take.
+                room = limit - RESERVE - _write(form, linked, place)
+                level = fitting_level(linked, room, level)
+            shown = linked.holding(render_steps(linked, level))
+            weight = _write(form, shown, place)
             if weight <= limit:
                 return shown, weight
-            steps = fewer_steps(steps, len(steps) // 2)
+            if level < len(LEVELS) - 1:
+                level += 1
+            elif len(steps) > 2:
+                steps = fewer_steps(steps, len(steps) // 2)
+            elif builder.data_room:
+                builder = builder.without_responses()
+            else:
+                raise _too_small(limit, weight)
 
 
 def deliver_comparison(
@@ -101,20 +100,16 @@ def deliver_comparison(
 
 
 def _affordable(builder: ReportBuilder, limit: int) -> int:
-    """How many steps can have a page, going by what one with a few responses weighs."""
+    """Return how many steps can have a page, going by the least pages."""
     steps: list[Candidate] = builder.candidates
     room = FOR_STEPS * limit
     if len(steps) * MANY <= room:
         return len(steps)
-    middle = steps[len(steps) // 2]
-    some = weight_of(builder, middle, 6, tokens=False)
-    least = weight_of(builder, middle, LEAST, tokens=False)
-    return max(int(room / some), min(FEWEST, int(room / least)))
-
-
-def _baked(builder: ReportBuilder, room: float, shelf: Shelf) -> StepPages:
-    shelf.clear()
-    return bake_steps(builder, room, shelf)
+    few, least = (
+        estimated_weight(builder.linking(steps, limit), level) / len(steps)
+        for level in (len(LEVELS) - 2, len(LEVELS) - 1)
+    )
+    return max(int(room / few), min(FEWEST, int(room / least)))
 
 
 def _too_small(limit: int, weight: int) -> OutputError:
@@ -124,10 +119,8 @@ def _too_small(limit: int, weight: int) -> OutputError:
     )
 
 
-def _write(form: Form, builder: Builder, place: Path, shelf: Shelf | None = None) -> int:
-    """Writes a report in the place of what an earlier attempt left there; returns its bytes."""
-    elsewhere = shelf.moved if shelf else {}
-    elsewhere.clear()
+def _write(form: Form, builder: Builder, place: Path) -> int:
+    """Write a report in place of what an earlier attempt left; return its bytes."""
     if form.folder:
         shutil.rmtree(place)
         place.mkdir()
@@ -136,7 +129,7 @@ def _write(form: Form, builder: Builder, place: Path, shelf: Shelf | None = None
         shutil.rmtree(pictures_of(place), ignore_errors=True)
     form.write(builder, place)
     if form.folder:
-        write_manifest(place, MANIFEST, elsewhere)
+        write_manifest(place, MANIFEST)
     if form.pictures and pictures_of(place).exists():
         write_manifest(pictures_of(place), PICTURES_MANIFEST)
-    return size_of(place) + sum(page.size for page in elsewhere.values())
+    return size_of(place)

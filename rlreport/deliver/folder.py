@@ -27,9 +27,6 @@ class Folder(Form):
     def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         for path, content in builder.files():
-            if not isinstance(content, bytes):
-                content.move(place / path)
-                continue
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             (place / path).write_bytes(content)
 

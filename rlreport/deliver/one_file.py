@@ -62,7 +62,7 @@ def document(builder: Builder) -> Iterator[bytes]:
     """Yields the file in parts, with the pages of the run baked as they are reached."""
     return assemble(
         builder.frame(),
-        (bytes(node) for _, node in builder.pages()),
+        (node for _, node in builder.pages()),
         builder.nodes(),
         language=builder.context.report.language,
     )

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,15 +35,14 @@ Ours = Callable[[str], bool]
 """Whether we wrote the file of this path below a folder."""
 
 
-def write_manifest(folder: Path, name: str, elsewhere: Iterable[str] = ()) -> None:
+def write_manifest(folder: Path, name: str) -> None:
     """Lists all files of a folder just written in the file ``name`` in it.
 
     Args:
         folder: the folder.
         name: of the manifest.
-        elsewhere: paths of files that will be in it too.
     """
-    files = sorted({*(path.as_posix() for path in _files(folder)), *elsewhere})
+    files = sorted(path.as_posix() for path in _files(folder))
     manifest = {"generator": {"name": NAME, "version": __version__}, "files": [*files, name]}
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(json.dumps(manifest, indent=0), "utf-8")

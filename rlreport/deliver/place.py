@@ -27,11 +27,8 @@ except ImportError:  # no POSIX: leftovers of killed builds stay, builds do not 
 PICTURES = "_files"
 """What the folder of pictures beside a file is called: ``run.md`` has ``run_files``."""
 
-SHELF = "shelf"
-"""Folder beside a staged report for pages that are finished before it is written."""
-
 _PART = ".part"
-_PARTS = ("new", "old", SHELF)
+_PARTS = ("new", "old")
 _LOCK = "lock"
 
 

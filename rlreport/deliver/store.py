@@ -1,23 +1,20 @@
 """Reports at a URL: written on this disk, then sent to the store, the page to open last.
 
 A store has no rename: a reader may meet new pages beside the old entry for as long as it takes to
-send them. Files of others stay, what the earlier report had besides goes last. Pages that a
-cluster baked are sent by its nodes, to a place of their own from which the store copies them.
+send them. Files of others stay, what the earlier report had besides goes last.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
-import re
-import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rlreport.bake.shelf import Shelf, Shelved, md5, new_name
 from rlreport.deliver.form import Form
 from rlreport.deliver.ownership import (
     MANIFEST,
@@ -28,9 +25,8 @@ from rlreport.deliver.ownership import (
 )
 from rlreport.deliver.place import destination, pictures_of
 from rlreport.errors import OutputError
-from rlreport.pool import Pool
+from rlreport.read.files import is_url
 from rlreport.read.remote import filesystem, said, shown
-from rlreport.read.sources import is_url
 
 Out = Path | str
 """Where a report goes: a place on a disk, or a URL."""
@@ -40,9 +36,6 @@ _BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 """Stores in which a path begins with a bucket, which nobody makes by writing to it."""
 
 _LOOKED_AT = 4096
-
-_STAGED = re.compile(r"\.rlreport-[0-9a-f]{16}/.+")
-"""Pages that wait below a report's place; those of a build that was killed are removed."""
 
 
 def check_place(out: Out, form: Form) -> None:
@@ -70,32 +63,24 @@ def page_of(out: Out, page: str) -> Out:
 
 
 @contextmanager
-def written(out: Out, form: Form, pool: Pool | None = None) -> Iterator[tuple[Path, Shelf | None]]:
+def written(out: Out, form: Form) -> Iterator[Path]:
     """Yield where the report is to be written: ``out``, or a place whose files then go there.
 
     Args:
         out: where it goes.
         form: its form.
-        pool: who bakes its pages; besides comes where they are put, None for beside the report.
 
     Raises:
         OutputError: see ``check_place``, or the store does not take a file.
     """
     if isinstance(out, Path):
-        yield out, None
+        yield out
         return
     remote = _Remote(out, form)
-    shelf = remote.shelf() if pool and pool.elsewhere and form.folder else None
     with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
         place = Path(folder) / (remote.root.rpartition("/")[2] or "report")
-        try:
-            yield place, shelf
-            remote.send(place, shelf)
-        except BaseException:
-            if shelf:
-                with suppress(Exception):  # what remains is removed by the next build
-                    shelf.clear()
-            raise
+        yield place
+        remote.send(place)
 
 
 class _Remote:
@@ -120,22 +105,8 @@ class _Remote:
         except Exception as error:
             raise OutputError(f"{self.out}: cannot be seen: {said(error)}") from None
 
-    def shelf(self) -> _StoreShelf | None:
-        """Return a shelf in the store, None where that does not take or copy files by itself."""
-        held, name = self.there()[0], self.root.rpartition("/")[2]
-        told = {path.removeprefix(f"{name}/"): _told(info) for path, info in held.items()}
-        shelf = _StoreShelf(self.url, self.root, told)
-        try:
-            if self.scheme not in _BUCKETS:
-                self.system.makedirs(shelf.root, exist_ok=True)
-            tried = shelf.put("", b"")
-            self.system.cp_file(f"{shelf.root}/{tried.name}", f"{shelf.root}/{new_name()}")
-        except Exception:  # of any store: then pages come back, and are sent from here
-            return None
-        return shelf
-
-    def send(self, place: Path, shelf: _StoreShelf | None) -> None:
-        """Send what was written at ``place`` and beside it, and what lies on the shelf.
+    def send(self, place: Path) -> None:
+        """Send what was written at ``place`` and next to it, the page to open last.
 
         Raises:
             OutputError: it cannot be sent, or something there is not ours to replace.
@@ -147,30 +118,22 @@ class _Remote:
             for path in sorted(root.rglob("*") if root.is_dir() else [root])
             if path.is_file()
         }
-        pages = (
-            {f"{place.name}/{path}": page for path, page in shelf.moved.items()} if shelf else {}
-        )
-        if foreign := sorted((local.keys() | pages.keys()) & (there.keys() - ours)):
+        if foreign := sorted(local.keys() & (there.keys() - ours)):
             raise OutputError(
                 f"{self.out}: {foreign[0]} is not a file of rlreport, and the new report has one "
                 "of that name; move it away"
             )
         entry = f"{place.name}/{_ENTRY}" if self.form.folder else place.name
-        told = {name: _told(there.get(name, {})) for name in (*local, *pages)}
         sent = {
-            n: str(file) for n, file in local.items() if n != entry and not _same(file, told[n])
-        }
-        copied = {
-            name: shelf.path(page)
-            for name, page in pages.items()
-            if shelf and not _holds(told[name], page.size, page.md5)
+            name: str(file)
+            for name, file in local.items()
+            if name != entry and not _same(file, there.get(name, {}))
         }
         try:
-            self._place(self.system.put, sent)
-            self._place(self.system.copy, copied)
+            self._put(sent)
             # Its time tells when the report was built, changed or not.
-            self._place(self.system.put, {entry: str(local[entry])})
-            if gone := sorted(ours - local.keys() - pages.keys()):
+            self._put({entry: str(local[entry])})
+            if gone := sorted(ours - local.keys()):
                 self.system.rm([self._path(name) for name in gone])
         except Exception as error:
             raise OutputError(f"{self.out}: cannot be written: {said(error)}") from None
@@ -179,13 +142,13 @@ class _Remote:
         parent = self.root.rpartition("/")[0]
         return f"{parent}/{name}"
 
-    def _place(self, send: Callable[[list[str], list[str]], object], files: dict[str, str]) -> None:
-        """Put files, or copy those that are in the store, to where their names say."""
+    def _put(self, files: dict[str, str]) -> None:
+        """Send files to the names they have below the report's parent."""
         for parent in {self._path(name).rpartition("/")[0] for name in files}:
             if self.scheme not in _BUCKETS:
                 self.system.makedirs(parent, exist_ok=True)
         if files:
-            send(list(files.values()), list(map(self._path, files)))
+            self.system.put(list(files.values()), list(map(self._path, files)))
 
     def _there(self) -> tuple[dict[str, dict[str, Any]], set[str]]:
         self.system.invalidate_cache()
@@ -199,8 +162,6 @@ class _Remote:
             folder = Path(kept) / name
             if self.form.folder:
                 found = self._below(name)
-                staged = {p for p in found if _STAGED.fullmatch(p.removeprefix(f"{name}/"))}
-                found = {path: info for path, info in found.items() if path not in staged}
                 self._get(found, folder.parent, f"{name}/{MANIFEST}", f"{name}/data/report.json")
                 ours = report_files(folder) if folder.exists() else None
                 if found and ours is None:
@@ -209,7 +170,7 @@ class _Remote:
                         "another place"
                     )
                 own = {path for path in found if ours and ours(path.removeprefix(f"{name}/"))}
-                return found, own | staged
+                return found, own
             found = self._file(name, folder)
             own = set(found)
             if self.form.pictures:
@@ -260,65 +221,11 @@ class _Remote:
                 (into / name).write_bytes(self.system.cat_file(self._path(name)))
 
 
-class _StoreShelf(Shelf):
-    """A place below the report's in its store: what is moved is copied there, by the store."""
-
-    def __init__(self, url: str, root: str, held: Mapping[str, tuple[int, set[str]]]) -> None:
-        super().__init__()
-        self.url, self.held = url, held
-        self.root = f"{root}/.rlreport-{secrets.token_hex(8)}"
-
-    def put(self, path: str, data: bytes) -> Shelved:
-        """See Shelf."""
-        page = Shelved(path, "", len(data), md5(data))
-        if path in self.held and _holds(self.held[path], page.size, page.md5):
-            return page
-        with tempfile.TemporaryDirectory(prefix="rlreport.") as folder:
-            file = Path(folder) / new_name()  # by which the store tells its kind
-            file.write_bytes(data)
-            filesystem(self.url).put_file(str(file), f"{self.root}/{file.name}")
-        return page._replace(name=file.name)
-
-    def read(self, page: Shelved) -> bytes:
-        """See Shelf."""
-        data: bytes = filesystem(self.url).cat_file(f"{self.root}/{page.name}")
-        return data
-
-    def move(self, page: Shelved, place: Path) -> None:
-        """See Shelf: it is in the store, and goes to its place there with the other files."""
-        self.moved[page.path] = page
-
-    def path(self, page: Shelved) -> str:
-        """Return where a page lies.
-
-        Raises:
-            OutputError: it was to stay as the report had it, which has changed since.
-        """
-        if not page.name:
-            raise OutputError(f"{shown(self.url)}: {page.path} was changed meanwhile; build again")
-        return f"{self.root}/{page.name}"
-
-    def clear(self) -> None:
-        """See Shelf."""
-        system = filesystem(self.url)
-        system.invalidate_cache()
-        with suppress(FileNotFoundError):
-            if found := system.find(self.root):
-                system.rm(found)
-
-
-def _told(info: Mapping[str, Any]) -> tuple[int, set[str]]:
-    """Return the bytes of a file, and all that may be its MD5: what S3 and GCS tell of it."""
+def _same(file: Path, info: Mapping[str, Any]) -> bool:
+    """Whether a store tells that it holds a file with these bytes, as S3 and GCS do by MD5."""
+    if int(info.get("size") or 0) != file.stat().st_size:
+        return False
+    digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).digest()
     keys = ("ETag", "etag", "md5Hash", "content_md5")
-    return int(info.get("size") or 0), {str(info.get(key)).strip('"') for key in keys}
-
-
-def _same(file: Path, told: tuple[int, set[str]]) -> bool:
-    return told[0] == file.stat().st_size and _holds(told, told[0], md5(file.read_bytes()))
-
-
-def _holds(told: tuple[int, set[str]], size: int, digest: str) -> bool:
-    """Whether a store tells that a file has these bytes."""
-    return told[0] == size and bool(
-        told[1] & {digest, base64.b64encode(bytes.fromhex(digest)).decode()}
-    )
+    told = {str(info.get(key)).strip('"') for key in keys}
+    return bool(told & {digest.hex(), base64.b64encode(digest).decode()})

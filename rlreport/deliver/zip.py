@@ -44,7 +44,7 @@ class Zip(Form):
                 entry = zipfile.ZipInfo(path, _EPOCH)
                 entry.create_system = _UNIX
                 entry.external_attr = _FILE_MODE
-                archive.writestr(entry, bytes(content), zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
+                archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
             archive.comment = self.mark + __version__.encode()
 
 

@@ -11,7 +11,7 @@ from rlreport.text.chat import ANSWER, CALL
 Turn = Mapping[str, Any]
 """One object of the canonical field ``turns``, its role, text and sampled of the right types."""
 
-MOST_TOOLS = 64
+MAX_TOOLS = 64
 """Tools that are counted by name in one response."""
 
 TURN_LIMITS = frozenset(
@@ -104,7 +104,7 @@ def tool_counts(turns: Sequence[Turn]) -> dict[str, tuple[int, int]]:
             continue
         name = turn.get("tool")
         name = name[:_LONGEST_NAME] if isinstance(name, str) else ""
-        if name in counts or len(counts) < MOST_TOOLS:
+        if name in counts or len(counts) < MAX_TOOLS:
             answers, errors = counts.get(name, (0, 0))
             counts[name] = answers + 1, errors + bool(turn.get("error"))
     return counts

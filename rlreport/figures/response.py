@@ -178,28 +178,24 @@ def mismatch_by_turn(
 
 
 def thinking_tokens(
-    ids: NDArray[np.int32], offsets: Ints, opening: int, closing: int
+    opens: NDArray[np.bool_], closes: NDArray[np.bool_], offsets: Ints
 ) -> dict[str, Floats]:
-    """Return the tokens of thinking and of the answer, by response, marks among the thinking.
+    """Return the tokens of thinking and of the answer, by response; marks count as thinking.
 
     Args:
-        ids: int32 (N,), numbers of the tokens.
+        opens: bool (N,), tokens that open thinking.
+        closes: bool (N,), tokens that close it.
         offsets: int64 (R + 1,).
-        opening: number of ``<think>``, -1 where it was not met.
-        closing: number of ``</think>`` likewise.
 
     Returns:
-        two columns, NaN where a response holds neither mark; none where no token is one.
+        two columns, NaN for responses without a mark; none if no token is a mark.
     """
-    opens, closes = (
-        (ids == mark) if mark >= 0 else np.zeros(len(ids), bool) for mark in (opening, closing)
-    )
     marks = np.flatnonzero(opens | closes)
     if not len(marks):
         return {}
     lengths = np.diff(offsets)
     start = np.repeat(offsets[:-1], lengths)
-    latest = np.zeros(len(ids), np.int64)
+    latest = np.zeros(len(opens), np.int64)
     latest[marks] = marks + 1
     latest = np.maximum.accumulate(latest) - 1
     own = latest >= start

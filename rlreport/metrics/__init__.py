@@ -13,7 +13,7 @@ import pandas as pd
 
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.metrics.records import EVENTS, STEP_KEYS, is_event, parsed, records
-from rlreport.read.sources import name_beside
+from rlreport.read.files import name_in_logs
 from rlreport.tables import MetricsFile, Note
 from rlreport.text.messages import message
 
@@ -51,7 +51,7 @@ def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerM
     read, tables = TrainerMetrics(), []
     found = [path for log in map(Path, logs) if log.is_dir() for path in find_metrics(log)]
     for path in dict.fromkeys(map(Path, given) if given else found):
-        name = name_beside(path, logs)
+        name = name_in_logs(path, logs)
         try:
             table = read_metrics(path)
         except RlreportError as error:

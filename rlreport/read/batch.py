@@ -1,294 +1,353 @@
-"""Rows on their way from JSON to figures: scalars in tuples, token arrays as raw buffers."""
+"""Rows to columns: every figure of a response, computed for many rows at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
-from rlreport.fields import TOKEN_ARRAYS, count_not_taken
-from rlreport.options import ReadOptions
-from rlreport.read.conversation import NOTHING, Beside, ToolCounts, add_tool
-from rlreport.read.diagnostics import Diagnostics, LogPosition
+from rlreport.fields import CANONICAL, TOKEN_ARRAYS, count_not_taken
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.figures.response import mismatch_by_turn, response_figures, thinking_tokens
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.notes import LogPosition, Remarks
+from rlreport.read.rows import Row
+from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.text.clean import clean_prompt, clean_text, safe_text
+from rlreport.text.special import EOS_TOKENS
 from rlreport.text.units import structure_of
 
-NAN = float("nan")
-LONGEST_EXTRA = 200
-"""Characters; a longer text is no column."""
+FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
+"""What tells whether a response finished; 0 if nothing does."""
 
-_INFINITY = float("inf")
-_MOST_PROMPTS = 1 << 16
+MAX_EXTRAS = 64
+MAX_TEXT = 1 << 22
+"""Characters of a text whose words are counted."""
 
+FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
+"""Bit of each canonical field in the column ``carried``."""
 
-class RawTokens(NamedTuple):
-    """The token strings of a row as raw JSON: ``text`` is an array of so many strings."""
+_MAX_PROMPTS = 1 << 16
+_OPENING, _CLOSING = "<think>", "</think>"
+_ENDINGS = tuple(EOS_TOKENS)
+_LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
+_REWARDS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
-    text: bytes
-    strings: int
-
-
-@dataclass(slots=True)
-class TokenFields:
-    """The token strings and arrays of one row.
-
-    Attributes:
-        tokens: the strings, as raw JSON or a list, or None.
-        buffers: field of TOKEN_ARRAYS -> bytes of its float64 values.
-        size: tokens of the shortest of them all, -1 where the row has none.
-        uneven: they are not of the same length.
-        mask: a byte of 0 or 1 a token: whether the policy sampled it; None for all.
-    """
-
-    tokens: RawTokens | Sequence[str] | None = None
-    buffers: dict[str, memoryview] = field(default_factory=dict)
-    size: int = -1
-    uneven: bool = False
-    mask: bytes | None = None
-
-    def fit(self, size: int) -> None:
-        """Take in an array of this size."""
-        if self.size < 0:
-            self.size = size
-        elif size != self.size:
-            self.uneven = True
-            self.size = min(self.size, size)
+Columns = dict[str, NDArray[np.generic]]
 
 
-class ParsedRow(NamedTuple):
-    """What a line holds, of the right types, whichever parser read it.
-
-    Attributes:
-        rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
-        reference: the reference's response.
-        group: what marks the group, None where nothing does.
-        finish: 1 ended by itself, 0 at the limit, NaN where no reason is logged.
-        extras: further scalars, by name.
-        kept: fields that the first pass only counts; what cannot be shown is None there.
-        parts: names of extras that are parts of the reward.
-        oddities: kinds of what was repaired or left out.
-        not_taken: name and type of fields that are neither known nor a column.
-        beside: split, seat, and figures of turns.
-    """
-
-    step: int
-    prompt: str
-    response: str
-    rewards: tuple[float, float, float, float]
-    reference: str | None
-    group: object
-    finish: float
-    tokens: TokenFields
-    extras: Sequence[tuple[str, float | str]]
-    kept: Mapping[str, object]
-    parts: Sequence[str] = ()
-    oddities: Sequence[str] = ()
-    not_taken: Sequence[tuple[str, str]] = ()
-    beside: Beside = NOTHING
-
-
-class RowScalars(NamedTuple):
-    """The scalars of one row; texts already reduced to hashes and lengths."""
+class RangeCounts(NamedTuple):
+    """Lines counted in a byte range."""
 
     file: int
-    line: int
-    offset: int
-    length: int
-    sub: int
-    step: int
-    prompt_hash: int
-    prompt_chars: int
-    group_hash: int
-    reward: float
-    ref_reward: float
-    valid_reward: float
-    ref_valid_reward: float
-    line_hash: int
-    response_hash: int
-    response_chars: int
-    ref_response_chars: float
-    finish: float
-    structure: int
-    nan_values: int
+    start: int
+    lines: int
+    rows: int
+    unread: int
 
-    @property
-    def position(self) -> LogPosition:
-        """Where the row lies."""
-        return LogPosition(self.file, self.offset, self.line)
+
+class ToolCount(NamedTuple):
+    """Answers of a tool in a row, and how many of them were errors."""
+
+    row: int
+    tool: str
+    answers: int
+    errors: int
 
 
 @dataclass(slots=True)
-class Batch:
-    """Many rows, field by field; the lists are as long as there are rows, unless said.
+class Extra:
+    """A further scalar: rows that hold a number with the number, and row -> text."""
+
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+    texts: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """The table of some byte ranges, with counters.
 
     Attributes:
-        rows: scalars.
-        leaves: (split, its first row), for each split that rows come from, in order.
-        lengths: tokens of the row after cutting to the shortest array, -1 without any.
-        token_rows: numbers of the rows that have token arrays; the next two align with it.
-        tokens: token strings: None, a list, or raw JSON.
-        masks: bytes of 0 and 1, which tokens the policy sampled; None for all.
-        arrays: field of TOKEN_ARRAYS to bytes of float64, or None.
-        texts: cleaned response; None once it has tokens, as only else its words count.
-        references: cleaned reference response, or None.
-        extras: name -> [(row, number or string)], for further scalars.
-        figures: column of the response table -> [(row, number)], for those of turns.
-        tools: (step, tool) -> its answers, and how many were errors.
+        rows: number of rows R, failed rollouts included.
+        columns: name -> array (R,): columns of the response table, and ``group_hash``,
+            ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
+            without any value is absent.
+        extras: further scalars, at most MAX_EXTRAS: the first names in alphabetical order.
+        extras_dropped: whether names beyond these were left out.
         reward_parts: names of extras that are parts of the reward.
-        fields: canonical field -> rows that carried it, for those that leave no other trace.
-        diagnostics: what was repaired or odd.
+        tools: answers of tools by row.
+        counts: lines of each range.
+        remarks: lines that could not be used, and oddities.
     """
 
-    rows: list[RowScalars] = field(default_factory=list)
-    leaves: list[tuple[int, int]] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    token_rows: list[int] = field(default_factory=list)
-    tokens: list[RawTokens | Sequence[str] | None] = field(default_factory=list)
-    arrays: dict[str, list[memoryview | None]] = field(
-        default_factory=lambda: {name: [] for name in TOKEN_ARRAYS}
-    )
-    masks: list[bytes | None] = field(default_factory=list)
-    texts: list[str | None] = field(default_factory=list)
-    references: list[str | None] = field(default_factory=list)
-    extras: dict[str, list[tuple[int, float | str]]] = field(default_factory=dict)
-    figures: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    tools: ToolCounts = field(default_factory=dict)
+    rows: int = 0
+    columns: Columns = field(default_factory=dict)
+    extras: dict[str, Extra] = field(default_factory=dict)
+    extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)
-    fields: dict[str, int] = field(default_factory=dict)
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
-
-    def carried(self) -> dict[str, int]:
-        """Return how many rows carried each canonical field with a value, numbers left out."""
-        counts = dict.fromkeys(("step", "prompt", "response"), len(self.rows))
-        counts |= self.fields
-        columns: dict[str, Sequence[object]] = {
-            "ref_response": self.references,
-            "response_tokens": self.tokens,
-            **self.arrays,
-        }
-        for name, column in columns.items():
-            counts[name] = sum(value is not None for value in column)
-        return {name: count for name, count in counts.items() if count}
-
-    def add_tokens(self, own: TokenFields) -> None:
-        """Add the token fields of the row that comes next."""
-        size = own.size
-        self.lengths.append(size)
-        if size < 0:
-            return
-        self.token_rows.append(len(self.rows))
-        self.tokens.append(own.tokens)
-        self.masks.append(own.mask)
-        buffers = own.buffers
-        if own.uneven:
-            buffers = {name: buffer[: 8 * size] for name, buffer in buffers.items()}
-        for name, column in self.arrays.items():
-            column.append(buffers.get(name))
+    tools: list[ToolCount] = field(default_factory=list)
+    counts: list[RangeCounts] = field(default_factory=list)
+    remarks: Remarks = field(default_factory=Remarks)
 
 
-class Batcher:
-    """Adds parsed rows to ``batch``: texts cleaned, and reduced to what the first pass keeps."""
+class Place(NamedTuple):
+    """Where a row lies and what kind it is; ``hash`` is that of its line, 0 without one."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        self.batch = Batch()
-        self._options = options
+    position: LogPosition
+    length: int = 0
+    sub: int = 0
+    hash: int = 0
+    validation: bool = False
+    failed: bool = False
+
+
+class Batch:
+    """Rows whose figures are computed together, as arrays."""
+
+    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
+        self.rows: list[Row] = []
+        self.places: list[Place] = []
+        self._options, self._figures = options, figures
+        self._pad_tokens = frozenset(options.pad_tokens)
         self._prompts: dict[tuple[int, int], tuple[int, int]] = {}
-        self._pads = options.pad_tokens
-        # Looking for single characters is several times faster than for every pad token.
-        self._pad_starts = sorted({pad[0] for pad in options.pad_tokens if pad})
 
-    def take(self) -> Batch:
-        """Hand over the rows so far and start a new batch."""
-        batch, self.batch = self.batch, Batch()
-        return batch
+    def add(self, row: Row, place: Place) -> None:
+        """Add a row."""
+        self.rows.append(row)
+        self.places.append(place)
 
-    def add(
-        self, row: ParsedRow, position: LogPosition, length: int, sub: int = 0, content: int = 0
-    ) -> None:
-        """Add a row that lies there.
+    def columns(self, chunk: Chunk) -> Columns:
+        """Return the columns of the rows, and empty the batch.
 
         Args:
-            row: the row.
-            position: where its line begins.
-            length: bytes of its line.
-            sub: its number in the line.
-            content: hash of the line, 0 where there is none.
+            chunk: gets what is not a column: extras, tools, remarks.
         """
-        batch, tokens = self.batch, row.tokens
-        # Of any type, as logged: what cannot be hashed is to leave nothing of its row behind.
-        # 17 and "17" name the same group; 0 says that no group was logged.
-        group_hash = 0 if row.group is None else text_hash(str(row.group)) or 1
-        for kind in row.oddities:
-            batch.diagnostics.add(kind, position)
-        if tokens.uneven:
-            batch.diagnostics.add("unequal_lengths", position)
-        if tokens.mask is not None and len(tokens.mask) != tokens.size:
-            batch.diagnostics.add("bad_mask", position)
-            tokens.mask = None
-        for name, kind in row.not_taken:
-            count_not_taken(batch.diagnostics.not_taken, name, kind)
-        number = len(batch.rows)
-        for name, value in row.extras:
-            batch.extras.setdefault(name, []).append((number, value))
-        for name in row.kept:
-            batch.fields[name] = batch.fields.get(name, 0) + 1
-        for name, figure in row.beside.figures.items():
-            batch.figures.setdefault(name, []).append((number, figure))
-        for tool, counts in row.beside.tools.items():
-            add_tool(batch.tools, row.step, safe_text(tool), counts)
-        batch.reward_parts.update(row.parts)
-        batch.add_tokens(tokens)
-        prompt_hash, prompt_chars = self._prompt_figures(row.prompt)
-        text = self._cleaned(row.response)
-        reference = None if row.reference is None else self._cleaned(row.reference)
-        batch.texts.append(text)
-        batch.references.append(reference)
-        batch.rows.append(
-            RowScalars(
-                position.file,
-                position.line,
-                position.offset,
-                length,
-                sub,
-                row.step,
-                prompt_hash,
-                prompt_chars,
-                group_hash,
-                *row.rewards,
-                content,
-                text_hash(text),
-                len(text),
-                NAN if reference is None else float(len(reference)),
-                row.finish,
-                structure_of(text),
-                0 if -_INFINITY < row.rewards[0] < _INFINITY else 1,
-            )
+        rows, places = self.rows, self.places
+        self.rows, self.places = [], []
+        self._remark(rows, places, chunk)
+        texts = [clean_text(row.response, self._options.pad_tokens) for row in rows]
+        columns = self._row_columns(rows, places, texts)
+        # Logged numbers may be as large as float64 holds; what overflows is infinite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens = self.tokens(rows, places, chunk.remarks)
+            sampled = None if tokens is None else tokens.sampled_only()
+            if tokens is not None and sampled is not None:
+                thinks = any(
+                    t and (_OPENING in t or _CLOSING in t) for t in (r.tokens.tokens for r in rows)
+                )
+                self._token_columns(tokens, sampled, columns, thinks=thinks)
+        _set_finished(columns, rows, texts, sampled)
+        chunk.rows += len(rows)
+        return columns
+
+    def tokens(
+        self, rows: Sequence[Row], places: Sequence[Place], remarks: Remarks
+    ) -> TokenRows | None:
+        """Return the tokens of rows side by side, without padding."""
+        positions = [place.position for place in places]
+        return token_rows([row.tokens for row in rows], positions, self._pad_tokens, remarks)
+
+    def _remark(self, rows: Sequence[Row], places: Sequence[Place], chunk: Chunk) -> None:
+        remarks, extras = chunk.remarks, chunk.extras
+        for number, (row, place) in enumerate(zip(rows, places, strict=True), chunk.rows):
+            tokens = row.tokens
+            for kind in row.oddities:
+                remarks.add(kind, place.position)
+            if tokens.uneven:
+                remarks.add("unequal_lengths", place.position)
+            if tokens.mask is not None and len(tokens.mask) != tokens.size:
+                remarks.add("bad_mask", place.position)
+                tokens.mask = None
+            if len(row.response) > MAX_TEXT:
+                remarks.add("long_text", place.position)
+            for name, kind in row.unread:
+                count_not_taken(remarks.unread_fields, name, kind)
+            for name, value in row.extras:
+                extra = extras.get(name)
+                if extra is None:
+                    extra = extras[name] = Extra()
+                    if len(extras) > MAX_EXTRAS:
+                        del extras[max(extras)]
+                        chunk.extras_dropped = True
+                if isinstance(value, str):
+                    extra.texts[number] = value
+                else:
+                    extra.rows.append(number)
+                    extra.numbers.append(value)
+            for tool, counts in row.metadata.tools.items():
+                chunk.tools.append(ToolCount(number, safe_text(tool), *counts))
+            chunk.reward_parts.update(row.parts)
+
+    def _row_columns(
+        self, rows: Sequence[Row], places: Sequence[Place], texts: Sequence[str]
+    ) -> Columns:
+        prompts = [self._prompt_figures(row.prompt) for row in rows]
+        references = [
+            None if row.reference is None else clean_text(row.reference, self._options.pad_tokens)
+            for row in rows
+        ]
+
+        def ints(of: Callable[[Place], int]) -> Ints:
+            return np.array([of(place) for place in places], dtype=np.int64)
+
+        columns: Columns = {
+            "file": ints(lambda place: place.position.file),
+            "line": ints(lambda place: place.position.line),
+            "offset": ints(lambda place: place.position.offset),
+            "length": ints(lambda place: place.length),
+            "sub": ints(lambda place: place.sub),
+            "validation": ints(lambda place: place.validation),
+            "failed": ints(lambda place: place.failed),
+            "line_hash": np.array([place.hash for place in places], dtype=np.uint64),
+            "step": np.array([row.step for row in rows], dtype=np.int64),
+            "prompt_hash": np.array([one[0] for one in prompts], dtype=np.uint64),
+            "prompt_chars": np.array([one[1] for one in prompts], dtype=np.int64),
+            "group_hash": np.array(
+                [0 if r.group is None else text_hash(str(r.group)) or 1 for r in rows],
+                dtype=np.uint64,
+            ),
+            "response_hash": np.array([text_hash(text) for text in texts], dtype=np.uint64),
+            "response_chars": np.array([len(text) for text in texts], dtype=np.int64),
+            "structure": np.array([structure_of(text) for text in texts], dtype=np.int64),
+            "ref_response_chars": np.array(
+                [np.nan if text is None else len(text) for text in references], dtype=np.float64
+            ),
+            **dict(zip(_REWARDS, np.array([row.rewards for row in rows]).T.copy(), strict=True)),
+        }
+        for i, row in enumerate(rows):
+            for name, value in row.metadata.figures.items():
+                if name not in columns:
+                    columns[name] = np.full(len(rows), np.nan)
+                columns[name][i] = value
+        for name in _REWARDS:
+            rewards = columns[name]
+            rewards[np.isinf(rewards)] = np.nan
+        columns["carried"] = _carried(rows, columns)
+        columns["nan_values"] = np.isnan(columns["reward"]).astype(np.int64)
+        return {
+            name: values
+            for name, values in columns.items()
+            if name == "reward" or values.dtype != np.float64 or not np.isnan(values).all()
+        }
+
+    def _token_columns(
+        self, tokens: TokenRows, sampled: TokenRows, columns: Columns, *, thinks: bool
+    ) -> None:
+        """Add the columns that come from tokens; ``tokens`` are all, sampled or not."""
+        figures = sampled.figures(self._figures)
+        found = response_figures(
+            figures,
+            sampled.offsets,
+            logged_advantage=sampled.arrays.get("advantages"),
+            old_logp=sampled.arrays.get("old_logprobs"),
         )
+        if thinks:
+            strings = sampled.strings
+            opens, closes = strings == _OPENING, strings == _CLOSING
+            found |= thinking_tokens(opens, closes, sampled.offsets)
+        if tokens.sampled is not None and tokens.masked is not None:
+            given = tokens.lengths - sampled.lengths
+            found["env_tokens"] = np.where(tokens.masked, given, np.nan)
+            found |= mismatch_by_turn(figures, sampled.offsets, tokens.sampled, tokens.offsets)
+            if "kl_max_position" in found:
+                # Positions refer to the response as it is shown.
+                found["kl_max_position"] = _positions_in_all(
+                    found["kl_max_position"], tokens, sampled.offsets
+                )
+        count = len(columns["step"])
+        for name, values in found.items():
+            columns[name] = np.full(count, np.nan)
+            columns[name][tokens.rows] = values
+        if "rlhf_reward" in found:
+            columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
+        columns["nan_values"][tokens.rows] += sampled.nan_values
 
     def _prompt_figures(self, prompt: str) -> tuple[int, int]:
-        """Return the hash and the number of characters of the cleaned prompt.
-
-        Most prompts are logged many times; only their hashes are remembered.
-        """
+        """Return hash and characters of the cleaned prompt; most prompts occur many times."""
         key = (hash(prompt), len(prompt))
         known = self._prompts.get(key)
         if known is None:
-            if len(self._prompts) >= _MOST_PROMPTS:
+            if len(self._prompts) >= _MAX_PROMPTS:
                 self._prompts.clear()
-            cleaned = clean_prompt(prompt, self._pads, self._options.system_end_token)
+            options = self._options
+            cleaned = clean_prompt(prompt, options.pad_tokens, options.system_end_token)
             known = self._prompts[key] = (text_hash(cleaned), len(cleaned))
         return known
 
-    def _cleaned(self, text: str) -> str:
-        for start in self._pad_starts:
-            if start in text:
-                return clean_text(text, self._pads)
-        # Making it safe to encode would change neither its length nor whom it equals.
-        return text
+
+def joined_columns(parts: Sequence[Columns]) -> Columns:
+    """Concatenate columns; rows of a part without a column get NaN, or 0 for integers."""
+    lengths = [len(part["step"]) for part in parts]
+    joined: Columns = {}
+    for name in sorted({name for part in parts for name in part}):
+        kind = next(part[name].dtype for part in parts if name in part)
+        missing = np.nan if kind.kind == "f" else 0
+        joined[name] = np.concatenate(
+            [
+                part.pop(name) if name in part else np.full(length, missing, dtype=kind)
+                for part, length in zip(parts, lengths, strict=True)
+            ]
+        )
+    return joined
 
 
 def text_hash(text: str) -> int:
-    """Return what stands for a text in tables and exports."""
+    """Return the hash that identifies a text in tables and exports."""
     return xxhash.xxh3_64_intdigest(text.encode(errors="surrogatepass"))
+
+
+def _carried(rows: Sequence[Row], columns: Columns) -> Ints:
+    """Return which canonical fields each row holds, as bits of FIELD_BITS."""
+    always = sum(FIELD_BITS[name] for name in ("step", "prompt", "response"))
+    arrays = [(name, FIELD_BITS[name]) for name in TOKEN_ARRAYS]
+    bits = np.array(
+        [
+            always
+            + sum(FIELD_BITS[name] for name in row.carried)
+            + sum(bit for name, bit in arrays if name in row.tokens.arrays)
+            + (FIELD_BITS["response_tokens"] if row.tokens.tokens is not None else 0)
+            + (FIELD_BITS["ref_response"] if row.reference is not None else 0)
+            + (FIELD_BITS["group_id"] if row.group is not None else 0)
+            for row in rows
+        ],
+        dtype=np.int64,
+    )
+    for name in _REWARDS:
+        bits += np.where(np.isnan(columns[name]), 0, FIELD_BITS[name])  # type: ignore[arg-type]
+    return bits
+
+
+def _set_finished(
+    columns: Columns, rows: Sequence[Row], texts: Sequence[str], tokens: TokenRows | None
+) -> None:
+    """Add ``finished`` (1, 0, NaN if nothing tells) and ``finish_source``, what told it."""
+    finished: Floats = np.array([row.finish for row in rows], dtype=np.float64)
+    source = np.where(np.isnan(finished), 0, FROM_REASON).astype(np.int8)
+    named = np.zeros(len(rows), dtype=bool)
+    if tokens is not None:
+        named[tokens.rows[tokens.named]] = True
+        for row, token in zip(tokens.rows.tolist(), tokens.last_strings(), strict=True):
+            if token is not None and not source[row]:
+                finished[row], source[row] = token in EOS_TOKENS, FROM_TOKEN
+    for i in np.flatnonzero((source == 0) & ~named).tolist():
+        stripped = texts[i].rstrip()
+        finished[i] = stripped[-1:] in _LAST_LETTERS and stripped.endswith(_ENDINGS)
+        source[i] = FROM_TEXT
+    columns["finished"], columns["finish_source"] = finished, source
+
+
+def _positions_in_all(among_sampled: Floats, tokens: TokenRows, sampled_offsets: Ints) -> Floats:
+    """Return positions among all tokens of a row for positions among its sampled ones."""
+    assert tokens.sampled is not None
+    known = np.isfinite(among_sampled)
+    where = np.flatnonzero(tokens.sampled)
+    found = np.full(len(among_sampled), np.nan)
+    first = sampled_offsets[:-1][known] + among_sampled[known].astype(np.int64)
+    found[known] = where[first] - tokens.offsets[:-1][known]
+    return found

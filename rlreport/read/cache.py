@@ -1,255 +1,226 @@
-"""What a scan found, kept for the next build: ``--cache``.
+"""Tables of byte ranges kept for the next build (``--cache``).
 
-A partial is kept under all that it depends on but the logs' bytes: the program, the options, the
-format, where the lines lie. It is taken again only if those bytes are the same, too: by a stamp
-of the files that tells so from outside, or else by a hash of what was read. Any doubt is a miss.
+The key holds everything that a table depends on except the bytes of the logs: the program, the
+options, the format, path and range. An entry is used if the file's fingerprint is unchanged, else
+if the bytes of the range are: so appending to a file invalidates its last range only.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
+import orjson
 import xxhash
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.encoding import decoded, encoded
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
-from rlreport.read.batch import RowScalars
-from rlreport.read.ngrams import UnitSample
-from rlreport.read.partial import Partial
-from rlreport.read.scan import Scanner
-from rlreport.read.splits import NATIVE, LogFormat, Split
-from rlreport.read.token_totals import COUNTS, DECILES, SUMS, TokenTotals
+from rlreport.read.batch import Chunk, Extra, RangeCounts, ToolCount
+from rlreport.read.chunk import read_chunk
+from rlreport.read.files import NATIVE, LogFormat
+from rlreport.read.lines import ByteRange
+from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
 from rlreport.store import Store, program, store_at
+from rlreport.text.messages import from_plain, to_plain
 
-_WHOLE_FILES = ("lines", "json", "parquet", "torch", "eval")
-"""Containers that are one file each; a database may have a log of writes beside it."""
+_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
+"""Containers that are one file each; a database may have a log of writes next to it."""
 
-_SCALARS = frozenset(RowScalars._fields) - {"finish"}
-
-
-@dataclass(slots=True)
-class Kept:
-    """A partial, and what the logs were that it was made of.
-
-    Attributes:
-        stamps: of the files, "" where none can be trusted.
-        digests: hash of the bytes read.
-        partial: the files in it count from 0, as do the leaves.
-    """
-
-    stamps: str
-    digests: str
-    partial: Partial
+_SCALARS = ("prompt_hash", "group_hash", "finished", "finish_source", "carried", "failed")
+_DTYPES = {column.name: column.dtype for column in RESPONSE_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
-class PartialCache:
-    """Partials of tasks, kept from one build to the next."""
+class ChunkCache:
+    """Tables of byte ranges, kept from one build to the next."""
 
     store: Store
     options: ReadOptions
     figures: FigureOptions
 
-    def load(self, splits: Sequence[Split]) -> Partial | None:
-        """Return what a scan of these splits would find, None where that is not known."""
-        if not (address := self._address(splits)) or (data := self.store.get(address)) is None:
+    def load(self, group: Sequence[ByteRange]) -> Chunk | None:
+        """Return what reading these ranges would give; None if that is unknown."""
+        key = self._key(group)
+        data = self.store.get(key) if key else None
+        if data is None:
             return None
         try:
-            kept = decoded(Kept, data)
-            same = kept.stamps and kept.stamps == _stamps(splits)
-            if not same and not (kept.digests and kept.digests == _digests(splits)):
+            size = int.from_bytes(data[:8], "little")
+            head = orjson.loads(data[8 : 8 + size])
+            same = head["fingerprints"] and head["fingerprints"] == _fingerprints(group)
+            if not same and not (head["digests"] and head["digests"] == _digests(group)):
                 return None
-            _check(kept.partial, splits)
-        except ValueError:
-            return None
-        files = dict(enumerate(sorted({split.file for split in splits})))
-        return _moved(kept.partial, files, splits[0].leaf)
+            return _decode(head, memoryview(data)[8 + size :], [part.file for part in group])
+        except (ValueError, TypeError, LookupError):
+            return None  # damaged, or of another version: the logs are read again
 
-    def scan(self, splits: Sequence[Split], scanner: Scanner) -> Partial:
-        """Scan splits and keep what was found, if they stay as they are meanwhile."""
-        if not (address := self._address(splits)):
-            return scanner.scan(splits)
-        stamps, digests = _stamps(splits), _digests(splits)
-        partial = scanner.scan(splits)
-        same = stamps and stamps == _stamps(splits)
-        if same or (digests and digests == _digests(splits)):
-            files = {file: i for i, file in enumerate(sorted({split.file for split in splits}))}
-            apart = _moved(partial, files, -splits[0].leaf)
-            with suppress(TypeError, ValueError):  # text that is no Unicode
-                self.store.put(address, encoded(Kept(stamps if same else "", digests, apart)))
-        return partial
+    def read(self, group: Sequence[ByteRange]) -> Chunk:
+        """Read the ranges, and keep the result if the files did not change meanwhile."""
+        key = self._key(group)
+        if not key:
+            return read_chunk(group, self.options, self.figures)
+        fingerprints, digests = _fingerprints(group), _digests(group)
+        chunk = read_chunk(group, self.options, self.figures)
+        settled = bool(fingerprints) and fingerprints == _fingerprints(group)
+        if settled or (digests and digests == _digests(group)):
+            head = {"fingerprints": fingerprints if settled else "", "digests": digests}
+            self.store.put(key, _encode(chunk, head, [part.file for part in group]))
+        return chunk
 
-    def _address(self, splits: Sequence[Split]) -> bytes:
-        """Tell what a partial depends on; b"" where that is not known."""
+    def _key(self, group: Sequence[ByteRange]) -> bytes:
+        """Return the address of an entry; b"" if these ranges are not cached."""
         settings = replace(
-            self.options,
-            workers=0,
-            strict=False,
-            restarts=RESTARTS[0],
-            metrics=(),
-            cache="",
-            cache_size=0,
-            ray=None,
-        )
+            self.options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
+            cache_size=0, ray=None,
+        )  # fmt: skip
         places = [
-            (split.source.path, split.source.name, split.start, split.stop is None)
-            for split in splits
+            (part.source.path, part.source.name, part.start, part.stop is None) for part in group
         ]
-        formats = kept_formats([split.format for split in splits], settings.tokenizer)
-        try:
-            told = encoded(["partial", program(), settings, self.figures, places, formats])
-        except (TypeError, ValueError):  # a name that is no Unicode
+        formats = format_keys([part.format for part in group], settings.tokenizer)
+        if not formats:
             return b""
-        return told if formats else b""
+        parts = (
+            "chunk",
+            program(),
+            settings,
+            self.options.pad_tokens,
+            self.figures,
+            places,
+            formats,
+        )
+        return repr(parts).encode(errors="surrogatepass")
 
 
-def partial_cache(options: ReadOptions, figures: FigureOptions) -> PartialCache | None:
-    """Return the cache that the options name, None where they name none.
+def chunk_cache(options: ReadOptions, figures: FigureOptions) -> ChunkCache | None:
+    """Return the cache that the options name, None if they name none.
 
     Raises:
-        UsageError: it is no folder.
+        UsageError: it is not a folder.
     """
     if not options.cache:
         return None
-    return PartialCache(store_at(options.cache, options.cache_size), options, figures)
+    return ChunkCache(store_at(options.cache, options.cache_size), options, figures)
 
 
-def kept_formats(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Tell formats from any other; none where one of them looks at more than the file's lines.
+def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
+    """Identify formats; [] if one of them reads other files than the log itself.
 
     Args:
         formats: of files.
-        tokenizer: the file that names their tokens.
+        tokenizer: the file with the names of their tokens.
     """
-    told: dict[int, str] = {}
-    for form in formats:
-        alone = form.reader.alone if form.reader else form.id == NATIVE
-        if not alone or form.container not in _WHOLE_FILES:
+    keys: dict[int, str] = {}
+    for one in formats:
+        alone = one.reader.alone if one.reader else one.id == NATIVE
+        if not alone or one.container not in _CACHED_CONTAINERS:
             return []
-        if id(form) not in told:
-            # What a reader met so far is no part of it: a scan takes it out.
-            told[id(form)] = xxhash.xxh3_128_hexdigest(pickle.dumps(form, 5))
-    return [*(told[id(form)] for form in formats), _content(tokenizer) if tokenizer else ""]
+        if id(one) not in keys:
+            keys[id(one)] = xxhash.xxh3_128_hexdigest(pickle.dumps(one, 5))
+    return [*(keys[id(one)] for one in formats), _digest_of(tokenizer) if tokenizer else ""]
 
 
-def _stamps(splits: Sequence[Split]) -> str:
-    """Return the stamps of all files, "" where one of them tells nothing."""
-    found = [split.source.stamp() for split in splits]
+def _fingerprints(group: Sequence[ByteRange]) -> str:
+    """Return the fingerprints of all files, "" if one cannot be trusted."""
+    found = [part.source.fingerprint() for part in group]
     return "" if None in found else " ".join(map(str, found))
 
 
-def _digests(splits: Sequence[Split]) -> str:
-    """Return a hash of all that is read, "" where it cannot be read."""
-    found = [split.source.digest(split.start, split.stop) for split in splits]
+def _digests(group: Sequence[ByteRange]) -> str:
+    """Return a hash of all bytes that are read, "" if they cannot be read."""
+    found = [part.source.digest(part.start, part.stop) for part in group]
     return "" if None in found else " ".join(one.hex() for one in found if one is not None)
 
 
 @cache
-def _content(path: str) -> str:
+def _digest_of(path: str) -> str:
     with open(path, "rb") as file:  # noqa: PTH123 - a path as given
         return xxhash.xxh3_128_hexdigest(file.read())
 
 
-def _moved(partial: Partial, files: Mapping[int, int], leaves: int) -> Partial:
-    """Return a partial with other numbers for its files, in the same order, and other leaves."""
-    columns = dict(partial.columns)
-    if partial.rows:
-        numbers, places = np.unique(columns["file"], return_inverse=True)
-        columns["file"] = np.array([files[n] for n in numbers.tolist()], np.int64)[places]
-    said = partial.diagnostics
-    return replace(
-        partial,
-        columns=columns,
-        segments=[segment._replace(file=files[segment.file]) for segment in partial.segments],
-        diagnostics=replace(
-            said,
-            oddities={
-                kind: oddity._replace(first=oddity.first._replace(file=files[oddity.first.file]))
-                for kind, oddity in said.oddities.items()
-            },
-            unread=[
-                line._replace(position=line.position._replace(file=files[line.position.file]))
-                for line in said.unread
-            ],
-        ),
-        # A task is an aligned subtree: its first leaf is the first of a node on every level.
-        totals={
-            (level, index + (leaves >> level)): totals
-            for (level, index), totals in partial.totals.items()
-        },
+def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
+    """Encode a table: a JSON header with its length before it, then the arrays."""
+    numbers = {file: i for i, file in enumerate(files)}
+    columns = dict(chunk.columns)
+    if chunk.rows:
+        known, places = np.unique(columns["file"], return_inverse=True)
+        columns["file"] = np.array([numbers[n] for n in known.tolist()], np.int64)[places]
+    remarks = chunk.remarks
+
+    def place(position: LogPosition) -> list[int]:
+        return [numbers[position.file], position.offset, position.line]
+
+    head |= {
+        "rows": chunk.rows,
+        "columns": [[name, values.dtype.str] for name, values in columns.items()],
+        "extras": [
+            [name, len(extra.rows), list(extra.texts.items())]
+            for name, extra in chunk.extras.items()
+        ],
+        "extras_dropped": chunk.extras_dropped,
+        "reward_parts": sorted(chunk.reward_parts),
+        "tools": chunk.tools,
+        "counts": [[numbers[one.file], *one[1:]] for one in chunk.counts],
+        "oddities": {k: [one.times, place(one.first)] for k, one in remarks.oddities.items()},
+        "unread": [[place(u.position), to_plain(u.reason), u.torn] for u in remarks.unread],
+        "unread_count": remarks.unread_count,
+        "unread_fields": remarks.unread_fields,
+    }
+    arrays = [values.tobytes() for values in columns.values()]
+    for extra in chunk.extras.values():
+        arrays += [extra.rows.tobytes(), extra.numbers.tobytes()]
+    packed = orjson.dumps(head)
+    return b"".join([len(packed).to_bytes(8, "little"), packed, *arrays])
+
+
+def _decode(head: dict[str, Any], data: memoryview, files: Sequence[int]) -> Chunk:
+    """Decode a table.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is damaged.
+    """
+    rows, start = int(head["rows"]), 0
+    chunk = Chunk(rows=rows, extras_dropped=bool(head["extras_dropped"]))
+
+    def take(dtype: str, count: int) -> Any:
+        nonlocal start
+        size = np.dtype(dtype).itemsize * count
+        values = np.frombuffer(data[start : start + size], dtype=dtype)
+        start += size
+        return values
+
+    for name, dtype in head["columns"]:
+        values = take(dtype, rows)
+        if len(values) != rows or (name not in _DTYPES and name not in _SCALARS):
+            raise ValueError(name)
+        chunk.columns[name] = values
+    if rows:
+        chunk.columns["file"] = np.array(files, dtype=np.int64)[chunk.columns["file"]]
+    for name, count, texts in head["extras"]:
+        own, numbers = take("int64", count), take("float64", count)
+        held = np.array([row for row, _ in texts], dtype=np.int64)
+        if any(len(one) and not (0 <= one.min() and one.max() < rows) for one in (own, held)):
+            raise ValueError(name)
+        chunk.extras[str(name)] = Extra(
+            array("q", own.tobytes()), array("d", numbers.tobytes()), dict(map(tuple, texts))
+        )
+    if start != len(data):
+        raise ValueError("bytes are left over")
+
+    def place(position: Sequence[int]) -> LogPosition:
+        return LogPosition(files[position[0]], position[1], position[2])
+
+    chunk.reward_parts = set(head["reward_parts"])
+    chunk.tools = [ToolCount(*one) for one in head["tools"] if 0 <= one[0] < rows]
+    chunk.counts = [RangeCounts(files[one[0]], *one[1:]) for one in head["counts"]]
+    chunk.remarks = Remarks(
+        {kind: Oddity(times, place(first)) for kind, (times, first) in head["oddities"].items()},
+        [UnreadLine(place(at), from_plain(reason), torn) for at, reason, torn in head["unread"]],
+        int(head["unread_count"]),
+        {name: (times, kind) for name, (times, kind) in head["unread_fields"].items()},
     )
-
-
-def _check(partial: Partial, splits: Sequence[Split]) -> None:
-    """Raise ValueError where a partial does not hang together, as no scan leaves it."""
-    rows, files = partial.rows, len({split.file for split in splits})
-    columns = partial.columns
-    dtypes = {column.name: column.dtype for column in RESPONSE_COLUMNS}
-    known = dtypes.keys() | _SCALARS | {"finished", "finish_source", "bigrams", "distinct_2"}
-    _insist(rows >= 0 and all(len(values) == rows for values in columns.values()))
-    _insist(all(values.ndim == 1 for values in columns.values()))
-    _insist(columns.keys() <= known and (not rows or columns.keys() >= _REQUIRED))
-    for name in _REQUIRED & columns.keys():
-        wanted = dtypes.get(name, "int64")
-        _insist(columns[name].dtype == wanted)
-    places = [columns["file"]] if rows else []
-    places.append(np.array([segment.file for segment in partial.segments], np.int64))
-    positions = [line.position for line in partial.diagnostics.unread]
-    positions += [oddity.first for oddity in partial.diagnostics.oddities.values()]
-    places.append(np.array([position.file for position in positions], np.int64))
-    _insist(all(_within(one, files) for one in places))
-    for extra in partial.extras.values():
-        _insist(len(extra.rows) == len(extra.numbers) and _within(extra.rows, rows))
-        _insist(all(0 <= row < rows for row in extra.texts))
-    hashes = partial.hashes
-    _insist(hashes.ndim == 1 and len(hashes) == len(partial.strings) and _ascending(hashes))
-    for sample in (partial.sample, partial.references):
-        _check_sample(sample, rows, len(hashes))
-    for (level, index), totals in partial.totals.items():
-        _insist(0 <= level < 63 and 0 <= index << level < len(splits))
-        _check_totals(totals)
-        place = np.searchsorted(hashes, totals.tokens)
-        _insist(not len(place) or place.max() < len(hashes))
-        _insist(bool((hashes[place] == totals.tokens).all()))
-    _insist(all(_ascending(hashes) for hashes in partial.bigrams.values()))
-
-
-_REQUIRED = frozenset(
-    name for name, kind in RowScalars.__annotations__.items() if kind in ("int", int)
-) | {"validation"}
-
-
-def _check_sample(sample: UnitSample, rows: int, units: int) -> None:
-    each = (sample.steps, sample.priorities, sample.rows, sample.tokens)
-    _insist(len({len(part) for part in each}) == 1 and _within(sample.rows, rows))
-    offsets = sample.offsets
-    _insist(len(offsets) == len(sample.steps) + 1 and offsets[0] == 0)
-    _insist(bool((np.diff(offsets) >= 0).all()) and offsets[-1] == len(sample.units))
-    _insist(_within(sample.units, units))
-
-
-def _check_totals(totals: TokenTotals) -> None:
-    size = len(totals.bins)
-    _insist(totals.counts.shape == (len(COUNTS), size) and totals.sums.shape == (len(SUMS), size))
-    _insist(totals.tokens.shape == (size,))
-    _insist(totals.tenths.shape == (DECILES,) and totals.tenth_sums.shape == (3, DECILES))
-    _insist(0 <= totals.shift < 64 and _ascending(totals.steps))
-
-
-def _ascending(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bool:
-    return bool((values[1:] > values[:-1]).all())  # type: ignore[operator]
-
-
-def _within(values: np.ndarray[tuple[int, ...], np.dtype[np.generic]], size: int) -> bool:
-    return values.ndim == 1 and (not len(values) or bool(values.min() >= 0 and values.max() < size))
-
-
-def _insist(holds: object) -> None:
-    if not holds:
-        raise ValueError("does not hang together")
+    return chunk

@@ -1,20 +1,19 @@
-"""Stream the lines of a split in blocks of bounded size."""
+"""The lines of a byte range, in blocks of bounded size."""
 
 from __future__ import annotations
 
 import io
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import IO, cast
 
 import zstandard
 
 from rlreport.errors import RowError
-from rlreport.read.remote import AHEAD
-from rlreport.read.sources import Source
-from rlreport.read.splits import Split
+from rlreport.read.files import LogFormat, Source
+from rlreport.read.remote import RangeStream
 
 BLOCK_BYTES = 1 << 20
 """Small enough for a block to be parsed while it is in the processor's cache."""
@@ -27,6 +26,76 @@ _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """What reading a broken file raises: disk errors and damaged compression."""
+
+
+RANGE_BYTES = 32 << 20
+"""Files are cut at multiples of this, so that a growing file keeps its earlier ranges."""
+
+_GROUP_FILES = 256
+_SMALL_BYTES = 4 << 20
+_SMALL_PACKED_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """A part of a file: the lines that *start* at an offset in [start, stop).
+
+    Any cut is fine: a line belongs to the range that holds its first byte. A compressed file,
+    and a file that does not consist of lines, is one range.
+
+    Attributes:
+        file: index of the source.
+        source: the file.
+        start, stop: decompressed bytes; ``stop`` is None for "to the end".
+        format: the log format.
+    """
+
+    file: int
+    source: Source
+    start: int = 0
+    stop: int | None = None
+    format: LogFormat = field(default_factory=LogFormat)
+
+    @property
+    def weight(self) -> int:
+        """Bytes on disk, for progress."""
+        return (self.source.size if self.stop is None else self.stop) - self.start
+
+    @property
+    def small(self) -> bool:
+        """Whether it fits into memory along with others."""
+        return self.weight <= (_SMALL_PACKED_BYTES if self.stop is None else _SMALL_BYTES)
+
+
+def byte_ranges(
+    sources: Sequence[Source], formats: Sequence[LogFormat], *, range_bytes: int = RANGE_BYTES
+) -> list[ByteRange]:
+    """Cut every source at multiples of ``range_bytes``."""
+    ranges: list[ByteRange] = []
+    for file, (source, log_format) in enumerate(zip(sources, formats, strict=True)):
+        if source.compression or log_format.container != "lines":
+            ranges.append(ByteRange(file, source, format=log_format))
+            continue
+        for start in range(0, max(1, source.size), range_bytes):
+            stop = min(start + range_bytes, source.size)
+            ranges.append(ByteRange(file, source, start, stop, log_format))
+    return ranges
+
+
+def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
+    """Return what is read in one go: a range by itself, small files in groups."""
+    groups: list[list[ByteRange]] = []
+    size = 0
+    for one in ranges:
+        last = groups[-1] if groups else []
+        joins = bool(last) and last[-1].small and one.small and last[-1].file != one.file
+        if joins and size + one.weight <= RANGE_BYTES and len(last) < _GROUP_FILES:
+            last.append(one)
+            size += one.weight
+        else:
+            groups.append([one])
+            size = one.weight
+    return groups
 
 
 @dataclass(slots=True)
@@ -64,32 +133,36 @@ class Block:
             yield start, last - 1 if data[last - 1] == _RETURN else last
 
 
-def line_blocks(
-    split: Split, max_line: int, block_bytes: int = BLOCK_BYTES, *, ahead: int = AHEAD
-) -> Iterator[Block]:
-    """Yield the split's lines, at most about ``block_bytes`` at a time, blank lines included.
+def line_blocks(part: ByteRange, max_line: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Yield the lines of a range, about ``block_bytes`` at a time, blank lines included.
 
     Never reads beyond the size that the source had when it was listed. A damaged or
-    truncated file ends with a block that says so; the lines before are good. Of a remote file
-    ``ahead`` bytes are got at a time.
+    truncated file ends with a block that says so; the lines before it are good.
     """
     try:
-        stream = split.source.open(ahead, split.stop)
+        stream = _opened(part)
     except DAMAGED as error:
         yield Block(damage=reason_of(error))
         return
     with stream:
         try:
-            yield from _Reader(stream, split, max_line, block_bytes).blocks()
+            yield from _Reader(stream, part, max_line, block_bytes).blocks()
         except DAMAGED as error:
             yield Block(damage=reason_of(error))
+
+
+def _opened(part: ByteRange) -> IO[bytes]:
+    source = part.source
+    if source.store and not source.compression and len(source.head) < source.size:
+        return cast("IO[bytes]", RangeStream(source, max(0, part.start - 1), part.stop))
+    return source.open()
 
 
 def _ends_flushed(source: Source) -> bool:
     """Tell whether a gzip file ends where its writer flushed: with an empty stored block."""
     if source.compression != "gz" or source.size < len(_FLUSHED):
         return False
-    with source.open_packed(0) as packed:
+    with source.open_packed() as packed:
         packed.seek(-len(_FLUSHED), os.SEEK_END)
         return packed.read() == _FLUSHED
 
@@ -109,21 +182,21 @@ class _Reader:
     Joining pieces only when the line end is there keeps a line of any length linear.
     """
 
-    def __init__(self, stream: IO[bytes], split: Split, max_line: int, block_bytes: int) -> None:
+    def __init__(self, stream: IO[bytes], part: ByteRange, max_line: int, block_bytes: int) -> None:
         self.stream = stream
-        self.source = split.source
+        self.source = part.source
         self.max_line = max_line
         self.block_bytes = block_bytes
-        self.stop = split.stop
+        self.stop = part.stop
         # The size of what a compressed file holds is only known at its end.
-        self.size = None if split.source.compression else split.source.size
-        # One byte early: a split that begins right after a line end begins with a line.
-        self.position = max(0, split.start - 1)
-        self.skipping = split.start > 0
+        self.size = None if part.source.compression else part.source.size
+        # One byte early: a range that begins right after a line end begins with a line.
+        self.position = max(0, part.start - 1)
+        self.skipping = part.start > 0
         self.tail: list[bytes] = []
         self.held = 0
-        self.packed = bool(split.source.compression)
-        self.rereads = not split.source.compression and block_bytes > 4 * _TAIL_BYTES
+        self.packed = bool(part.source.compression)
+        self.rereads = not part.source.compression and block_bytes > 4 * _TAIL_BYTES
         self.damage: str | None = None
         if self.position:
             stream.seek(self.position)

@@ -1,67 +1,96 @@
-"""Read logs: find them, scan them, and lay the figures out as tables."""
+"""Read logs: find the files, read them in parallel, and return tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
+from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.pool import Pool
 from rlreport.progress import Progress, Silent
-from rlreport.read.cache import PartialCache, partial_cache
-from rlreport.read.detection import FORMAT, METRICS_FILE, LogFiles, detect_formats
-from rlreport.read.diagnostics import ODDITIES, LogPosition
-from rlreport.read.ngrams import UnitSample
-from rlreport.read.partial import Partial, merge, merge_pair
+from rlreport.read.batch import Chunk
+from rlreport.read.cache import ChunkCache, chunk_cache
+from rlreport.read.chunk import read_chunk
+from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
+from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
+from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
+from rlreport.read.notes import ODDITIES, LogPosition
+from rlreport.read.readback import RowLocations, fetch_texts
 from rlreport.read.remote import shown
-from rlreport.read.restarts import restarts
-from rlreport.read.result import (
-    Scan,
-    bigram_frame,
+from rlreport.read.sample import Sample, read_sample
+from rlreport.read.tables import (
+    LogRows,
+    carried_fields,
     extras_table,
     lines_before,
-    ngram_sample,
-    position_frame,
+    log_rows,
     response_table,
-    row_order,
-    token_frame,
-    tool_frame,
+    tool_table,
 )
-from rlreport.read.scan import Scanner
-from rlreport.read.sources import Listing, find_sources, is_url
-from rlreport.read.splits import (
-    CLUSTER_TASK_BYTES,
-    Nodes,
-    Split,
-    plan_splits,
-    plan_tasks,
-    plant,
-    root,
-)
-from rlreport.read.token_totals import TokenTotals, merge_totals
-from rlreport.tables import BadLine, LogFile, Note
+from rlreport.tables import BadLine, LogFile, LogTables, Note, TokenSample
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
+from rlreport.text.tokens import detect_style
+from rlreport.workers import Workers
 
-_MERGED_AT_ONCE = 16
-"""Partials from the cache that are held until they are merged."""
+MIN_PARALLEL_BYTES = 48 << 20
+"""Smaller logs are read faster in this process than others start."""
 
-LEAST_BYTES = 48 << 20
-"""Smaller logs are read sooner in this process than others start."""
+MAX_PROMPT_TEXTS = 2_000
+"""Prompts whose text is read back for the prompt table; the others keep their figures."""
 
-_SHOWN = 20
 SPLIT = "split"
-"""Kind of the note on the split that stands beside training."""
-NOT_TAKEN = "not_taken"
+"""Kind of the note on the split that is shown but not judged."""
+
+UNREAD_FIELDS = "not_taken"
 """Kind of the note on fields that nobody read."""
-_NAMED = 3
-"""Files named where none can be read."""
+
+_MAX_SHOWN = 20
+_MAX_NAMED = 3
+_STYLE_TOKENS = 5000
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan(LogTables):
+    """Every figure of the logs, and where each response lies.
+
+    Attributes:
+        name: of the run: the folder or file that was given.
+        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
+        tokens: figures of the sampled tokens, None without token strings.
+        failed: step -> rollouts of training that failed before the policy wrote anything.
+        sources, formats: the files, for reading rows back (``locations``).
+    """
+
+    name: str
+    prompt_rows: Ints
+    tokens: TokenSample | None = None
+    failed: dict[int, int] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    formats: list[LogFormat] = field(default_factory=list)
+
+    def locations(self) -> RowLocations:
+        """Return where the responses lie, to read some back (also in another process)."""
+        named = self.ngrams is not None and self.ngrams.unit == "token"
+        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
+        locations = RowLocations(self.sources, self.formats)
+        locations.style = detect_style(np.array(strings, dtype=object)) if strings else None
+        locations.select(self.responses)
+        return locations
+
+
+def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
+    """Return the beginnings of the first MAX_PROMPT_TEXTS prompts, by ``prompt_id``.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since the first pass.
+    """
+    return fetch_texts(scan.locations(), scan.prompt_rows[:MAX_PROMPT_TEXTS].tolist(), options)
 
 
 def read_logs(
@@ -70,6 +99,7 @@ def read_logs(
     figures: FigureOptions | None = None,
     progress: Progress | None = None,
     metrics: Iterable[Path] = (),
+    workers: Workers | None = None,
 ) -> Scan:
     """Read every figure of the logs under files, folders, globs and URLs.
 
@@ -77,189 +107,152 @@ def read_logs(
         paths: the logs.
         options: how to read them.
         figures: γ and λ.
-        progress: told of every file's bytes.
+        progress: told of the bytes of every file.
         metrics: files that are read as trainer metrics: as logs they are not missed.
+        workers: processes to read with; None starts them as ``options`` say.
 
     Raises:
         UsageError: a path, a format or a mapping that means nothing.
         UnusableInputError: no response can be read; the message says what was found.
         StrictError: ``options.strict`` and anything was skipped or repaired.
         MissingExtraError: the logs need an optional library.
+        RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
     progress = progress or Silent()
+    if workers is None:
+        with Workers(options.workers, options.ray, progress.say) as own:
+            return read_logs(paths, options, figures, progress, metrics, own)
     listing = find_sources(paths)
-    if options.ray is not None:  # whose nodes have current folders of their own
+    if options.ray is not None:  # its nodes have other current folders
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
         listing.sources = [s if s.store else s.absolute() for s in listing.sources]
+        workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
     files = detect_formats(listing, options, metrics)
-    partial = _scanned(files, options, figures, progress)
-    if partial.rows and partial.columns["validation"].all():
-        # No row is of training, as a file's rows alone can tell: then these are what is judged.
-        judged = [
-            replace(form, main=form.watched or form.main, watched=None) for form in files.formats
-        ]
-        files = replace(files, formats=judged)
-        partial = _scanned(files, options, figures, progress)
-    kept = options.restarts != "last"
-    restarted, replaced = restarts(partial, files.sources, kept=kept)
-    if replaced and not kept:
-        # Only a scan without the older rows leaves them out of every sum over tokens.
-        formats = [
-            replace(form, replaced=replaced.get(number, form.replaced))
-            for number, form in enumerate(files.formats)
-        ]
-        files = replace(files, formats=formats)
-        partial = _scanned(files, options, figures, progress)
-    return _scan_of(_name(paths), partial, listing, files, options, restarted)
+    ranges = byte_ranges(files.sources, files.formats)
+    parallel = sum(one.weight for one in ranges) >= MIN_PARALLEL_BYTES
+    chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
+    scan = _scan(_name(paths), chunks, listing, files, options)
+    sample = read_sample(
+        scan.responses, scan.locations(), options, figures, workers, progress, parallel=parallel
+    )
+    return _with_sample(scan, sample)
 
 
-def _scanned(
-    files: LogFiles, options: ReadOptions, figures: FigureOptions, progress: Progress
-) -> Partial:
-    task_bytes = None if options.ray is None else CLUSTER_TASK_BYTES
-    splits = plan_splits(files.sources, files.formats)
-    return scan_tasks(plan_tasks(splits, task_bytes=task_bytes), options, figures, progress)
-
-
-def scan_tasks(
-    tasks: Sequence[Sequence[Split]],
+def read_chunks(
+    ranges: Sequence[ByteRange],
     options: ReadOptions,
     figures: FigureOptions,
     progress: Progress,
-) -> Partial:
-    """Scan splits side by side, and merge what was found as it comes.
-
-    Args:
-        tasks: splits that one process scans at a time, each an aligned subtree of all splits.
-        options: how to read them, and with how many processes.
-        figures: γ and λ.
-        progress: told of every task's bytes.
+    workers: Workers,
+    *,
+    parallel: bool = True,
+) -> list[Chunk]:
+    """Return the tables of all byte ranges, in order.
 
     Raises:
-        RlreportError: a process was killed, or what it raised.
+        RlreportError: a worker process was killed, or what it raised.
     """
-    weights = [sum(split.weight for split in task) for task in tasks]
-    found: Nodes[Any] = {}
-    kept, known = partial_cache(options, figures), list[Partial]()
-    with (
-        progress.phase("reading", sum(weights), "B") as phase,
-        Pool(options.workers, options.ray, progress.say) as pool,
-    ):
-        if pool.cluster is not None:
-            local = [s.source.path for task in tasks for s in task if not s.source.store]
-            pool.cluster.check(local, options.tokenizer)
-        jobs = []
-        for job in enumerate(tasks):
-            # On a cluster this process is to hold no more than what comes of all.
-            loaded = kept.load(job[1]) if kept and pool.cluster is None else None
-            if loaded is None:
-                jobs.append(job)
-                continue
-            known.append(loaded)
-            if len(known) == _MERGED_AT_ONCE:
-                known = [merge(known)]
-            phase.advance(weights[job[0]])
-        # The longest come first, so that no process is left alone with one at the end.
-        jobs.sort(key=lambda job: -weights[job[0]])
-        beside = len(jobs) > 1 and sum(weights[number] for number, _ in jobs) >= LEAST_BYTES
-        beside = beside or pool.cluster is not None
-        shared = Scanner(options, figures), kept
-        scanned = pool.map(_scan, jobs, shared, beside=beside, ordered=False, apart=True)
-        merged = pool.merging(merge_pair)
-        for number, partial in scanned:
-            plant(found, (0, number), partial, merged)
-            phase.advance(weights[number])
-        if (rest := root(found, merged)) is not None:
-            known.append(pool.value(rest))
-    if kept:
-        kept.store.trim()
-    return known[0] if len(known) == 1 else merge(known)
+    groups = grouped_ranges(ranges)
+    cache = chunk_cache(options, figures)
+    chunks: list[Chunk] = []
+    shared = options, figures, cache
+    with progress.phase("reading", sum(one.weight for one in ranges), "B") as phase:
+        for group, chunk in zip(
+            groups, workers.map(_read, groups, shared, parallel=parallel), strict=True
+        ):
+            chunks.append(chunk)
+            phase.advance(sum(one.weight for one in group))
+    if cache:
+        cache.store.trim()
+    return chunks
+
+
+def _read(
+    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, ChunkCache | None]
+) -> Chunk:
+    options, figures, cache = shared
+    if cache is None:
+        return read_chunk(group, options, figures)
+    return cache.load(group) or cache.read(group)
 
 
 def _scan(
-    job: tuple[int, Sequence[Split]], shared: tuple[Scanner, PartialCache | None]
-) -> tuple[int, Partial]:
-    (number, splits), (scanner, kept) = job, shared
-    if kept is None:
-        return number, scanner.scan(splits)
-    loaded = kept.load(splits) if scanner.options.ray is not None else None
-    return number, kept.scan(splits, scanner) if loaded is None else loaded
-
-
-def _scan_of(
     name: str,
-    partial: Partial,
+    chunks: list[Chunk],
     listing: Listing,
     files: LogFiles,
     options: ReadOptions,
-    restarted: Sequence[Note],
 ) -> Scan:
-    bad = _bad_lines(partial, listing, files)
-    bad_count = partial.diagnostics.unread_count + len(listing.unreadable)
-    totals = root(partial.totals, merge_totals) or TokenTotals()
-    partial.totals = {}
-    notes = [*_notes(partial, files, dropped=totals.dropped), *files.notes]
-    if not partial.rows:
-        raise UnusableInputError(_nothing(files, bad, bad_count, notes))
-    notes = [note for note in notes if note.kind != METRICS_FILE]
-    order = row_order(partial.columns)
-    notes += restarted
-    unclean = [note for note in notes if note.kind not in (NOT_TAKEN, FORMAT, SPLIT)]
+    rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
+    bad = _bad_lines(rows, listing, files)
+    bad_count = rows.remarks.unread_count + len(listing.unreadable)
+    extras, carried_extras, many = extras_table(chunks, rows.order)
+    rows.extras_dropped |= many
+    notes = [*_notes(rows, files), *files.notes]
+    if not len(rows.order):
+        raise UnusableInputError(_no_data_message(files, bad, bad_count, notes))
+    notes = [note for note in notes if note.kind != METRICS_FILE] + rows.notes
+    unclean = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
     if options.strict and (bad or unclean):
-        raise StrictError(_strict(bad, bad_count, unclean))
-    responses, prompt_rows = response_table(partial, order)
+        raise StrictError(_strict_message(bad, bad_count, unclean))
+    tools = tool_table(chunks, rows)
+    fields = carried_fields(rows)
+    chunks.clear()
+    responses, prompt_rows = response_table(rows)
     unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
-    # What a format never logs was not lost: its absence is no NaN that was met.
+    # What a format never logs was not lost: its absence is not a NaN that was met.
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
-    extras, carried = extras_table(partial.extras, partial.rows, order)
-    # Each large part of the partial is let go once there is a table of it.
     if responses["validation"].any():
-        extras, beside = _with_split(responses, extras, files)
-        notes.append(beside)
-    ngrams = ngram_sample(partial.sample, partial, order)
-    ref_ngrams = ngram_sample(partial.references, partial, order)
-    partial.sample, partial.references = UnitSample(), UnitSample()
-    tokens = token_frame(partial, totals)
+        extras, note = _with_split(responses, extras, files)
+        notes.append(note)
     return Scan(
         name=name,
-        files=_log_files(partial, files),
+        files=_log_files(rows, files),
         responses=responses,
         extras=extras,
-        reward_parts=sorted(partial.reward_parts & set(extras.columns)),
+        reward_parts=sorted(rows.reward_parts & set(extras.columns)),
         prompt_rows=prompt_rows,
-        tokens=tokens,
-        positions=position_frame(totals),
-        bigrams=bigram_frame(partial),
-        ngrams=ngrams,
-        ref_ngrams=ref_ngrams,
+        positions=pd.DataFrame(),
         bad_lines=bad,
         bad_count=bad_count,
         notes=notes,
-        fields=dict(sorted(partial.fields.items())) | carried,
-        failed=partial.failed,
-        tools=tool_frame(partial.tools),
+        fields=dict(sorted(fields.items())) | carried_extras,
+        failed=rows.failed,
+        tools=tools,
         sources=files.sources,
         formats=files.formats,
+    )
+
+
+def _with_sample(scan: Scan, sample: Sample) -> Scan:
+    scan.responses["distinct_2"] = sample.distinct_2
+    return replace(
+        scan,
+        ngrams=sample.texts,
+        ref_ngrams=sample.references,
+        tokens=sample.tokens,
+        positions=sample.positions,
+        sampled=sample.size,
     )
 
 
 def _with_split(
     responses: pd.DataFrame, extras: pd.DataFrame, files: LogFiles
 ) -> tuple[pd.DataFrame, Note]:
-    """Return the extras with the split of each row, and the note that says what stands beside."""
-    beside = responses["validation"].to_numpy() == 1
+    """Return the extras with the split of each row, and the note on the watched split."""
+    validation = responses["validation"].to_numpy() == 1
     main, watched = files.formats[0].main, files.formats[0].watched or ""
-    split = np.where(beside, watched, main).astype(object)
+    split = np.where(validation, watched, main).astype(object)
     text = message(
         "responses of split {watched}, beside those of {main}, which alone are judged",
         watched=watched,
         main=main,
     )
-    return extras.assign(split=split), Note(SPLIT, text, int(beside.sum()))
+    return extras.assign(split=split), Note(SPLIT, text, int(validation.sum()))
 
 
 def _name(paths: Sequence[str | Path]) -> str:
@@ -272,50 +265,48 @@ def _name(paths: Sequence[str | Path]) -> str:
     return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
 
 
-def _line(partial: Partial, position: LogPosition) -> int:
+def _line(rows: LogRows, position: LogPosition) -> int:
     files, offsets = np.array([position.file]), np.array([position.offset])
-    return position.line + int(lines_before(partial.segments, files, offsets)[0])
+    return position.line + int(lines_before(rows.counts, files, offsets)[0])
 
 
-def _bad_lines(partial: Partial, listing: Listing, files: LogFiles) -> list[BadLine]:
+def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
-        BadLine(files.sources[position.file].name, _line(partial, position), reason, torn)
-        for position, reason, torn in partial.diagnostics.unread
+        BadLine(files.sources[position.file].name, _line(rows, position), reason, torn)
+        for position, reason, torn in rows.remarks.unread
     ]
 
 
-def _notes(partial: Partial, files: LogFiles, *, dropped: bool) -> list[Note]:
+def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     notes = [
         Note(
             kind,
             message(ODDITIES[kind]),
             oddity.times,
             files.sources[oddity.first.file].name,
-            _line(partial, oddity.first),
+            _line(rows, oddity.first),
         )
-        for kind, oddity in sorted(partial.diagnostics.oddities.items())
+        for kind, oddity in sorted(rows.remarks.oddities.items())
     ]
-    if not_taken := partial.diagnostics.not_taken:
+    if unread := rows.remarks.unread_fields:
         said = ", ".join(
             f"{safe_text(name)} ({kind}, {times:,})"
-            for name, (times, kind) in sorted(not_taken.items())
+            for name, (times, kind) in sorted(unread.items())
         )
-        notes.append(Note(NOT_TAKEN, message("fields not taken: {fields}", fields=said), 1))
-    if partial.extras_dropped:
+        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=said), 1))
+    if rows.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
-    if dropped:
-        notes.append(Note("many_tokens", message(ODDITIES["many_tokens"]), 1))
     for source in files.sources:
         if not source.size:
             notes.append(Note("empty_file", message("an empty file"), 1, source.name))
     return notes
 
 
-def _log_files(partial: Partial, files: LogFiles) -> list[LogFile]:
+def _log_files(rows: LogRows, files: LogFiles) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 3), dtype=np.int64)
-    for segment in partial.segments:
-        totals[segment.file] += (segment.rows, segment.lines, segment.unread)
+    for one in rows.counts:
+        totals[one.file] += (one.rows, one.lines, one.unread)
     return [
         LogFile(source.name, source.size, rows, lines, bad, log_format.id, log_format.why)
         for source, log_format, (rows, lines, bad) in zip(
@@ -324,13 +315,15 @@ def _log_files(partial: Partial, files: LogFiles) -> list[LogFile]:
     ]
 
 
-def _nothing(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
+def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     """Say why there is nothing to report on."""
     if not files.sources and not bad:
         # Files that a mapping would read come before those that are no logs at all.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
-        found = "; ".join(f"{note.file}: {note.text}" for note in refused[:_NAMED])
-        more = f"; and {len(refused) - _NAMED:,} files more" if len(refused) > _NAMED else ""
+        found = "; ".join(f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED])
+        more = (
+            f"; and {len(refused) - _MAX_NAMED:,} files more" if len(refused) > _MAX_NAMED else ""
+        )
         return "No rollout log found" + (f" ({found}{more})" if found else "")
     message = f"No usable response in {len(files.sources):,} log files"
     if bad:
@@ -340,12 +333,12 @@ def _nothing(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[No
     return message
 
 
-def _strict(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
+def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
     found = [f"{b.file}:{b.line}: {b.reason}" for b in bad]
     found += [
         f"{note.file or 'logs'}{f':{note.line}' if note.line else ''}: {note.text} ({note.count:,})"
         for note in notes
     ]
     total = bad_count + len(notes)
-    rest = f"\n… and {total - _SHOWN:,} more" if total > _SHOWN else ""
-    return "The logs are not clean (--strict):\n" + "\n".join(found[:_SHOWN]) + rest
+    rest = f"\n… and {total - _MAX_SHOWN:,} more" if total > _MAX_SHOWN else ""
+    return "The logs are not clean (--strict):\n" + "\n".join(found[:_MAX_SHOWN]) + rest

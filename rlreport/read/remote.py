@@ -1,38 +1,38 @@
-"""Files in object stores, through fsspec: listed once, read by exact ranges, many at once.
+"""Files in object stores, through fsspec: listed once, read by byte ranges, many at a time.
 
-Nothing beyond what was asked for is read ahead. Credentials are the store's own business: what a
-store says is told without the addresses in it, which may be signed.
+Credentials are the store's own business. Error messages of stores are shown without addresses,
+which may be signed.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import lru_cache
 from glob import has_magic
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from rlreport.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from rlreport.read.files import Source
 
-    from rlreport.read.sources import Source
+BLOCK = 8 << 20
+"""Bytes of one request where a file is read through."""
 
-AHEAD = 8 << 20
-"""Bytes of one request where a file is read from its start to its end; two are held."""
+RANGE = 32 << 20
+"""Bytes of a byte range that are requested at once."""
 
 HEAD = 256 << 10
-"""Bytes of a file's start that detection looks at."""
+"""Bytes at a file's start that format detection looks at."""
 
 SMALL = 4 << 20
-"""Files up to this are got whole, many at once."""
+"""Files up to this size are requested whole, many at a time."""
 
-_AT_ONCE = 32 << 20
-_MOST_AT_ONCE = 256
+_MAX_AT_ONCE = 256
 _NEAR = 64 << 10
 """Ranges of a file closer than this are one request."""
 
@@ -142,121 +142,53 @@ def _version(info: dict[str, Any]) -> str:
     return ""
 
 
-class RangeFile(io.RawIOBase):
-    """A file in a store, of which only what is asked for is read, and so much ahead of it."""
+def open_remote(path: str, store: str) -> IO[bytes]:
+    """Open a file in a store to be read from its start to its end.
 
-    def __init__(self, source: Source, ahead: int, until: int | None = None) -> None:
-        """Open it; nothing is asked of the store yet.
+    Raises:
+        OSError: the store does not give it.
+    """
+    system = filesystem(store)
+    try:
+        opened = system.open(
+            system._strip_protocol(path), "rb", block_size=BLOCK, cache_type="readahead"
+        )
+    except Exception as error:
+        raise _store_error(error) from None
+    return cast("IO[bytes]", opened)
 
-        Args:
-            source: the file; its ``head``, where there is one, is not asked for again.
-            ahead: bytes read at least where reading goes on.
-            until: nothing from here on is read ahead; None for the end of the file.
-        """
-        self._source, self._size = source, source.size
-        self._ahead, self._until = ahead, source.size if until is None else until
-        self._at, self._start, self._held = 0, 0, source.head
-        self._next: tuple[int, Future[bytes]] | None = None
+
+class RangeStream(io.RawIOBase):
+    """A byte range of a file in a store; what follows the range is requested in small pieces."""
+
+    def __init__(self, source: Source, start: int, stop: int | None) -> None:
+        self._source, self._stop = source, source.size if stop is None else stop
+        self._position = start
+        self._start, self._data = 0, source.head
 
     def readable(self) -> bool:
         """See io."""
         return True
 
-    def seekable(self) -> bool:
-        """See io."""
-        return True
-
-    def tell(self) -> int:
-        """See io."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """See io."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """See io."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        """See io; ``whence`` is the start."""
+        self._position = offset
+        return offset
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """See io; OSError where the store does not give it."""
-        whole = size is None or size < 0
-        stop = self._size if whole else min(self._at + (size or 0), self._size)
-        if stop <= self._at:
-            return b""
-        if not self._start <= self._at <= stop <= self._start + len(self._held):
-            self._fill(stop)
-        data = self._held[self._at - self._start : stop - self._start]
-        self._at += len(data)
+        """See io; OSError if the store does not give it."""
+        start = self._position
+        stop = min(start + (size if size and size > 0 else BLOCK), self._source.size)
+        if not self._start <= start < self._start + len(self._data):
+            end = max(stop, min(self._stop, start + RANGE)) if start < self._stop else stop
+            self._start, self._data = start, read_ranges([(self._source, start, end)])[0]
+        data = self._data[start - self._start : stop - self._start]
+        self._position += len(data)
         return data
-
-    def close(self) -> None:
-        """See io."""
-        if self._next is not None:
-            self._next[1].cancel()
-        self._held = b""
-        super().close()
-
-    def _fill(self, stop: int) -> None:
-        """Hold what lies from here to ``stop``, and what may be read ahead."""
-        end = self._start + len(self._held)
-        kept = self._held[self._at - self._start :] if self._start <= self._at <= end else b""
-        start = self._at + len(kept)
-        wanted = max(stop, min(start + self._ahead, self._until))
-        coming, self._next = self._next, None
-        if coming is not None and coming[0] == start:
-            data = coming[1].result()
-            if start + len(data) < stop:
-                data += _range(self._source, start + len(data), stop)
-        else:
-            data = _range(self._source, start, wanted)
-        self._start, self._held = self._at, kept + data
-        end = start + len(data)
-        if end < stop:
-            self._size = end  # it is shorter than it was when it was listed
-        elif self._ahead >= AHEAD and end < self._until:
-            following = min(end + self._ahead, self._until)
-            self._next = end, _threads().submit(_range, self._source, end, following)
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(2, "rlreport-ahead")
-
-
-def _range(source: Source, start: int, stop: int) -> bytes:
-    return _whole(_ranges([(source, start, stop)])[0])
-
-
-def _ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
-    """Return ranges of files of one store, asked for at once, or why one cannot be had."""
-    system = filesystem(wanted[0][0].store)
-    paths = [system._strip_protocol(source.path) for source, _, _ in wanted]
-    starts, stops = [start for _, start, _ in wanted], [stop for _, _, stop in wanted]
-    try:
-        if len(wanted) == 1:
-            found = [system.cat_file(paths[0], start=starts[0], end=stops[0])]
-        else:
-            found = system.cat_ranges(paths, starts, stops, on_error="return")
-    except Exception as error:
-        found = [error] * len(wanted)
-    given: list[bytes | OSError] = []
-    for data, start, stop in zip(found, starts, stops, strict=True):
-        if isinstance(data, bytes):
-            # A server that knows no ranges answers with the whole file.
-            given.append(data[start:stop] if len(data) > stop - start else data)
-        else:
-            given.append(OSError(getattr(data, "errno", None) or errno.EIO, said(data)))
-    return given
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
-    """Return ranges (file, start, stop) of files of one store; near ones are asked for as one.
+    """Return ranges (file, start, stop) of files of one store; near ones are requested as one.
 
     Raises:
         OSError: one of them cannot be read.
@@ -267,52 +199,51 @@ def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
         source, start, stop = wanted[i]
         last, begin, end = joined[-1] if joined else (None, 0, 0)
         near = last is not None and last.path == source.path and start <= end + _NEAR
-        if near and max(stop, end) - begin <= AHEAD:
+        if near and max(stop, end) - begin <= BLOCK:
             joined[-1] = (source, begin, max(stop, end))
         else:
             joined.append(wanted[i])
         part_of[i] = len(joined) - 1
-    found = [_whole(data) for data in _ranges(joined)] if joined else []
+    found = _requested(joined)
+    for data in found:
+        if isinstance(data, OSError):
+            raise data
     return [
-        found[part][start - joined[part][1] : stop - joined[part][1]]
+        found[part][start - joined[part][1] : stop - joined[part][1]]  # type: ignore[index]
         for part, (_, start, stop) in zip(part_of, wanted, strict=True)
     ]
 
 
-def _whole(data: bytes | OSError) -> bytes:
-    if isinstance(data, OSError):
-        raise data
-    return data
+def heads(sources: Sequence[Source], most: int) -> list[bytes]:
+    """Return the first ``most`` bytes of each file; b"" for one that cannot be had."""
+    found: list[bytes] = []
+    for _, batch in itertools.groupby(sources, key=lambda source: source.store):
+        ranges = [(source, 0, min(source.size, most)) for source in batch]
+        for first in range(0, len(ranges), _MAX_AT_ONCE):
+            some = _requested(ranges[first : first + _MAX_AT_ONCE])
+            found += [data if isinstance(data, bytes) else b"" for data in some]
+    return found
 
 
-def heads(sources: Sequence[Source], most: int) -> Iterator[bytes]:
-    """Yield the first ``most`` bytes of each file, in order, got many at once.
+def _requested(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
+    """Return ranges of files of one store, or why one cannot be had."""
+    if not wanted:
+        return []
+    system = filesystem(wanted[0][0].store)
+    paths = [system._strip_protocol(source.path) for source, _, _ in wanted]
+    starts, stops = [start for _, start, _ in wanted], [stop for _, _, stop in wanted]
+    try:
+        found = system.cat_ranges(paths, starts, stops, on_error="return")
+    except Exception as error:
+        found = [error] * len(wanted)
+    return [
+        # A server without ranges answers with the whole file.
+        (data[start:stop] if len(data) > stop - start else data)
+        if isinstance(data, bytes)
+        else _store_error(data)
+        for data, start, stop in zip(found, starts, stops, strict=True)
+    ]
 
-    The next are on their way while those before are used. One that cannot be had is empty: who
-    opens the file is told why.
-    """
-    batches = list(_batches(sources, most))
-    coming: Future[list[bytes | OSError]] | None = None
-    for i, batch in enumerate(batches):
-        found = coming.result() if coming else _heads(batch, most)
-        coming = _threads().submit(_heads, batches[i + 1], most) if i + 1 < len(batches) else None
-        for data in found:
-            yield data if isinstance(data, bytes) else b""
 
-
-def _heads(batch: Sequence[Source], most: int) -> list[bytes | OSError]:
-    return _ranges([(source, 0, min(source.size, most)) for source in batch])
-
-
-def _batches(sources: Iterable[Source], most: int) -> Iterator[list[Source]]:
-    batch: list[Source] = []
-    size = 0
-    for source in sources:
-        full = size >= _AT_ONCE or len(batch) >= _MOST_AT_ONCE
-        if batch and (full or source.store != batch[0].store):
-            yield batch
-            batch, size = [], 0
-        batch.append(source)
-        size += min(source.size, most)
-    if batch:
-        yield batch
+def _store_error(error: Any) -> OSError:
+    return OSError(getattr(error, "errno", None) or errno.EIO, said(error))

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from rlreport.metrics import TrainerMetrics
-from rlreport.read.result import Scan
+from rlreport.read.logs import Scan
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import commonest, step_tables, window_table
-from rlreport.summarise.tokens import token_table
+from rlreport.summarise.tokens import step_bigrams, token_table
 from rlreport.tables import LogTables, Tables
 
 __all__ = ["commonest", "summarise", "window_table"]
@@ -36,14 +36,16 @@ def summarise(
     metrics = metrics or TrainerMetrics()
     beside = scan.responses["validation"].to_numpy() == 1
     own = scan.responses[~beside] if beside.any() else scan.responses
-    steps, validation = step_tables(own, scan.responses[beside], scan.bigrams, scan.failed)
+    steps, validation = step_tables(
+        own, scan.responses[beside], step_bigrams(scan.ngrams, scan.responses), scan.failed
+    )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
     return Tables(
         **shared,
         steps=steps,
         prompts=prompt_table(scan.responses, prompts),
-        tokens=token_table(scan.tokens, scan.responses, scan.ngrams),
+        tokens=token_table(scan.tokens, scan.responses),
         extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
         metrics=metrics.table,
         metrics_files=metrics.files,

@@ -1,4 +1,4 @@
-"""The table of tokens: which carry the KL, and whose probability rose or fell."""
+"""Tokens of the sample: which carry the KL, whose probability changed; bigrams by step."""
 
 from __future__ import annotations
 
@@ -7,82 +7,102 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, row_ends
 from rlreport.summarise.grouped import ratio
 from rlreport.summarise.steps import window_size
-from rlreport.tables import NgramSample
+from rlreport.tables import GAP, TextSample, TokenSample
 from rlreport.text.tokens import detect_style, token_text
 
 _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
-def token_table(
-    sums: pd.DataFrame, responses: pd.DataFrame, sample: NgramSample | None = None
-) -> pd.DataFrame:
-    """Summarises the scan's sums by token.
+def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of tokens from the sampled responses.
 
     Args:
-        sums: one row per (bin of steps, raw token) as in ``Scan.tokens``.
+        sample: figures of their tokens, None without token strings.
         responses: RESPONSE_COLUMNS.
-        sample: units of a sample of the responses, for examples.
 
     Returns:
         TOKEN_COLUMNS, by falling share of the KL; empty without token strings.
     """
-    if sums.empty:
+    if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
-    token = pd.Categorical(sums["token"]).remove_unused_categories()
-    codes, strings = token.codes.astype(np.int64), token.categories
+    texts = sample.texts
+    count = len(texts.vocabulary)
+    step = responses["step"].to_numpy()[texts.rows]
+    first, last = (np.repeat(own, np.diff(texts.offsets)) for own in _windows(responses, step))
 
-    def total(name: str, rows: NDArray[np.bool_] | None = None) -> Floats:
-        values = sums[name].to_numpy(np.float64)
-        values = values if rows is None else np.where(rows, values, 0.0)
-        return np.bincount(codes, values, len(strings)).astype(np.float64)
+    def total(values: NDArray[np.float32], rows: NDArray[np.bool_]) -> Floats:
+        held = rows & ~np.isnan(values)
+        weights = values[held].astype(np.float64)
+        return np.bincount(texts.units[held], weights, count).astype(np.float64)
 
-    def mean(name: str, count: str, rows: NDArray[np.bool_] | None = None) -> Floats:
-        return ratio(total(name, rows), total(count, rows))
+    def mean(values: NDArray[np.float32], rows: NDArray[np.bool_] | None = None) -> Floats:
+        rows = np.ones(len(values), bool) if rows is None else rows
+        held = rows & ~np.isnan(values)
+        return ratio(total(values, rows), np.bincount(texts.units[held], minlength=count))
 
-    # Sums by token are of training alone, and so are the steps that windows are cut of.
-    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
-    first, last = _windows(sums["bin_start"].to_numpy(), sums["bin_stop"].to_numpy(), steps)
-    kl = total("kl")
-    raw = np.asarray(strings, dtype=object)
+    everything = np.ones(len(texts.units), bool)
+    kl = total(sample.kl, everything)
+    raw = np.asarray(texts.vocabulary, dtype=object)
     style = detect_style(raw)
     table = pd.DataFrame(
         {
-            "token": [token_text(token, style) for token in raw],
+            "token": [token_text(token, style) for token in texts.vocabulary],
             "raw": raw,
-            "count": total("count"),
-            "kl_share": kl / kl.sum() if kl.sum() > 0 else np.full(len(kl), np.nan),
-            "kl_mean": mean("kl", "log_ratios"),
-            "log_ratio_mean": mean("log_ratio", "log_ratios"),
-            "abs_log_ratio_mean": mean("abs_log_ratio", "log_ratios"),
-            "prob_mean": mean("prob", "probs"),
-            "ref_prob_mean": mean("ref_prob", "ref_probs"),
-            "count_first": total("count", first),
-            "count_last": total("count", last),
-            "prob_first": mean("prob", "probs", first),
-            "prob_last": mean("prob", "probs", last),
-            "abs_value_error_mean": mean("abs_value_error", "value_errors"),
+            "count": np.bincount(texts.units, minlength=count),
+            "kl_share": kl / kl.sum() if kl.sum() > 0 else np.full(count, np.nan),
+            "kl_mean": mean(sample.kl),
+            "log_ratio_mean": mean(sample.log_ratio),
+            "abs_log_ratio_mean": mean(np.abs(sample.log_ratio)),
+            "prob_mean": mean(sample.prob),
+            "ref_prob_mean": mean(sample.ref_prob),
+            "count_first": np.bincount(texts.units[first], minlength=count),
+            "count_last": np.bincount(texts.units[last], minlength=count),
+            "prob_first": mean(sample.prob, first),
+            "prob_last": mean(sample.prob, last),
+            "abs_value_error_mean": mean(np.abs(sample.value_error)),
         }
     )
     table["prob_change"] = table["prob_last"] - table["prob_first"]
-    examples = _examples(sample, responses).reindex(raw)
+    examples = _examples(texts, responses).reindex(raw)
     for name in examples.columns:
         table[name] = examples[name].array
+    table = table[(table["count"] > 0) & (table["raw"] != GAP)]
     table = table.sort_values(["kl_share", "count", "raw"], ascending=[False, False, True])
     columns = [c.name for c in TOKEN_COLUMNS]
     return table[columns].astype({c.name: c.dtype for c in TOKEN_COLUMNS}).reset_index(drop=True)
 
 
-def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """The sampled response with the largest KL that holds each token, the earliest on a tie.
+def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFrame:
+    """Return ``step``, ``bigrams`` and ``distinct`` bigrams of each step's sampled responses."""
+    if texts is None:
+        return pd.DataFrame({"step": [], "bigrams": [], "distinct": []}, dtype=np.int64)
+    step = responses["step"].to_numpy()[texts.rows]
+    pairs = texts.units[:-1].astype(np.int64) << 32 | texts.units[1:]
+    inside = np.ones(len(texts.units), bool)
+    inside[row_ends(texts.offsets)] = False
+    if GAP in texts.vocabulary:
+        gap = texts.units == texts.vocabulary.index(GAP)
+        inside &= ~gap & ~np.append(gap[1:], False)
+    steps, starts = np.unique(step, return_index=True)
+    rows = []
+    for number, start, stop in zip(
+        steps.tolist(), starts.tolist(), [*starts[1:].tolist(), len(step)], strict=True
+    ):
+        units = slice(int(texts.offsets[start]), int(texts.offsets[stop]))
+        own = pairs[units][inside[units][: len(pairs[units])]]
+        rows.append((number, len(own), len(np.unique(own))))
+    return pd.DataFrame(rows, columns=["step", "bigrams", "distinct"])
+
+
+def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
+    """Return the sampled response with the largest KL that holds each token, the earliest on a tie.
 
     Returns:
         _EXAMPLE by raw token.
     """
-    if sample is None or sample.unit != "token":
-        return pd.DataFrame(columns=_EXAMPLE, dtype="Int64")
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = np.full(len(sample.vocabulary), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
@@ -101,19 +121,23 @@ def _examples(sample: NgramSample | None, responses: pd.DataFrame) -> pd.DataFra
     if "env_tokens" in responses:
         between = responses["env_tokens"].to_numpy()[row] > 0
         table["example_position"] = table["example_position"].mask(between)
-    # Strings that differ only beyond what is kept of them are one.
-    return table[(row >= 0) & ~table.index.duplicated()]
+    return table[row >= 0]
 
 
 def _windows(
-    starts: NDArray[np.int64], stops: NDArray[np.int64], steps: NDArray[np.int64]
+    responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Rows whose bin of steps lies wholly in the first window, and in the last, bool each.
+    """Mark the responses of the first and of the last window.
 
     A run whose windows would overlap has none.
+
+    Args:
+        responses: RESPONSE_COLUMNS, of which training cuts the windows.
+        step: step of each response to mark.
     """
+    steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):
-        nothing = np.zeros(len(starts), bool)
+        nothing = np.zeros(len(step), bool)
         return nothing, nothing
-    return stops <= steps[size - 1], starts >= steps[-size]
+    return step <= steps[size - 1], step >= steps[-size]

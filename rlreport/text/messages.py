@@ -225,3 +225,33 @@ class _Filler(Formatter):
             listed_ones = listed([self.format_field(part, format_spec) for part in value])
             return str(self.said(listed_ones) if self.said else listed_ones)
         return self.WRITTEN[format_spec](self.said(value) if self.said else value)
+
+
+def to_plain(text: Any) -> Any:
+    """Return a message as JSON can hold it; other values stay as they are."""
+    if isinstance(text, Message):
+        places = {name: to_plain(value) for name, value in text.places.items()}
+        return {"message": [text.literal, places, text.plural, text.number]}
+    if isinstance(text, Joined):
+        return {"joined": [to_plain(text.separator), [to_plain(part) for part in text.parts]]}
+    if isinstance(text, tuple):
+        return {"tuple": [to_plain(part) for part in text]}
+    return text
+
+
+def from_plain(value: Any) -> Any:
+    """Return what ``to_plain`` was given.
+
+    Raises:
+        ValueError, TypeError, LookupError: the value is nothing that it returns.
+    """
+    if not isinstance(value, dict):
+        return value
+    if "message" in value:
+        literal, places, plural, number = value["message"]
+        made = {name: from_plain(one) for name, one in places.items()}
+        return Message(literal, made, plural, number)
+    if "joined" in value:
+        separator, parts = value["joined"]
+        return Joined(from_plain(separator), [from_plain(part) for part in parts])
+    return tuple(from_plain(part) for part in value["tuple"])

@@ -1,33 +1,36 @@
-"""Read what fast parsers refuse: odd JSON, and values of the wrong type that mean something."""
+"""Turn a logged object into a row: values of the right types, and notes about what was not."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from typing import Any
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 
 from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.conversation import TURN_LIMITS
-from rlreport.figures.ragged import Floats
-from rlreport.read.batch import LONGEST_EXTRA, NAN, ParsedRow, TokenFields
-from rlreport.read.conversation import beside, mended
+from rlreport.figures.metadata import RowMetadata, normalize_turns_and_mask, row_metadata
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-SCALARS = ("ref_reward", "valid_reward", "ref_valid_reward")
-KEPT = (
+NAN = float("nan")
+MAX_EXTRA_CHARS = 200
+"""A longer text does not become a column."""
+
+_OPTIONAL_REWARDS = ("ref_reward", "valid_reward", "ref_valid_reward")
+_CARRIED = (
     "ground_truth", "token_ids", "prompt_turns", "turns", "response_mask", "policy_version",
     "errors", "seconds", "trainable",
 )  # fmt: skip
-"""Fields that the first pass only counts, and the second may show."""
+"""Fields that the first pass only counts, and reading rows back may show."""
 
-FINISH_FIELDS = ("finish_reason", "stop_reason")
-FINISH_REASONS = {
+_FINISH_FIELDS = ("finish_reason", "stop_reason")
+_FINISH_REASONS = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), 1.0),
     **dict.fromkeys(("tool_calls", "done", "complete", "completed"), 1.0),
     **dict.fromkeys(("agent_completed", "user_closed", "env_done"), 1.0),
@@ -38,15 +41,74 @@ FINISH_REASONS = {
 """What frameworks log as the reason a response ended: 1 by itself, 0 at the limit."""
 
 
+@dataclass(slots=True)
+class TokenFields:
+    """The token strings and arrays of one row.
+
+    Attributes:
+        tokens: token strings, or None.
+        arrays: field of TOKEN_ARRAYS -> its values as doubles.
+        size: tokens in the shortest of them, -1 if the row has none.
+        uneven: they differ in length.
+        mask: one byte per token, 1 where the policy sampled it; None if it sampled all.
+    """
+
+    tokens: list[str] | None = None
+    arrays: dict[str, array[float]] = field(default_factory=dict)
+    size: int = -1
+    uneven: bool = False
+    mask: bytes | None = None
+
+    def fit(self, size: int) -> None:
+        """Account for an array of this length."""
+        if self.size < 0:
+            self.size = size
+        elif size != self.size:
+            self.uneven = True
+            self.size = min(self.size, size)
+
+
+class Row(NamedTuple):
+    """The contents of one logged row.
+
+    Attributes:
+        rewards: reward, ref_reward, valid_reward, ref_valid_reward; NaN where absent.
+        reference: response of the reference.
+        group: identifies the group; None if nothing does.
+        finish: 1 if it ended by itself, 0 at the limit, NaN if no reason is logged.
+        extras: further scalars by name.
+        carried: fields that are only counted in the first pass; None for unusable values.
+        parts: names of extras that are parts of the reward.
+        oddities: kinds of problems found, see ``notes.ODDITIES``.
+        unread: name and type of fields that are neither known nor a column.
+        metadata: split, agent, errors, version, and figures of turns.
+    """
+
+    step: int
+    prompt: str
+    response: str
+    rewards: tuple[float, float, float, float]
+    reference: str | None
+    group: object
+    finish: float
+    tokens: TokenFields
+    extras: Sequence[tuple[str, float | str]]
+    carried: Mapping[str, object]
+    parts: Sequence[str]
+    oddities: Sequence[str]
+    unread: Sequence[tuple[str, str]]
+    metadata: RowMetadata
+
+
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
     """Parse a line that should hold one JSON object.
 
     Returns:
-        the object, and whether only the lenient parser of the standard library took it (NaN,
+        the object, and whether it needed the lenient parser of the standard library (NaN,
         Infinity, lone surrogates, integers beyond 64 bits).
 
     Raises:
-        RowError: it is no JSON object.
+        RowError: the line is not a JSON object.
     """
     lenient = False
     try:
@@ -76,18 +138,29 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
 
 
-def parse_record(record: dict[str, Any]) -> ParsedRow:
-    """Return the row of a dict with the canonical fields, whatever its types.
+def parse_line(line: bytes) -> Row:
+    """Return the row of a line in the native format.
 
     Raises:
-        RowError: a required field is missing or means nothing.
+        RowError: no row can be made of it.
+    """
+    record, lenient = load_object(line)
+    row = parse_record(record)
+    return row._replace(oddities=[*row.oddities, "tolerant"]) if lenient else row
+
+
+def parse_record(record: dict[str, Any]) -> Row:
+    """Return the row of an object with canonical fields.
+
+    Raises:
+        RowError: a required field is missing or unusable.
     """
     for name in REQUIRED:
         if name not in record:
             raise RowError(message("no {field}", field=name))
+    oddities: list[str] = []
     step, coerced = _step_of(record["step"])
     prompt, response = _text(record, "prompt"), _text(record, "response")
-    oddities: list[str] = []
     rewards, as_text = _rewards(record, oddities)
     if coerced or as_text:
         oddities.append("coerced")
@@ -95,20 +168,18 @@ def parse_record(record: dict[str, Any]) -> ParsedRow:
     if reference is not None and not isinstance(reference, str):
         oddities.append("not_text")
         reference = None
-    finish = _finish(record, oddities)
-    oddities += mended(record)
+    finish, reason = _finish(record, oddities)
+    oddities += normalize_turns_and_mask(record)
     tokens = _tokens(record, oddities)
     tokens.mask = _mask(record, tokens.size)
-    extras, parts, not_taken = _extras(record)
-    kept = {name: record[name] for name in KEPT if record.get(name) is not None}
+    extras, parts, unread = _extras(record)
     group = record.get("group_id")
-    if group != group:  # NaN: nothing marks the group
+    if group != group:  # NaN is no group
         group = None
-    reason = next((record[name] for name in FINISH_FIELDS if record.get(name) is not None), None)
-    more = beside(record, step, prompt, response, reason)
-    return ParsedRow(
-        step, prompt, response, rewards, reference, group, finish, tokens, extras, kept, parts,
-        oddities, not_taken, more,
+    return Row(
+        step, prompt, response, rewards, reference, group, finish, tokens, extras,
+        {name: record[name] for name in _CARRIED if record.get(name) is not None},
+        parts, oddities, unread, row_metadata(record, step, prompt, response, reason),
     )  # fmt: skip
 
 
@@ -123,7 +194,7 @@ def _rewards(
             message("reward is not a number: {value}", value=f"{record['reward']!r:.60}")
         ) from None
     others = []
-    for name in SCALARS:
+    for name in _OPTIONAL_REWARDS:
         try:
             number, as_text = number_of(record.get(name))
         except ValueError:
@@ -137,7 +208,7 @@ def _rewards(
 def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
     fields = TokenFields()
     tokens = record.get("response_tokens")
-    if isinstance(tokens, list) and set(map(type, tokens)) <= {str}:
+    if isinstance(tokens, list) and _all_text(tokens):
         fields.tokens = tokens
         fields.fit(len(tokens))
     elif tokens is not None:
@@ -147,7 +218,7 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
         if values is None or values == []:
             continue
         if fields.size > 0 and isinstance(values, (int, float)):
-            # One advantage for the whole response, as GRPO has it.
+            # One advantage for the whole response, as GRPO logs it.
             values = [values] * fields.size
         try:
             floats, odd = _floats_of(values)
@@ -156,39 +227,47 @@ def _tokens(record: dict[str, Any], oddities: list[str]) -> TokenFields:
             continue
         if odd:
             oddities.append("array_strings")
-        fields.buffers[name] = memoryview(floats.tobytes())
+        fields.arrays[name] = floats
         fields.fit(len(floats))
     return fields
+
+
+def _all_text(values: list[object]) -> bool:
+    try:
+        "".join(values)  # type: ignore[arg-type]  # several times as fast as looking at each type
+    except TypeError:
+        return False
+    return True
 
 
 def _extras(
     record: dict[str, Any],
 ) -> tuple[list[tuple[str, float | str]], list[str], list[tuple[str, str]]]:
-    """Return the further scalars, the names of the reward's parts, and what is no scalar."""
-    named, names = dict(record), []
+    """Return further scalars, names of the reward's parts, and fields that are not scalars."""
+    named, names = record, []
     parts = record.get("reward_parts")
     if isinstance(parts, dict):
-        # A part of a field's name is none of it.
+        # A part named like a canonical field is something else.
         parts = {f"{name}_logged" if name in NO_COLUMN else name: parts[name] for name in parts}
         names = [safe_text(str(part)) for part in parts]
         # A part that is logged as a column too counts once.
-        named.update(parts)
+        named = {**record, **parts}
     extras: list[tuple[str, float | str]] = []
-    not_taken: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
     for name, value in named.items():
         if name in NO_COLUMN:
             continue
         if isinstance(value, (bool, int, float)):
             extras.append((safe_text(str(name)), number_of(value)[0]))
-        elif isinstance(value, str) and len(value) <= LONGEST_EXTRA:
+        elif isinstance(value, str) and len(value) <= MAX_EXTRA_CHARS:
             extras.append((safe_text(str(name)), safe_text(value)))
         elif value and name not in CANONICAL:
-            not_taken.append((safe_text(str(name)), kind_of(value)))
-    return extras, names, not_taken
+            unread.append((safe_text(str(name)), kind_of(value)))
+    return extras, names, unread
 
 
 def _mask(record: dict[str, Any], size: int) -> bytes | None:
-    """Return which tokens the policy sampled: as logged, else as the turns' spans say."""
+    """Return which tokens the policy sampled: as logged, else from the spans of turns."""
     if (logged := record.get("response_mask")) is not None:
         return bytes(map(bool, logged))
     given = [t["tokens"] for t in record.get("turns") or () if not t["sampled"] and "tokens" in t]
@@ -200,20 +279,25 @@ def _mask(record: dict[str, Any], size: int) -> bytes | None:
     return bytes(mask)
 
 
-def _finish(record: dict[str, Any], oddities: list[str]) -> float:
-    for name in FINISH_FIELDS:
+def _finish(record: dict[str, Any], oddities: list[str]) -> tuple[float, object]:
+    """Return whether the response finished, and the reason that is logged."""
+    first = None
+    for name in _FINISH_FIELDS:
         reason = record.get(name)
         if reason is None:
             continue
-        known = FINISH_REASONS.get(str(reason).lower())
+        first = reason if first is None else first
+        known = _FINISH_REASONS.get(str(reason).lower())
         if known is not None:
-            return known
+            return known, first
         oddities.append("reasonless")
-    return NAN
+    return NAN, first
 
 
 def _step_of(value: object) -> tuple[int, bool]:
-    """Return a step that float64 holds exactly, and whether it was logged as no integer."""
+    """Return a step that float64 holds exactly, and whether it was logged as another type."""
+    if type(value) is int and abs(value) <= LARGEST_STEP:
+        return value, False
     if isinstance(value, bool) or value is None:
         raise RowError(message("step is {value}", value=json.dumps(value)))
     try:
@@ -231,7 +315,13 @@ def _step_of(value: object) -> tuple[int, bool]:
 
 
 def number_of(value: object) -> tuple[float, bool]:
-    """Return a number (NaN for null and what overflows), and whether it was logged as text."""
+    """Return a number (NaN for null and overflow), and whether it was logged as text.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    if type(value) is float:
+        return value, False
     if value is None:
         return math.nan, False
     if isinstance(value, (bool, int, float)):
@@ -246,21 +336,21 @@ def number_of(value: object) -> tuple[float, bool]:
     raise ValueError
 
 
-def _floats_of(values: object) -> tuple[Floats, bool]:
-    """Return a list of numbers as float64 (T,), and whether text or booleans stood among them.
+def _floats_of(values: object) -> tuple[array[float], bool]:
+    """Return a list of numbers as doubles, and whether it held text.
 
-    A list of lists that holds as many numbers as lists, such as one of one number each, is
-    taken for a flat one.
+    A list of lists with as many numbers as lists, such as one number each, is flattened.
     """
     if not isinstance(values, list):
         raise ValueError
-    if set(map(type, values)) <= {float}:
-        return np.array(values, dtype=np.float64), False
-    flat = list(_flattened(values))
+    try:
+        return array("d", values), False
+    except (TypeError, OverflowError):  # null, text, lists, integers beyond float64
+        flat = list(_flattened(values))
     if len(flat) != len(values):
         raise ValueError
-    odd = any(isinstance(value, (str, bool)) for value in flat)
-    return np.array([number_of(value)[0] for value in flat], dtype=np.float64), odd
+    odd = any(isinstance(value, str) for value in flat)
+    return array("d", [number_of(value)[0] for value in flat]), odd
 
 
 def _flattened(values: list[object]) -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""Which files make up the logs, and how to open one."""
+"""The files of the logs: find them, open them, tell whether they changed, and their format."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 import xxhash
 import zstandard
 
-from rlreport.errors import UsageError
-from rlreport.read.remote import HEAD, RangeFile, heads, list_remote, shown
+from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
+from rlreport.read.remote import heads, list_remote, open_remote, shown
 from rlreport.text.messages import message
+
+if TYPE_CHECKING:
+    from rlreport.formats import RowReader
+
+NATIVE = "rlboard"
+"""Id of the native format, whose rows need no conversion."""
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 CONTAINER_SUFFIXES = (".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
 
-_SETTLED = 2 * 10**9
-"""Nanoseconds after which a file's time of change tells that it has not changed since."""
+_SETTLED_NS = 2 * 10**9
+"""A file that changed more recently may change again without a new timestamp."""
 
 _BLOCK = 1 << 20
 
@@ -56,17 +63,13 @@ class Source:
     version: str = ""
     head: bytes = field(default=b"", repr=False, compare=False)
 
-    def open(self, ahead: int = HEAD, until: int | None = None) -> IO[bytes]:
-        """Open the file's (decompressed) bytes.
-
-        Args:
-            ahead: bytes of a remote file that one request asks for where reading goes on.
-            until: from here on a remote file is not read ahead; None for its end.
+    def open(self) -> IO[bytes]:
+        """Open the file's decompressed bytes.
 
         Raises:
             OSError: it cannot be opened.
         """
-        raw = self.open_packed(ahead, until)
+        raw = self.open_packed()
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         if self.compression == "zst":
@@ -81,18 +84,21 @@ class Source:
         """Return the same local file by a path that means the same in every folder."""
         return replace(self, path=str(Path(self.path).absolute()))
 
-    def open_packed(self, ahead: int = HEAD, until: int | None = None) -> IO[bytes]:
-        """Open the file's bytes as they are stored, see ``open``."""
-        if self.store:
-            return cast("IO[bytes]", RangeFile(self, ahead, until))
-        return Path(self.path).open("rb")
+    def open_packed(self) -> IO[bytes]:
+        """Open the file's bytes as they are stored.
 
-    def stamp(self) -> str | None:
-        """Tell from outside what the file holds; equal stamps stand for equal bytes.
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self.head and len(self.head) == self.size:
+            return BytesIO(self.head)
+        return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
-        None where nothing outside tells: of a store without versions, of a file changed within
-        the last 2 s (its time may stay as it is though the bytes change), and of one of another
-        size by now.
+    def fingerprint(self) -> str | None:
+        """Return the identity and mtime of the file, or None if they cannot be trusted.
+
+        They cannot for a store without versions, a file changed within the last 2 s, and a
+        file whose size is no longer ``size``.
         """
         if self.store:
             return f"{self.version}-{self.size}" if self.version else None
@@ -101,7 +107,7 @@ class Source:
         except OSError:
             return None
         changed = max(found.st_mtime_ns, found.st_ctime_ns)
-        if found.st_size != self.size or time.time_ns() - changed < _SETTLED:
+        if found.st_size != self.size or time.time_ns() - changed < _SETTLED_NS:
             return None
         told = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         return "-".join(map(str, told))
@@ -136,9 +142,62 @@ class Source:
         return hasher.digest()
 
 
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """The format of a file; picklable.
+
+    Attributes:
+        id: shown to the user.
+        container: ``lines``, ``json``, ``parquet``, …
+        reader: turns an object into canonical rows; None for the native format.
+        why: why the file has this format, in words.
+        split: ``train``, ``val`` or ``eval``: split of rows that name none.
+        main: the split that is judged, usually ``train``.
+        watched: the split that is shown but not judged, None for none; others are not read.
+    """
+
+    id: str = NATIVE
+    container: str = "lines"
+    reader: RowReader | None = None
+    why: str = ""
+    split: str = "train"
+    main: str = "train"
+    watched: str | None = "val"
+
+    @property
+    def rewarded(self) -> bool:
+        """Whether files of this format hold rewards at all."""
+        return self.reader is None or self.reader.rewarded
+
+    def rows(self, obj: dict[str, Any], name: str, line: int, index: int) -> list[dict[str, Any]]:
+        """Return the canonical rows of an object; an ``UnreadRow`` for one that cannot be read.
+
+        Raises:
+            RowError: the object cannot be converted.
+        """
+        if self.reader is None:
+            return [obj]
+        from rlreport.formats.base import Where
+
+        try:
+            return [
+                UnreadRow(self._refused(row.error)) if isinstance(row, UnreadRow) else row
+                for row in self.reader(obj, Where(name, line, index))
+            ]
+        except RlreportError:
+            raise
+        except Exception as error:
+            # Formats meet objects of any shape, and may come from other packages.
+            raise self._refused(error) from None
+
+    def _refused(self, error: Exception) -> RowError:
+        text = str(error) if isinstance(error, ValueError) else repr(error)
+        return RowError(f"no {self.id} row: {text:.200}")
+
+
 @dataclass(slots=True)
 class Listing:
-    """The files found, by name, and what was met beside them."""
+    """The files found, by name, and what else was found."""
 
     sources: list[Source]
     unreadable: list[tuple[str, str]]
@@ -178,8 +237,8 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     return listing
 
 
-def name_beside(path: Path, logs: Sequence[str | Path]) -> str:
-    """Name a file beside the logs as they are named; one that lies elsewhere by its last part."""
+def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
+    """Return a file's path relative to the logs; its last part if it lies elsewhere."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else path.name
@@ -285,8 +344,8 @@ def _relative(path: str, root: str) -> str:
     return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
 
 
-def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> Iterator[Source]:
-    """Yield the sources, those in stores with their first bytes, got many at once.
+def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> list[Source]:
+    """Return the sources; those in stores with their first bytes, requested together.
 
     Args:
         sources: the files.
@@ -294,6 +353,7 @@ def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> 
         whole: only files that are no larger than that.
     """
     wanted = [bool(s.store and s.size and (s.size <= most or not whole)) for s in sources]
-    found = heads([source for source, ask in zip(sources, wanted, strict=True) if ask], most)
-    for source, ask in zip(sources, wanted, strict=True):
-        yield replace(source, head=next(found)) if ask else source
+    found = iter(heads([s for s, ask in zip(sources, wanted, strict=True) if ask], most))
+    return [
+        replace(s, head=next(found)) if ask else s for s, ask in zip(sources, wanted, strict=True)
+    ]

@@ -11,13 +11,20 @@ from typing import Any
 
 from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
+from rlreport.figures.metadata import split_named
 from rlreport.options import ReadOptions
-from rlreport.read.conversation import split_named
-from rlreport.read.lines import BOM, DAMAGED, line_blocks, reason_of
+from rlreport.read.files import (
+    LINE_SUFFIXES,
+    NATIVE,
+    Listing,
+    LogFormat,
+    Source,
+    is_url,
+    with_heads,
+)
+from rlreport.read.lines import BOM, DAMAGED, ByteRange, line_blocks, reason_of
 from rlreport.read.remote import HEAD
-from rlreport.read.sources import LINE_SUFFIXES, Listing, Source, is_url, with_heads
-from rlreport.read.splits import NATIVE, LogFormat, Split
-from rlreport.read.tolerant import load_object
+from rlreport.read.rows import load_object
 from rlreport.tables import Note
 from rlreport.text.messages import message
 
@@ -243,7 +250,7 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
 
 def _peek_lines(source: Source, max_line: int) -> _Peek:
     objects: list[dict[str, Any]] = []
-    for block in line_blocks(Split(0, source), max_line, block_bytes=HEAD, ahead=HEAD):
+    for block in line_blocks(ByteRange(0, source, 0, min(HEAD, source.size)), max_line, HEAD):
         for start, stop in block.spans():
             line = block.data[start:stop]
             try:

@@ -1,0 +1,160 @@
+"""The first pass: a byte range of the logs becomes a table with a row per response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import xxhash
+
+from rlreport.errors import RowError, UnreadRow
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.batch import Batch, Chunk, Columns, Place, RangeCounts, joined_columns
+from rlreport.read.files import with_heads
+from rlreport.read.lines import BOM, DAMAGED, Block, ByteRange, line_blocks, reason_of
+from rlreport.read.notes import LogPosition, UnreadLine
+from rlreport.read.remote import SMALL
+from rlreport.read.rows import Row, load_object, parse_line, parse_record
+from rlreport.text.messages import marked, message
+
+_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
+_END = 2**62
+_TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
+_UNUSABLE = (RowError, RecursionError, OverflowError)
+"""What a hostile line may raise: deep nesting and huge integers are valid JSON."""
+
+
+def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
+    """Return the table of the rows in some byte ranges."""
+    return _Reader(options, figures).read(ranges)
+
+
+class _Reader:
+    """Reads byte ranges line by line and computes figures batch by batch."""
+
+    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
+        self._options = options
+        self._batch = Batch(options, figures)
+        self._chunk = Chunk()
+        self._columns: list[Columns] = []
+        self._pending = 0
+
+    def read(self, ranges: Sequence[ByteRange]) -> Chunk:
+        sources = with_heads([part.source for part in ranges], SMALL, whole=True)
+        for part, source in zip(ranges, sources, strict=True):
+            self._range = ByteRange(part.file, source, part.start, part.stop, part.format)
+            self._lines = self._rows = self._unread = 0
+            if part.format.container == "lines":
+                for block in line_blocks(self._range, self._options.max_line):
+                    self._read_block(block)
+            else:
+                self._read_container()
+            if part.format.reader is not None:
+                self._chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
+            self._chunk.counts.append(
+                RangeCounts(part.file, part.start, self._lines, self._rows, self._unread)
+            )
+        self._flush()
+        self._chunk.columns = joined_columns(self._columns)
+        return self._chunk
+
+    def _flush(self) -> None:
+        if self._batch.rows:
+            self._columns.append(self._batch.columns(self._chunk))
+        self._pending = 0
+
+    def _read_block(self, block: Block) -> None:
+        native = self._range.format.reader is None
+        data = block.data
+        for start, stop in block.spans():
+            self._lines += 1
+            offset = block.offset + start
+            line = data[start:stop]
+            if not line or line.isspace():
+                continue
+            try:
+                if len(line) > self._options.max_line:
+                    raise RowError(message(_TOO_LONG, most=self._options.max_line))
+                if not offset and line.startswith(BOM):
+                    line = line[len(BOM) :]
+                    offset = len(BOM) if native else 0
+                digest = xxhash.xxh3_64_intdigest(line)
+                if native:
+                    self._add(parse_line(line), offset, len(line), 0, digest)
+                else:
+                    self._read_object(load_object(line)[0], offset, stop - start, digest)
+            except _UNUSABLE as error:
+                last = stop == block.stop
+                self._add_unread(offset, _why(error), torn=last and block.unterminated)
+        if block.too_long:
+            self._lines += 1
+            self._add_unread(block.offset, message(_TOO_LONG, most=self._options.max_line))
+        if block.unended:
+            position = LogPosition(self._range.file, _END, self._lines)
+            self._chunk.remarks.add("unended", position)
+        if block.damage is not None:
+            self._lines += 1
+            self._add_unread(
+                _END, message("cannot be read further: {why}", why=block.damage), torn=True
+            )
+
+    def _read_object(self, obj: dict[str, Any], offset: int, length: int, digest: int = 0) -> None:
+        """Read the rows of an object of another format; one bad row does not affect others."""
+        part = self._range
+        for sub, row in enumerate(part.format.rows(obj, part.source.name, self._lines, offset)):
+            try:
+                if isinstance(row, UnreadRow):
+                    raise row.error
+                self._add(parse_record(row), offset, length, sub, digest)
+            except _UNUSABLE as error:
+                self._add_unread(offset, _why(error))
+
+    def _read_container(self) -> None:
+        """Read a file that does not consist of lines; an object's index is its offset."""
+        from rlreport.formats.containers import iterate
+
+        part = self._range
+        try:
+            with part.source.open() as stream:
+                for index, obj in iterate(stream, part.format.container):
+                    self._lines += 1
+                    try:
+                        self._read_object(obj, index, 0)
+                    except _UNUSABLE as error:
+                        self._add_unread(index, _why(error))
+        except (*DAMAGED, ValueError) as error:
+            self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
+
+    def _add(self, row: Row, offset: int, length: int, sub: int, digest: int) -> None:
+        position = LogPosition(self._range.file, offset, self._lines)
+        log_format, metadata = self._range.format, row.metadata
+        split = metadata.split or log_format.split
+        validation = split != log_format.main
+        remarks = self._chunk.remarks
+        if validation and split != log_format.watched:
+            remarks.add("other_split_rows", position)
+            return
+        if metadata.failed:
+            remarks.add("failed", position)
+        elif not metadata.trainable:
+            remarks.add("untrained", position)
+            return
+        else:
+            self._rows += 1
+        self._batch.add(row, Place(position, length, sub, digest, validation, metadata.failed))
+        self._pending += length
+        if self._pending >= _BATCH_BYTES or len(self._batch.rows) >= _BATCH_ROWS:
+            self._flush()
+
+    def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
+        self._unread += 1
+        position = LogPosition(self._range.file, offset, self._lines)
+        self._chunk.remarks.add_unread(UnreadLine(position, reason, torn))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, RowError):
+        return error.reason
+    if isinstance(error, RecursionError):
+        return message("nested too deep")
+    return message("holds a number too large")

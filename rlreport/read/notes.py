@@ -1,0 +1,260 @@
+"""Remarks about the logs: lines that could not be read, oddities, restarts, several runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.card import configured
+from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
+from rlreport.figures.ragged import Ints
+from rlreport.tables import Note, Tables
+from rlreport.text.messages import marked, message
+
+MAX_UNREAD = 1000
+"""Unread lines that are listed; further ones are only counted."""
+
+SEVERAL_RUNS = "several_runs"
+"""Kind of the note that the logs look like several runs."""
+
+_MAX_NAMED = 3
+
+
+class LogPosition(NamedTuple):
+    """A place in the logs; ``line`` counts from 1 inside its byte range."""
+
+    file: int
+    offset: int
+    line: int
+
+
+class UnreadLine(NamedTuple):
+    """A line that could not be used, and why; ``torn``: the file ends inside it."""
+
+    position: LogPosition
+    reason: str
+    torn: bool
+
+
+class Oddity(NamedTuple):
+    """How often something was met, and where first."""
+
+    times: int
+    first: LogPosition
+
+
+@dataclass(slots=True)
+class Remarks:
+    """Remarks about the lines that were read; adding is commutative.
+
+    Attributes:
+        oddities: by kind, see ODDITIES.
+        unread: the first MAX_UNREAD lines that could not be used.
+        unread_count: number of all of them.
+        unread_fields: fields that nobody read.
+    """
+
+    oddities: dict[str, Oddity] = field(default_factory=dict)
+    unread: list[UnreadLine] = field(default_factory=list)
+    unread_count: int = 0
+    unread_fields: NotTaken = field(default_factory=dict)
+
+    def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
+        """Count an oddity."""
+        known = self.oddities.get(kind)
+        if known is None:
+            self.oddities[kind] = Oddity(count, position)
+        else:
+            self.oddities[kind] = Oddity(known.times + count, min(known.first, position))
+
+    def add_unread(self, line: UnreadLine) -> None:
+        """Add a line that could not be used."""
+        self.unread_count += 1
+        self.unread.append(line)
+        if len(self.unread) >= 2 * MAX_UNREAD:
+            self.unread = sorted(self.unread)[:MAX_UNREAD]
+
+    def add_unread_fields(self, found: NotTaken) -> None:
+        """Add fields that nobody read."""
+        for name, (times, kind) in found.items():
+            count_not_taken(self.unread_fields, name, kind, times)
+        trim_not_taken(self.unread_fields)
+
+    def update(self, other: Remarks) -> None:
+        """Add all remarks of another."""
+        for kind, oddity in other.oddities.items():
+            self.add(kind, oddity.first, oddity.times)
+        self.unread = sorted([*self.unread, *other.unread])[:MAX_UNREAD]
+        self.unread_count += other.unread_count
+        self.add_unread_fields(other.unread_fields)
+
+
+ODDITIES = {
+    "unequal_lengths": marked("token arrays of unequal length, cut to the shortest"),
+    "sentinel": marked("tokens with a log-probability above 0, taken for padding and dropped"),
+    "pads": marked("pad tokens at the ends of responses, dropped"),
+    "coerced": marked("numbers written as text, read as numbers"),
+    "array_strings": marked("rows whose token arrays hold text where numbers belong"),
+    "nested": marked("token arrays that are lists of lists, left out"),
+    "not_tokens": marked("response_tokens that are no list of strings, left out"),
+    "not_a_number": marked("optional rewards that are no numbers, left out"),
+    "not_text": marked("reference responses that are no text, left out"),
+    "tolerant": marked("lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"),
+    "reasonless": marked("unknown finish reasons, left out"),
+    "unended": marked(
+        "compressed files without an end, as a killed writer leaves them; no row is lost"
+    ),
+    "bad_mask": marked(
+        "response masks of another length than the tokens, or not of 0 and 1, left out"
+    ),
+    "bad_turns": marked("rows whose turns are no list of objects with a role; the turns left out"),
+    "bad_spans": marked(
+        "rows whose turns' token spans overlap or leave the response; the spans left out"
+    ),
+    "untrained": marked("rows of agents that are not trained, left out of the figures"),
+    "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
+    "other_split_rows": marked("rows of further splits, not read (--split reads them)"),
+    "long_text": marked("responses of over 4,194,304 characters, whose words count up to there"),
+    "many_extras": marked("further scalar fields, left out beyond the first 64"),
+}
+"""Text for each kind of oddity; the count precedes it."""
+
+
+def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark rows that a restarted run logged again further down in the same file.
+
+    A restart shows as a step that is lower than the one before. Files in which most steps
+    differ from their predecessor's and go backwards often are not sorted by step at all.
+
+    Args:
+        steps: int64 (R,), steps of the rows of one file in their order.
+        validation: bool (R,), rows of validation; they may come late, so they only indicate
+            restarts in a file that has no others.
+
+    Returns:
+        bool (R,), rows whose step occurs again, for rows of the same kind, after a restart.
+    """
+    telling = np.arange(len(steps)) if validation.all() else np.flatnonzero(~validation)
+    change = np.diff(steps[telling])
+    back = change < 0
+    if not back.any() or 4 * int(back.sum()) > int((change != 0).sum()):
+        return np.zeros(len(steps), dtype=bool)
+    attempt = np.zeros(len(steps), dtype=np.int64)
+    attempt[telling[1:][back]] = 1
+    attempt = np.cumsum(attempt)
+    _, pair = np.unique(2 * steps + validation, return_inverse=True)
+    last = np.zeros(int(pair.max()) + 1, dtype=np.int64)
+    np.maximum.at(last, pair, attempt)
+    older: NDArray[np.bool_] = attempt < last[pair]
+    return older
+
+
+def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
+    """Return the note on rows that were logged again after a restart.
+
+    Args:
+        steps: int64, steps of the older rows.
+        name: of their file.
+        kept: whether the older rows are kept.
+    """
+    low, high = int(steps.min()), int(steps.max())
+    span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
+    text = (
+        message(
+            "steps run backwards: {steps} logged again after a restart, all rows kept",
+            steps=span,
+        )
+        if kept
+        else message(
+            "steps run backwards: {steps} logged again after a restart, the older rows left out",
+            steps=span,
+        )
+    )
+    return Note("restart", text, len(steps), name)
+
+
+_PART_OF_A_RUN = re.compile(
+    r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
+    r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
+    r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
+    re.IGNORECASE,
+)
+"""Names of folders that one run writes: for its ranks, its steps, its splits."""
+
+
+def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
+    """Return a note if the logs look like several runs.
+
+    They do if their top-level folders each hold every step in files of the same names, or
+    have a configuration each and steps in common.
+
+    Args:
+        logs: paths of the logs.
+        tables: what was read.
+        named: whether names of folders may be shown.
+    """
+    files: dict[str, dict[str, int]] = {}
+    for i, file in enumerate(tables.files):
+        top, slash, below = file.name.partition("/")
+        if not slash or _PART_OF_A_RUN.fullmatch(top):
+            return None
+        files.setdefault(top, {})[below] = i
+    if len(files) < 2:
+        return None
+    steps = _steps_by_file(tables)
+    held = [set().union(*(steps.get(i, set()) for i in own.values())) for own in files.values()]
+    everywhere = set.intersection(*held)
+    if not everywhere:
+        return None
+    same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
+    if not same and not all(_configured(logs, top) for top in files):
+        return None
+    folders = message("{count:count} folders", count=len(files))
+    places = {"folders": _enumerated(list(files)) if named else folders, "runs": len(files)}
+    return Note(
+        SEVERAL_RUNS,
+        message(
+            "{folders} look like {runs:count} runs, as each has every step in files of the same "
+            "names: every figure here mixes them. Build a report of each; rlreport index lists "
+            "them and rlreport compare compares two. If they are one run, pass --merge.",
+            **places,
+        )
+        if same
+        else message(
+            "{folders} look like {runs:count} runs, as each has its own configuration: every "
+            "figure here mixes them. Build a report of each; rlreport index lists them and "
+            "rlreport compare compares two. If they are one run, pass --merge.",
+            **places,
+        ),
+        1,
+    )
+
+
+def _steps_by_file(tables: Tables) -> dict[int, set[int]]:
+    """Return the training steps of each file, by its index."""
+    rows = tables.responses[tables.responses["validation"] == 0]
+    found: dict[int, set[int]] = {}
+    pairs = rows[["file", "step"]].drop_duplicates()
+    for file, step in zip(pairs["file"].tolist(), pairs["step"].tolist(), strict=True):
+        found.setdefault(file, set()).add(step)
+    return found
+
+
+def _configured(logs: Sequence[str | Path], top: str) -> bool:
+    roots = [Path(given) for given in logs if "://" not in str(given)]
+    folders = [root if root.name == top else root / top for root in roots]
+    folders += [parent for root in roots for parent in root.parents if parent.name == top]
+    return any(configured(folder) for folder in folders)
+
+
+def _enumerated(names: list[str]) -> str:
+    shown = [f"{name}/" for name in names[:_MAX_NAMED]]
+    if more := len(names) - len(shown):
+        return message("{names} and {more:count} more folders", names=tuple(shown), more=more)
+    return message("{names} and {last}", names=tuple(shown[:-1]), last=shown[-1])

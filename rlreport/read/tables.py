@@ -1,0 +1,224 @@
+"""Chunks of the logs become the response table and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.figures.conversation import MAX_TOOLS
+from rlreport.figures.ragged import Ints, places_in_runs
+from rlreport.read.batch import (
+    FIELD_BITS,
+    FROM_TEXT,
+    FROM_TOKEN,
+    MAX_EXTRAS,
+    Chunk,
+    Columns,
+    RangeCounts,
+    joined_columns,
+)
+from rlreport.read.detect import LogFiles
+from rlreport.read.notes import Remarks, restart_note, superseded_rows
+from rlreport.tables import Note
+from rlreport.text.hashing import pair_hashes
+
+
+@dataclass(slots=True)
+class LogRows:
+    """All rows of the logs, one after the other, and which of them are responses.
+
+    Attributes:
+        columns: name -> array (R,), see ``Chunk``.
+        order: int64 (R',), rows of the response table in its order.
+        failed: training step -> rollouts that failed.
+        notes: on restarts.
+        counts, remarks, reward_parts, extras_dropped: of all chunks.
+    """
+
+    columns: Columns
+    order: Ints
+    failed: dict[int, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    counts: list[RangeCounts] = field(default_factory=list)
+    remarks: Remarks = field(default_factory=Remarks)
+    reward_parts: set[str] = field(default_factory=set)
+    extras_dropped: bool = False
+
+
+def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
+    """Concatenate chunks and choose the rows of the response table.
+
+    Rows of failed rollouts are only counted; those that a restarted run logged again are left
+    out unless ``keep_restarted``. A run without any training row is judged by its validation.
+    """
+    out = LogRows({}, np.zeros(0, np.int64))
+    for chunk in chunks:
+        out.counts += chunk.counts
+        out.remarks.update(chunk.remarks)
+        out.reward_parts |= chunk.reward_parts
+        out.extras_dropped |= chunk.extras_dropped
+    filled = [chunk.columns for chunk in chunks if chunk.rows]
+    if not filled:
+        return out
+    columns = out.columns = joined_columns(filled)
+    responses = columns["failed"] == 0
+    if responses.any() and columns["validation"][responses].all():
+        columns["validation"] = np.zeros_like(columns["validation"])
+    keep = responses.copy()
+    for file, rows in _rows_by_file(columns, np.flatnonzero(responses)):
+        steps = columns["step"][rows].astype(np.int64)
+        older = superseded_rows(steps, columns["validation"][rows] == 1)
+        if older.any():
+            name = files.sources[file].name
+            out.notes.append(restart_note(steps[older], name, kept=keep_restarted))
+            keep[rows[older]] = keep_restarted
+    failed = ~responses & (columns["validation"] == 0)
+    steps, times = np.unique(columns["step"][failed], return_counts=True)
+    out.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
+    kept = np.flatnonzero(keep)
+    names = ("sub", "offset", "file", "validation", "step")
+    out.order = kept[np.lexsort([columns[name][kept] for name in names])]
+    return out
+
+
+def _rows_by_file(columns: Columns, rows: Ints) -> list[tuple[int, Ints]]:
+    """Return the rows of each file in their order in it."""
+    file, offset, sub = (columns[name][rows].astype(np.int64) for name in ("file", "offset", "sub"))
+    rows = rows[np.lexsort((sub, offset, file))]
+    numbers, starts = np.unique(np.sort(file), return_index=True)
+    return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
+
+
+def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
+    """Return RESPONSE_COLUMNS, and the first row of each prompt, int64 (prompts,).
+
+    The columns are removed from ``rows``, which are large.
+    """
+    order = rows.order
+    columns = {name: rows.columns.pop(name)[order] for name in list(rows.columns)}
+    step = columns["step"].astype(np.int64)
+    columns["n"] = places_in_runs(step)
+    columns["line"] = columns["line"].astype(np.int64) + lines_before(
+        rows.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
+    )
+    prompt = columns["prompt_hash"].astype(np.uint64)
+    validation = columns["validation"].astype(np.uint64)
+    if validation.any():
+        # The same prompt in training and in validation is followed separately.
+        prompt = np.where(validation > 0, pair_hashes(prompt, validation), prompt)
+    columns["prompt_id"], _ = pd.factorize(prompt)
+    prompt_rows = np.unique(columns["prompt_id"], return_index=True)[1]
+    group = columns["group_hash"].astype(np.uint64)
+    group = np.where(group == 0, prompt, group + validation)
+    columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
+    for gap, left, right in (
+        ("reward_gap", "reward", "ref_reward"),
+        ("valid_reward_gap", "valid_reward", "ref_valid_reward"),
+    ):
+        if left in columns and right in columns:
+            with np.errstate(over="ignore"):
+                columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
+    source = columns.pop("finish_source")
+    for kind in (FROM_TOKEN, FROM_TEXT):
+        # No end token in the whole run: they may have been cut off, so nothing tells.
+        if not columns["finished"][source == kind].any():
+            columns["finished"][source == kind] = np.nan
+    missing = np.full(len(order), np.nan)
+    table = pd.DataFrame(
+        {
+            column.name: np.asarray(columns.pop(column.name, missing), dtype=column.dtype)
+            for column in RESPONSE_COLUMNS
+        },
+        copy=False,
+    )
+    return table, prompt_rows.astype(np.int64)
+
+
+def carried_fields(rows: LogRows) -> dict[str, int]:
+    """Return how many responses carried each canonical field; call before ``response_table``."""
+    bits = rows.columns["carried"].astype(np.int64)[rows.order]
+    counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
+    """Return how many lines of the file precede the byte range in which each row lies."""
+    result = np.zeros(len(files), dtype=np.int64)
+    by_file: dict[int, list[RangeCounts]] = {}
+    for one in counts:
+        by_file.setdefault(one.file, []).append(one)
+    for file, own in by_file.items():
+        if len(own) == 1:
+            continue
+        own.sort()
+        starts = np.array([one.start for one in own], dtype=np.int64)
+        before = np.cumsum([0, *(one.lines for one in own)])
+        mine = files == file
+        result[mine] = before[np.searchsorted(starts, offsets[mine], side="right") - 1]
+    return result
+
+
+def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, dict[str, int], bool]:
+    """Return one column per further scalar, how many responses hold each, and if any is left out.
+
+    A column that holds any text is of dtype object; missing values are then None.
+    """
+    bases = np.cumsum([0, *(chunk.rows for chunk in chunks)]).tolist()
+    names = sorted({name for chunk in chunks for name in chunk.extras})
+    table: dict[str, pd.Series] = {}
+    carried: dict[str, int] = {}
+    for name in names[:MAX_EXTRAS]:
+        numbers = np.full(bases[-1], np.nan)
+        held = np.zeros(bases[-1], dtype=bool)
+        texts: dict[int, str] = {}
+        for chunk, base in zip(chunks, bases, strict=False):
+            if (extra := chunk.extras.get(name)) is not None:
+                rows = np.asarray(extra.rows, dtype=np.int64) + base
+                numbers[rows] = extra.numbers
+                held[rows] = True
+                texts |= {base + row: text for row, text in extra.texts.items()}
+        held[list(texts)] = True
+        carried[name] = int(np.count_nonzero(held[order]))
+        if not texts:
+            table[name] = pd.Series(numbers[order])
+            continue
+        column = np.full(bases[-1], None, dtype=object)
+        logged = np.flatnonzero(held)
+        column[logged] = [f"{number:g}" for number in numbers[logged].tolist()]
+        for row, text in texts.items():
+            column[row] = text
+        table[name] = pd.Series(column[order], dtype=object)
+    # A column whose rows were all left out is none.
+    table = {name: column for name, column in table.items() if carried[name]}
+    carried = {name: carried[name] for name in table}
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, len(names) > MAX_EXTRAS
+
+
+def tool_table(chunks: Sequence[Chunk], rows: LogRows) -> pd.DataFrame:
+    """Return ``step``, ``tool``, ``answers``, ``errors`` of training, for the MAX_TOOLS most used.
+
+    Call before ``response_table``.
+    """
+    names = ["step", "tool", "answers", "errors"]
+    bases = np.cumsum([0, *(chunk.rows for chunk in chunks)]).tolist()
+    found = [
+        (base + one.row, one.tool, one.answers, one.errors)
+        for chunk, base in zip(chunks, bases, strict=False)
+        for one in chunk.tools
+    ]
+    if not found:
+        return pd.DataFrame([], columns=names)
+    table = pd.DataFrame(found, columns=["row", *names[1:]])
+    judged: NDArray[np.bool_] = np.zeros(bases[-1], dtype=bool)
+    judged[rows.order] = rows.columns["validation"][rows.order] == 0
+    table = table[judged[table["row"]]]
+    table["step"] = rows.columns["step"][table["row"]]
+    answers = table.groupby("tool")["answers"].sum()
+    most = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
+    kept = table[table["tool"].isin(most)]
+    return kept.groupby(["step", "tool"], as_index=False)[["answers", "errors"]].sum()[names]

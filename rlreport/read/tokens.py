@@ -1,0 +1,270 @@
+"""The token arrays of many rows side by side: cut to one length, without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.fields import TOKEN_ARRAYS
+from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
+from rlreport.figures.token import token_figures
+from rlreport.options import FigureOptions
+from rlreport.read.notes import LogPosition, Remarks
+from rlreport.read.rows import TokenFields
+from rlreport.rollout import TokenFigures
+
+PADDING_LOGP = 1e-3
+"""A log-probability above this marks padding; rounding alone never reaches it."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class TokenRows:
+    """Tokens of R rows, N in all.
+
+    Attributes:
+        rows: int64 (R,), rows of the batch that have tokens.
+        offsets: int64 (R + 1,), where each row's tokens begin.
+        logged: token strings of each row, before any was left out; None for rows without.
+        kept: bool, which of all logged tokens are among the N; None for all.
+        named: bool (R,), rows with token strings.
+        arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
+        nan_values: int64 (R,), values logged as NaN, infinite or null.
+        sampled: bool (N,), tokens that the policy sampled; None if that is all of them.
+        masked: bool (R,), rows that log which tokens were sampled; None without any.
+    """
+
+    rows: Ints
+    offsets: Ints
+    logged: Sequence[Sequence[str | None]]
+    named: Bools
+    arrays: dict[str, Floats]
+    nan_values: Ints
+    kept: Bools | None = None
+    sampled: Bools | None = None
+    masked: Bools | None = None
+
+    @property
+    def strings(self) -> NDArray[np.object_]:
+        """Token strings, (N,), None for rows without; built at each call."""
+        strings = np.empty(sum(map(len, self.logged)), dtype=object)
+        strings[:] = list(chain.from_iterable(self.logged))
+        return strings if self.kept is None else strings[self.kept]
+
+    def strings_of(self) -> Iterator[list[str]]:
+        """Yield the token strings of each row; none for rows without."""
+        if self.kept is None:
+            for own, named in zip(self.logged, self.named, strict=True):
+                yield list(own) if named else []  # type: ignore[arg-type]
+            return
+        strings = self.strings
+        for i, named in enumerate(self.named):
+            start, stop = self.offsets[i : i + 2]
+            yield strings[start:stop].tolist() if named else []
+
+    def last_strings(self) -> list[str | None]:
+        """Return the last token string of each row; None for rows without tokens or strings."""
+        if self.kept is None:
+            return [own[-1] if own else None for own in self.logged]
+        strings, ends = self.strings, self.offsets[1:] - 1
+        return [strings[end] if size else None for end, size in zip(ends, self.lengths, strict=True)]
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each row, int64 (R,)."""
+        return np.diff(self.offsets)
+
+    def sampled_only(self) -> TokenRows:
+        """Return the tokens that the policy sampled.
+
+        A token reward on an environment's token is added to the sampled token before it (or
+        to the first, if none is before), so that the row's sum stays the same.
+        """
+        keep = self.sampled
+        if keep is None:
+            return self
+        tokens = self._select(keep)
+        if (rewards := self.arrays.get("token_rewards")) is not None:
+            tokens.arrays["token_rewards"] = _fold_rewards(
+                rewards, keep, self.offsets, tokens.offsets
+            )
+        tokens.sampled = tokens.masked = None
+        return tokens
+
+    def figures(self, options: FigureOptions) -> TokenFigures:
+        """Return every figure per token, (N,) each; to be called on ``sampled_only()``."""
+        arrays = self.arrays
+        return token_figures(
+            logp=arrays.get("logprobs"),
+            ref_logp=arrays.get("ref_logprobs"),
+            token_reward=arrays.get("token_rewards"),
+            value=arrays.get("values"),
+            advantage=arrays.get("advantages"),
+            sampler_logp=arrays.get("sampler_logprobs"),
+            offsets=self.offsets,
+            gamma=options.gamma,
+            lam=options.lam,
+        )
+
+    def _select(self, keep: Bools) -> TokenRows:
+        sizes = np.add.reduceat(np.append(keep, False), self.offsets[:-1], dtype=np.int64)
+        sizes[np.diff(self.offsets) == 0] = 0
+        nan_values = self.nan_values
+        for flat in self.arrays.values():
+            nan = np.isnan(flat) & ~keep
+            if nan.any():
+                dropped = row_sums(nan.astype(np.float64), self.offsets).astype(np.int64)
+                nan_values = nan_values - dropped
+        if (kept := self.kept) is None:
+            kept = keep
+        else:
+            kept = kept.copy()
+            kept[kept] = keep
+        return TokenRows(
+            self.rows,
+            offsets_of(sizes),
+            self.logged,
+            self.named,
+            {name: flat[keep] for name, flat in self.arrays.items()},
+            np.maximum(nan_values, 0),
+            kept,
+            None if self.sampled is None else self.sampled[keep],
+            self.masked,
+        )
+
+
+def token_rows(
+    fields: Sequence[TokenFields],
+    positions: Sequence[LogPosition],
+    pad_tokens: frozenset[str],
+    remarks: Remarks,
+) -> TokenRows | None:
+    """Put the token arrays of a batch side by side and drop padding.
+
+    Args:
+        fields: of every row of the batch.
+        positions: where each row lies, for remarks.
+        pad_tokens: strings that are padding at the ends of a response.
+        remarks: gets what was dropped.
+
+    Returns:
+        None if no row has tokens.
+    """
+    rows = np.array([i for i, own in enumerate(fields) if own.size >= 0], dtype=np.int64)
+    if not len(rows):
+        return None
+    own = [fields[i] for i in rows.tolist()]
+    lengths = np.array([one.size for one in own], dtype=np.int64)
+    offsets = offsets_of(lengths)
+    arrays, nan_values = _arrays(own, lengths, offsets)
+    tokens = TokenRows(
+        rows,
+        offsets,
+        [_strings(one) for one in own],
+        np.array([one.tokens is not None for one in own], dtype=bool),
+        arrays,
+        nan_values,
+        None,
+        *_masks(own),
+    )
+    drop = _sentinels(tokens)
+    padding = _end_padding(own, offsets, drop, pad_tokens)
+    places = [positions[i] for i in rows.tolist()]
+    for kind, found in (("sentinel", drop), ("pads", padding)):
+        hits = np.flatnonzero(found)
+        if len(hits):
+            first = int(np.searchsorted(offsets, hits[0], side="right")) - 1
+            remarks.add(kind, places[first], len(hits))
+    drop |= padding
+    return tokens._select(~drop) if drop.any() else tokens
+
+
+def _strings(fields: TokenFields) -> Sequence[str | None]:
+    if fields.tokens is None:
+        return [None] * fields.size
+    return fields.tokens[: fields.size] if fields.uneven else fields.tokens
+
+
+def _arrays(
+    fields: Sequence[TokenFields], lengths: Ints, offsets: Ints
+) -> tuple[dict[str, Floats], Ints]:
+    arrays: dict[str, Floats] = {}
+    nan_values = np.zeros(len(lengths), dtype=np.int64)
+    for name in TOKEN_ARRAYS:
+        parts = [one.arrays.get(name) for one in fields]
+        logged = np.array([part is not None for part in parts], dtype=bool)
+        if not logged.any():
+            continue
+        data = b"".join(
+            bytes(memoryview(part)[: one.size])
+            if part is not None
+            else np.full(one.size, np.nan).tobytes()
+            for part, one in zip(parts, fields, strict=True)
+        )
+        flat = np.frombuffer(data, dtype=np.float64)
+        finite = np.isfinite(flat)
+        if not finite.all():
+            flat = np.where(finite, flat, np.nan)
+            odd = row_sums((~finite).astype(np.float64), offsets).astype(np.int64)
+            nan_values += np.where(logged, odd, 0)
+        arrays[name] = flat
+    return arrays, nan_values
+
+
+def _masks(fields: Sequence[TokenFields]) -> tuple[Bools, Bools] | tuple[None, None]:
+    """Return which tokens were sampled, and which rows log it; None twice if no row does."""
+    masked = np.array([one.mask is not None for one in fields], dtype=bool)
+    if not masked.any():
+        return None, None
+    masks = [one.mask if one.mask is not None else b"\1" * one.size for one in fields]
+    return np.frombuffer(b"".join(masks), dtype=np.uint8).astype(bool), masked
+
+
+def _sentinels(tokens: TokenRows) -> Bools:
+    """Mark tokens with an impossible log-probability, which trainers use for padding."""
+    drop = np.zeros(int(tokens.offsets[-1]), dtype=bool)
+    for name in ("logprobs", "ref_logprobs"):
+        logp = tokens.arrays.get(name)
+        if logp is not None and len(logp) and not logp.max() <= PADDING_LOGP:  # NaN included
+            drop |= logp > PADDING_LOGP
+    if tokens.sampled is not None:
+        drop &= tokens.sampled  # a trainer may log any number for an environment's token
+    return drop
+
+
+def _end_padding(
+    fields: Sequence[TokenFields], offsets: Ints, sentinels: Bools, pad_tokens: frozenset[str]
+) -> Bools:
+    """Mark pad tokens in an unbroken run from a row's first or last token.
+
+    Sentinels in between do not break the run.
+    """
+    padding = np.zeros(len(sentinels), dtype=bool)
+    for i, one in enumerate(fields):
+        strings, size, start = one.tokens, one.size, int(offsets[i])
+        if not strings or not size:
+            continue
+
+        def dropped(place: int, strings: list[str] = strings, start: int = start) -> bool:
+            return strings[place] in pad_tokens or bool(sentinels[start + place])
+
+        first, stop = 0, size
+        while first < stop and dropped(first):
+            first += 1
+        while stop > first and dropped(stop - 1):
+            stop -= 1
+        padding[start : start + first] = padding[start + stop : start + size] = True
+    return padding & ~sentinels
+
+
+def _fold_rewards(rewards: Floats, sampled: Bools, old: Ints, new: Ints) -> Floats:
+    """Return the rewards of the sampled tokens, each with those of what follows it."""
+    row = np.repeat(np.arange(len(old) - 1), np.diff(old))
+    place = np.clip(np.cumsum(sampled) - 1, new[row], new[row + 1] - 1)
+    paid = np.flatnonzero(~sampled & np.isfinite(rewards) & (np.diff(new)[row] > 0))
+    return rewards[sampled] + np.bincount(place[paid], rewards[paid], int(new[-1]))

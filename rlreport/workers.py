@@ -1,0 +1,233 @@
+"""Worker processes: ``Workers.map`` is all there is to parallelism, on this machine or a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from rlreport.errors import RlreportError
+
+Job = TypeVar("Job")
+Shared = TypeVar("Shared")
+Result = TypeVar("Result")
+
+QUEUED = 2
+"""Jobs submitted per process: the one it works on, and the next."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ENVIRONMENT = {
+    # NumPy's linear algebra, which no job uses, would start a thread per core.
+    "OPENBLAS_NUM_THREADS": "1",
+    # Batches allocate and free large arrays: glibc would return the memory each time.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    # loky would replace a process whose memory grew by 300 MB.
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e18",
+    # Set but empty: a crash is reported in one line by the parent.
+    "PYTHONFAULTHANDLER": "",
+}
+_start_lock = threading.Lock()
+_map_numbers = itertools.count()
+
+
+class Workers:
+    """Processes that run jobs; a context manager that ends them."""
+
+    def __init__(
+        self,
+        count: int = 0,
+        ray: str | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Processes start with the first jobs.
+
+        Args:
+            count: number of processes, 0 for one per core; with 1, this process does the work.
+            ray: address of a Ray cluster whose processes do the work instead.
+            say: called with a line about what delays the work.
+
+        Raises:
+            RlreportError: the cluster cannot be reached, or Ray is not installed.
+        """
+        self._count = count or os.cpu_count() or 1
+        self._executor: Executor | None = None
+        self.is_remote = ray is not None
+        if ray is not None:
+            from rlreport.ray_executor import RayExecutor
+
+            self._executor = executor = RayExecutor(ray, say)
+            self._count = executor.count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes, whatever they are doing."""
+        if self._executor is not None:
+            options = {} if self.is_remote else {"kill_workers": True}
+            self._executor.shutdown(wait=True, **options)
+            self._executor = None
+
+    def map(
+        self,
+        function: Callable[[Job, Shared], Result],
+        jobs: Iterable[Job],
+        shared: Shared,
+        *,
+        parallel: bool = True,
+    ) -> Iterator[Result]:
+        """Yield ``function(job, shared)`` for each job, in the order of the jobs.
+
+        Args:
+            function: a function of a module.
+            jobs: picklable values; taken from the iterable as they are submitted.
+            shared: a picklable value that all jobs need.
+            parallel: False if the jobs are too small to start processes for.
+
+        Raises:
+            RlreportError: a process was killed.
+            Exception: what a job raised.
+        """
+        executor = self._started() if parallel or self.is_remote else None
+        if executor is None:
+            yield from (function(job, shared) for job in jobs)
+            return
+        blob: Any = pickle.dumps((function, shared), pickle.HIGHEST_PROTOCOL)
+        if self.is_remote:
+            blob = executor.share(blob)  # type: ignore[attr-defined]
+        number = next(_map_numbers)
+        pending: deque[Future[Result]] = deque()
+        try:
+            for job in jobs:
+                pending.append(executor.submit(_run, number, blob, job))
+                while len(pending) > QUEUED * self._count:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenExecutor:
+            raise RlreportError(
+                "a worker process was killed (out of memory?); try --workers 1"
+            ) from None
+        finally:
+            for future in pending:
+                future.cancel()
+
+    def check_files(self, paths: Sequence[str], tokenizer: str | None = None) -> None:
+        """Check that every node of a cluster sees these local files as they are here.
+
+        Raises:
+            UsageError: a node does not, or has another version of this program.
+        """
+        if self.is_remote and self._executor is not None:
+            self._executor.check(paths, tokenizer)  # type: ignore[attr-defined]
+
+    def _started(self) -> Executor | None:
+        if self._executor is None and self._count > 1:
+            self._executor = _local_executor(self._count)
+            if self._executor is None:
+                self._count = 1
+        return self._executor
+
+
+_shared: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
+
+
+def _run(number: int, blob: bytes, job: Any) -> Any:
+    """Run a job in a worker, which unpickles what the jobs of one ``map`` share only once."""
+    if number not in _shared:
+        _shared.clear()
+        _shared[number] = pickle.loads(blob)
+    function, shared = _shared[number]
+    return function(job, shared)
+
+
+def _local_executor(count: int) -> Executor | None:
+    """Start loky's processes; None if the system does not allow it."""
+    import multiprocessing
+
+    if not hasattr(signal, "pthread_sigmask") or multiprocessing.current_process().daemon:
+        return None  # not POSIX; a daemonic process may not have children
+    if sys.stdout is None or sys.stderr is None:
+        return None  # loky flushes both
+    if sys.flags.ignore_environment and not sys.flags.safe_path:
+        return None  # under python -E the trackers would import from the current folder
+    try:
+        from multiprocessing import resource_tracker
+
+        from loky.process_executor import ProcessPoolExecutor
+
+        # Without psutil and pgrep loky kills a process but not its children; ours have none.
+        warnings.filterwarnings("ignore", "Failed to kill subprocesses", UserWarning)
+        with _start_lock, _isolated() as environment:
+            resource_tracker.ensure_running()  # it unblocks signals
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            executor: Executor = ProcessPoolExecutor(
+                count,
+                initializer=_start_worker,
+                initargs=(os.getpid(),),
+                env={**_ENVIRONMENT, **environment},
+            )
+            executor.submit(os.getpid)  # the first job starts the processes and loky's tracker
+    except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
+        return None
+    return executor
+
+
+@contextlib.contextmanager
+def _isolated() -> Iterator[dict[str, str]]:
+    """Start processes that neither import from the current folder nor get Ctrl-C and SIGTERM.
+
+    loky passes ``sys.path`` on to its processes; the resource trackers only have the
+    environment. Signals that are blocked here stay blocked there: this process handles them.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    path, before = sys.path, dict(os.environ)
+    try:
+        sys.path = _safe_path()
+        safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        os.environ.update(safe)
+        yield safe
+    finally:
+        sys.path = path
+        for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
+            os.environ.pop(name, None)
+            if name in before:
+                os.environ[name] = before[name]
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _safe_path() -> list[str]:
+    """Return ``sys.path`` without the current folder, which Python puts first for scripts.
+
+    What the user added (PYTHONPATH, ``.pth`` files) stays; the folder of rlreport comes last.
+    """
+    first, home = sys.path[:1], str(Path(__file__).resolve().parents[1])
+    if first and not sys.flags.safe_path and Path(first[0]).resolve() == Path.cwd():
+        first = []
+    kept = [path for path in (*first, *sys.path[1:]) if path]
+    return kept if home in kept else [*kept, home]
+
+
+def _start_worker(parent: int) -> None:
+    """Prepare a worker process, which ends when its parent is gone."""
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)  # what a library prints is not part of our output
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
