@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rlreport.errors import RlreportError
-from rlreport.processes import start
+from rlreport.processes import start, stop
 
 if TYPE_CHECKING:
     from rlreport.cluster import RayExecutor
@@ -87,7 +87,7 @@ class Pool:
         if self.cluster is not None:
             self.cluster.shutdown()
         if executor is not None:
-            executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+            stop(executor)
 
     def warm(self, module: str, function: str, *, most: int | None = None) -> None:
         """Start the processes, and let them import a module and call a function of it.
@@ -260,10 +260,8 @@ class _Batch(Generic[Job, Shared, Result]):
         except BrokenExecutor:
             raise RlreportError(_KILLED) from None
         finally:
-            with self._lock:
+            with self._lock:  # what loky has is not cancelled: its shutdown fails on such jobs
                 self._jobs = iter(())
-                for slot in self._window:
-                    slot.future.cancel()
 
     def _awaited(self) -> list[_Slot[Job]]:
         with self._lock:
@@ -291,7 +289,7 @@ class _Batch(Generic[Job, Shared, Result]):
         with self._lock:
             if done is not None:
                 self._busy -= 1
-                if done.cancelled() or done.exception():
+                if done.exception():
                     return
             while self._busy < self._most and (slot := self._begun()):
                 self._send(slot)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
@@ -58,6 +59,19 @@ def start(count: int) -> Executor | None:
     except (ImportError, OSError, NotImplementedError):  # as without /dev/shm
         return None
     return executor
+
+
+def stop(executor: Executor) -> None:
+    """Kill an executor's processes, and wait for the threads that serve them.
+
+    loky does not wait for the thread that sends jobs. If Python exits while that thread frees its
+    semaphores, they stay, and loky's resource tracker reports them as leaked.
+    """
+    jobs: Any = executor._call_queue  # type: ignore[attr-defined]
+    executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+    jobs._reader.close()  # else the thread may wait forever for room in the pipe
+    if jobs._thread is not None:
+        jobs._thread.join(timeout=5)
 
 
 @contextlib.contextmanager
