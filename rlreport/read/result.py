@@ -21,6 +21,7 @@ from rlreport.read.sources import Source
 from rlreport.read.splits import LogFormat
 from rlreport.read.token_totals import COUNTS, SUMS, TokenTotals
 from rlreport.tables import LogTables, NgramSample
+from rlreport.text.cells import number_as_text
 from rlreport.text.tokens import detect_style
 from rlreport.text.vocabulary import pair_hashes
 
@@ -152,7 +153,7 @@ def extras_table(
             table[name] = pd.Series(numbers[order])
             continue
         texts = np.full(rows, None, dtype=object)
-        texts[extra.rows] = [f"{number:g}" for number in extra.numbers.tolist()]
+        texts[extra.rows] = [*map(number_as_text, extra.numbers.tolist())]
         for row, text in extra.texts.items():
             texts[row] = text
         table[name] = pd.Series(texts[order], dtype=object)
