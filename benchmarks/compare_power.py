@@ -4,19 +4,23 @@ Null pairs are two halves of one run's responses to each prompt, at random. Loss
 30 % of 128 prompts with 8 responses a step and a binary reward, over a window of two steps. Beside
 them stands the naive test (Welch's, on responses, unpaired) on the same pairs. Run it as
 ``python -m benchmarks.compare_power [LOGS...]``; without logs the null runs are made up too.
+``python -m benchmarks.compare_power --designs [PAIRS]`` prints false verdicts, better and worse
+together, of null pairs with few prompts, rare events, equal rewards and heavy tails.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import Ends, compare_ends
+from rlreport.comparison.compare import ROUNDING, Ends, compare_ends
 from rlreport.comparison.data import response_data
 from rlreport.comparison.flips import flips
+from rlreport.comparison.guardrails import effect_on
 from rlreport.comparison.side import Side, side_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
@@ -27,6 +31,56 @@ NULL_PAIRS = 2000
 PLANTED_PAIRS = 400
 BARS = {0.25: 0.98, 0.17: 0.87, 0.10: 0.50}
 """Points lost -> share of pairs in which a paired test can find it (simulated)."""
+
+
+DESIGN_PAIRS = 4000
+"""Of 400 pairs, a test of exactly 5 % would reject more than 6 % in every seventh design."""
+PROMPTS = (3, 4, 10, 50, 400)
+REWARDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "p = 0.005": lambda random, size: (random.random(size) < 0.005).astype(float),
+    "p = 0.03": lambda random, size: (random.random(size) < 0.03).astype(float),
+    "p = 0.5": lambda random, size: (random.random(size) < 0.5).astype(float),
+    "equal": lambda random, size: np.full(size, 2 / 3),
+    "Pareto 1.5": lambda random, size: random.pareto(1.5, size),
+}
+
+
+def null_design(
+    rewards: str, prompts: int, responses: int, *, paired: bool, runs: int, seed: int
+) -> list[pd.DataFrame]:
+    """Prompts' means of BASE's runs, then of NEW, all alike; unpaired, NEW has other prompts."""
+    random = np.random.default_rng([seed, prompts, responses, runs])
+    means = []
+    for run in range(runs + 1):
+        reward = REWARDS[rewards](random, prompts * responses).reshape(prompts, responses)
+        first = 0 if paired or run < runs else prompts
+        pairs = pd.RangeIndex(first, first + prompts)
+        means.append(pd.DataFrame({"reward": reward.mean(axis=1)}, pairs))
+    return means
+
+
+def design_table(responses: int, null_pairs: int) -> float:
+    """Print the share of false verdicts of each design; return the largest."""
+    print(f"\nFalse verdicts of {null_pairs} null pairs, responses per prompt: {responses}\n")
+    print("| rewards | prompts are | runs of BASE | " + " | ".join(map(str, PROMPTS)) + " |")
+    print("| --- | --- | ---: |" + " ---: |" * len(PROMPTS))
+    rates = []
+    for rewards, paired, runs in product(REWARDS, (True, False), (1, 3)):
+        row = []
+        for prompts in PROMPTS:
+            wrong = 0
+            for seed in range(null_pairs):
+                means = null_design(
+                    rewards, prompts, responses, paired=paired, runs=runs, seed=seed
+                )
+                rounding = pd.Series({"reward": ROUNDING})
+                effect = effect_on(means, "reward", paired=paired, rounding=rounding, seed=0)
+                wrong += effect.low > 0 or effect.high < 0
+            row.append(wrong / null_pairs)
+        cells = " | ".join(f"{rate:.1%}" for rate in row)
+        print(f"| {rewards} | {'paired' if paired else 'others'} | {runs} | {cells} |", flush=True)
+        rates += row
+    return max(rates)
 
 
 def made_up(
@@ -121,4 +175,7 @@ def main(logs: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--designs"]:
+        pairs = int(sys.argv[2]) if sys.argv[2:] else DESIGN_PAIRS
+        sys.exit(max(design_table(responses, pairs) for responses in (1, 8)) > 0.06)
     sys.exit(not main(sys.argv[1:]))

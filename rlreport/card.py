@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rlreport.credentials import Scalar, is_secret, named_value
 from rlreport.errors import UsageError
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
@@ -40,37 +41,11 @@ _DEEPEST = 24
 _RECORDED = ("log_history",)
 """What trainers log into their configuration: figures of the run, not what it was."""
 
-_SECRET_NAME = re.compile(
-    r"token|key|secret|passw|passphrase|credential|auth|bearer|cookie|session_?id|private|dsn",
-    re.IGNORECASE,
-)
-_COUNT_NAME = re.compile(
-    r"tokens|token_?ids?|token_level|per_token|tokeni[sz]|author|key_?(?:word|frame|point)"
-    r"|(?:^|[._])(?:prompt|response|input|output|label|answer|image|data|reward_fn)_keys?(?:$|[._])",
-    re.IGNORECASE,
-)
-"""Names that only look like a secret's: what they hold is shown unless its shape betrays it."""
-
-_SPECIAL_TOKEN = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z_]{1,20}\]")
-_HASH_NAME = re.compile(r"commit|sha|revision|hash|digest|md5|checksum", re.IGNORECASE)
-_SECRET_SHAPE = re.compile(
-    r"""
-    \bsk-[\w-]{16,} | \bhf_\w{16,} | \bgh[pousr]_\w{16,} | \bgithub_pat_\w{16,} | \bglpat-[\w-]{16,}
-    | \bxox[abeprs]-[\w-]{10,} | \b(?:AKIA|ASIA)[A-Z0-9]{12,} | \bAIza[\w-]{20,}
-    | \bya29\.[\w-]{10,} | \beyJ[\w-]{8,}\.[\w-]{8,} | -----BEGIN
-    | \bBearer\s+\S{8,} | \bBasic\s+[A-Za-z0-9+/=]{8,}
-    | ://[^/\s:@]*:[^/\s@]+@ | [?&](?:sig|signature|token|key|secret|password|X-Amz-\w+)=
-    | --?[\w-]*(?:passw\w*|secret|api[_-]?key|access[_-]?key|[_-]token)[\s,=]+\S
-    | \b(?:password|passwd|pwd|secret|api_?key|token)\s*[=:]\s*\S
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_RANDOM = re.compile(r"(?<![\w+/=-])(?:[0-9a-fA-F]{32,}|[A-Za-z0-9+/_-]{36,}={0,2})(?![\w+/=-])")
-
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
-_NO_PROSE = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?|True|False|null")
-
-Scalar = str | int | float | bool | None
+_NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
+_NO_PROSE = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
+_IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
+"""Names, paths, addresses and references: no prose of any language."""
 
 
 @dataclass(slots=True)
@@ -152,15 +127,15 @@ def configured(folder: Path) -> list[Path]:
 
 def redacted_value(name: str, value: Scalar) -> Scalar:
     """Return what stands for a value where the texts of a run are left out."""
-    if not isinstance(value, str):
-        return value
-    prose = _PROSE_NAME.search(name) or any(character.isspace() for character in value)
-    return "[text]" if prose else value
+    return redacted_text(name, value) if isinstance(value, str) else value
 
 
 def redacted_text(name: str, text: str) -> str:
     """Return the same for an entry as ``card_texts`` gives it: a text, whatever it was."""
-    return text if _NO_PROSE.fullmatch(text) else str(redacted_value(name, text))
+    if _NO_PROSE.fullmatch(text):
+        return text
+    harmless = _IDENTIFIER.fullmatch(text) and not _PROSE_NAME.search(name)
+    return text if harmless else "[text]"
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
@@ -178,25 +153,6 @@ def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
         for name, value in list(_flat(entries, "", 0))[:MOST_ENTRIES]
         if not is_secret(name, value)
     }
-
-
-def is_secret(name: str, value: Scalar) -> bool:
-    """Say whether an entry must not be shown, by its dotted name or by the shape of its value."""
-    if _SECRET_SHAPE.search(name):
-        return True
-    if value is None or isinstance(value, bool):
-        return False
-    text = str(value)
-    named = any(
-        _SECRET_NAME.search(part) and not _COUNT_NAME.search(part) for part in name.split(".")
-    )
-    if named and text and not _SPECIAL_TOKEN.fullmatch(text):
-        return True
-    if isinstance(value, (int, float)):
-        return False
-    if _SECRET_SHAPE.search(text):
-        return True
-    return bool(_RANDOM.search(text)) and not _HASH_NAME.search(name) and "/" not in text
 
 
 class _Builder:
@@ -293,9 +249,7 @@ def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
         at, inner, deep = waiting.pop()
         if isinstance(inner, Mapping) and deep < _DEEPEST:
             prefix = f"{at}." if at else ""
-            if isinstance(inner.get("name"), str) and "value" in inner:
-                # A list of environment variables: the name tells what the value is.
-                inner = {inner["name"]: inner["value"]}
+            inner = named_value(inner)
             children = [
                 (f"{prefix}{_short(_text(key))}", child, deep + 1) for key, child in inner.items()
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import shutil
@@ -43,6 +44,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.settrace(traced)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def current_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty folder to run all tests in, wherever pytest was started."""
+    folder = tmp_path_factory.mktemp("current")
+    with contextlib.chdir(folder):
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_written_to_the_current_folder(current_folder: Path) -> Iterator[None]:
+    """Fail a test that writes to the folder in which it was started."""
+    yield
+    written = [path.name for path in current_folder.iterdir()]
+    if written:
+        shutil.rmtree(current_folder)
+        current_folder.mkdir()
+        os.chdir(current_folder)
+    assert not written, f"written to the current folder: {written}"
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,8 @@ def _opened(name: str, content: bytes) -> bytes:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             inner = {entry: archive.read(entry) for entry in archive.namelist()}
         return b"\n".join(_opened(entry, data) for entry, data in inner.items())
+    if name.endswith(".gz"):
+        return gzip.decompress(content)
     if name.endswith(".eml"):
         mail = mailparser.parse_from_bytes(content)
         attached = [base64.b64decode(part["payload"]) for part in mail.attachments]

@@ -88,7 +88,8 @@ def serving(folder: Path) -> Iterator[Store]:
         port = free.getsockname()[1]
     log = folder / "requests.log"
     log.touch()
-    server = subprocess.Popen([sys.executable, "-m", "tests.store", str(port), str(log)])
+    command = [sys.executable, "-m", "tests.store", str(port), str(log)]
+    server = subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1])
     address = f"http://127.0.0.1:{port}"
     before = dict(os.environ)
     os.environ.update({**ENVIRONMENT, "AWS_ENDPOINT_URL": address})

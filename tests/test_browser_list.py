@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from rlreport.bake.assets import join_scripts
+from rlreport.text.cells import escape
 from tests.browser import copy, listed, numbers, visiting
 from tests.pages import Made, write_step
+from tests.test_compare_data import FORMULAS, IDS
 
 pytestmark = pytest.mark.untraced
 LONG = 10_000
+STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +142,19 @@ def test_what_is_filtered_is_copied_as_csv_and_json(browser: Browser, step: Path
         copy(page, "button:has-text('Copy JSON')")
         records = json.loads(page.evaluate("navigator.clipboard.readText()"))
         assert [record["n"] for record in records] == [12]
+
+
+def test_texts_are_escaped_as_in_the_exported_files(browser: Browser, tmp_path: Path) -> None:
+    scripts = shutil.copytree(STATIC, tmp_path / "js")
+    entry = 'import { csvOf } from "./rows.js";\nglobalThis.csvOf = csvOf;\n'
+    (scripts / "entry.js").write_text(entry, "utf-8")
+    page = browser.new_page()
+    page.evaluate(join_scripts(scripts, "entry.js"))
+    texts = [*IDS, *FORMULAS, "-1.5", "0.1", "Infinity", ""]
+    copied = page.evaluate("texts => csvOf([], texts.map(text => [text, 0]))", texts)
+    page.close()
+    cells = [row[0] for row in csv.reader(io.StringIO(copied)) if row]
+    assert cells == [escape(text) for text in texts]
 
 
 def test_ten_thousand_rows_are_listed_but_only_those_in_view_exist(

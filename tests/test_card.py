@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import email
-import gzip
 import html
 import json
-import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rlreport
-from rlreport.card import MOST_ENTRIES, is_secret, run_card
+from rlreport.card import MOST_ENTRIES, run_card
+from rlreport.credentials import is_secret
 from rlreport.errors import UsageError
+from tests.forms import FORMS, everything
 from tests.hostile import write_log
+from tests.secret_configurations import CASES
+
+CONFIGURATIONS = Path(__file__).parent / "data" / "configurations"
 
 SECRETS: dict[str, str | int] = {
     "api_key": "abc",
@@ -53,6 +53,32 @@ SHOWN: dict[str, str | float] = {
     "loss": "token_level",
     "use_kl_loss": True,
     "author": "me",
+    "authors": "Ann, Bob",
+    "git.dirty": False,
+    "summarize_at_tokens": 98304,
+    "actor.ppo_max_token_len_per_gpu": 16384,
+    "token_ids.think_close": 13,
+    "stop_token_ids": "151643, 151645",
+    "train_mb_tokens": "${mul:${policy.max_len}, ${..batch_size}}",
+    "additional_special_tokens": "<think>, </think>",
+    "moe_token_dispatcher_type": "alltoall",
+    "pass_at_k": 8,
+    "bypass_mode": "strict",
+    "keywords": "math, code",
+    "data.enable_thinking_key": "enable_thinking",
+    "api_key": "EMPTY",
+    "judge.api_key": "${oc.env:JUDGE_API_KEY}",
+    "api_key_var": "PRIME_API_KEY",
+    "forward_env": "HF_TOKEN, WANDB_API_KEY",
+    "private_key_file": "/etc/keys/id",
+    "command": "train --max_tokens 512 --input_key question --api_key $API_KEY --lr 1e-6",
+    "wandb.run_id": "3f9c1d8e-7b2a-4c6d-9e0f-5a1b8c7d2e34",
+    "cache": "/hub/models--Qwen--Qwen2.5-7B/snapshots/a09a35458c702b33eeacc393d103063234e8bc28",
+    "image": "example/verl@sha256:" + "0f1e2d3c" * 8,
+    "store": "abfss://runs@lake.example.org/grpo",
+    "run_name": "DeepSeek-R1-Distill-Qwen-7B-grpo-lr1e-6-b256-s1-2025-01-02T10-11-12",
+    "target_modules": "q_proj, key, value",
+    "system_prompt": "Reason step by step, then give the key: one word, in <answer> tags.",
 }
 
 
@@ -143,75 +169,97 @@ def test_logs_with_a_configuration_each_have_no_card_in_common(tmp_path):
     assert not run_card([tmp_path / "a", tmp_path / "b"]).entries
 
 
-@pytest.mark.parametrize("form", ["folder", "html", "zip", "email", "markdown"])
+@pytest.mark.parametrize(("suffix", "text", "secrets"), CASES)
+def test_secrets_are_withheld_in_every_shape_of_configuration(suffix, text, secrets, tmp_path):
+    given = tmp_path / f"config{suffix}"
+    given.write_text(text, "utf-8")
+    card = run_card([], configs=[given])
+    assert secrets
+    assert card.hidden
+    held = json.dumps(card.as_json(), ensure_ascii=False)
+    assert [secret for secret in secrets if secret in held] == []
+
+
+WITHHELD = {
+    "nemo_rl.yaml": [],
+    "openrlhf.json": ["logger.wandb.key"],
+    "prime_rl.toml": ["orchestrator.teacher.client.headers.Authorization"],
+    "trl.json": ["hub_token"],
+    "verl.yaml": [],
+}
+
+
+@pytest.mark.parametrize("name", WITHHELD)
+def test_configurations_of_frameworks_lose_their_secrets_only(name, monkeypatch):
+    withheld = []
+
+    def recorded(name, value):
+        withheld.extend([name] if is_secret(name, value) else [])
+        return is_secret(name, value)
+
+    monkeypatch.setattr("rlreport.card.is_secret", recorded)
+    card = run_card([], configs=[CONFIGURATIONS / name])
+    assert withheld == WITHHELD[name]
+    assert (card.hidden, card.cut) == (len(withheld), 0)
+    assert len(card.entries) > 40
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_no_form_of_a_report_holds_a_secret_and_pages_show_the_card(form, tmp_path):
     logs = tmp_path / "logs"
     logs.mkdir()
-    (logs / "a.jsonl").write_text(
-        "".join(
-            json.dumps({"step": s, "prompt": "p", "response": f"r {s} {n}", "reward": n}) + "\n"
-            for s in range(3)
-            for n in range(4)
-        )
-    )
+    rows = [
+        {"step": s, "prompt": "p", "response": f"r {s} {n}", "reward": n}
+        for s in range(3)
+        for n in range(4)
+    ]
+    write_log(logs / "a.jsonl", rows)
     # Short values and words stand by chance in any page.
     plain = {k: len(str(v)) < 8 or str(v).isalpha() for k, v in SECRETS.items()}
     hidden = {k: f"{v}-hush-{i}" if plain[k] else v for i, (k, v) in enumerate(SECRETS.items())}
     marked = {f"{i}.{k}": v for i, (k, v) in enumerate(hidden.items())}
     config = {"algorithm": {"kl_coef": 0.0625, "note": "<script>alert(1)</script>"}, **marked}
     (logs / "config.json").write_text(json.dumps(config))
-    suffixes = {"folder": "", "html": ".html", "zip": ".zip", "email": ".eml", "markdown": ".md"}
-    out = tmp_path / f"report{suffixes[form]}"
-    rlreport.build(logs, out, meta={"cluster": "blue", "wandb_api_key": "meta-hush"})
-    whole = everything(out)
-    for value in hidden.values():
-        assert str(value) not in whole
-    assert "meta-hush" not in whole
+    configs = [logs / "config.json"]
+    for i, (suffix, text, _) in enumerate(CASES):
+        configs.append(tmp_path / f"{i}{suffix}")
+        configs[-1].write_text(text, "utf-8")
+    out = tmp_path / f"report{FORMS[form]}"
+    meta = {"cluster": "blue", "wandb_api_key": "meta-hush"}
+    rlreport.build(logs, out, config=configs, meta=meta, workers=1)
+    whole = everything(out).decode("utf-8", "replace")
+    whole += html.unescape(whole)
+    secrets = [*map(str, hidden.values()), "meta-hush", *(s for case in CASES for s in case[2])]
+    assert len(secrets) > 100
+    assert [secret for secret in secrets if secret in whole] == []
     if form in ("folder", "html"):
         assert "algorithm:\n  kl_coef: 0.0625" in whole
-        assert "21 left out, as they look like secrets" in whole
+        assert "left out, as they look like secrets" in whole
         assert "cluster: blue" in whole
 
 
 def test_a_redacted_card_has_no_prose_and_one_without_names_nothing(tmp_path):
     logs = tmp_path / "a.jsonl"
     logs.write_text('{"step": 0, "prompt": "p", "response": "r", "reward": 1}\n' * 4)
-    (tmp_path / "config.json").write_text(
-        '{"system_prompt": "Think", "note": "two words", "lr": 1}'
-    )
+    texts = {
+        "system_prompt": "Think",
+        "note": "two words",
+        "remark": "请逐步思考，然后给出答案",
+        "label": "数学",
+        "thai": "คิดทีละขั้นตอน",
+        "notes": ["思考", "回答"],
+        "encoded": "Think%20twice",
+    }
+    kept = {"lr": 1, "学习率": 2, "gpus": "0, 1", "model": "Qwen/Qwen2.5-0.5B", "mode": "grpo"}
+    (tmp_path / "config.json").write_text(json.dumps({**texts, **kept}))
     cases: list[tuple[Any, dict[str, object]]] = [
-        (True, {"system_prompt": "[text]", "note": "[text]", "lr": 1}),
+        (True, {**dict.fromkeys(texts, "[text]"), **kept}),
         ("names", {}),
     ]
     for redact, shown in cases:
-        rlreport.build(logs, tmp_path / "out", redact=redact)
+        rlreport.build(logs, tmp_path / "out", redact=redact, workers=1)
         told = json.loads((tmp_path / "out/data/report.json").read_text())["card"]
         assert told["entries"] == shown
-
-
-def everything(out: Path) -> str:
-    """All that a report holds, unpacked, as one text."""
-    files = [out, *out.with_name("report_files").glob("*")] if out.is_file() else out.rglob("*")
-    texts = []
-    for file in files:
-        if file.suffix == ".zip":
-            with zipfile.ZipFile(file) as archive:
-                texts += [
-                    archive.read(name).decode("utf-8", "replace") for name in archive.namelist()
-                ]
-        elif file.suffix == ".eml":
-            parts = email.message_from_bytes(file.read_bytes()).walk()
-            texts += [
-                bytes(part.get_payload(decode=True) or b"").decode("utf-8", "replace")
-                for part in parts
-            ]
-        elif file.is_file() and file.suffix not in (".gz", ".png"):
-            texts.append(file.read_text("utf-8", "replace"))
-    return html.unescape("\n".join(texts)) + "\n".join(
-        gzip.decompress(base64.b64decode(packed)).decode()
-        for text in texts
-        for packed in re.findall(r'class="view"[^>]*>([A-Za-z0-9+/=]+)</script>', text)
-    )
 
 
 def test_a_finding_names_the_settings_that_it_would_change(tmp_path: Path) -> None:

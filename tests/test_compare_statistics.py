@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from rlreport.comparison.compare import compare_runs
+from rlreport.comparison.permutation import relabel_p
 from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
+from rlreport.comparison.side import Side
 from rlreport.comparison.statistics import (
     Cells,
     at_equal_kl,
@@ -30,7 +36,7 @@ def rewards(random, prompts, responses, drop, share=0.3):
 def found_worse(drop, runs=300):
     random = np.random.default_rng(7)
     pairs = (rewards(random, 128, 16, drop) for _ in range(runs))
-    return np.mean([paired_effect(b, n, binary=True).high < 0 for b, n, _ in pairs])
+    return np.mean([paired_effect(b, n).high < 0 for b, n, _ in pairs])
 
 
 def test_equal_runs_are_called_worse_as_seldom_as_the_level_says():
@@ -84,10 +90,10 @@ def test_few_binary_pairs_need_the_exact_test_as_well():
     base = np.array([1.0] * 5 + [0.0] * 5)
     new = np.array([0.0] * 5 + [0.0] * 5)
     # Five losses of five that changed: the exact p is 1/16.
-    effect = paired_effect(base, new, binary=True)
+    effect = paired_effect(base, new)
     assert effect.high == 0
     assert effect.p >= 1 / 16
-    assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)], binary=True).high < 0
+    assert paired_effect(np.ones(12), np.r_[np.zeros(8), np.ones(4)]).high < 0
 
 
 @pytest.mark.parametrize("compared", [paired_effect, unpaired_effect])
@@ -111,6 +117,85 @@ def test_rare_events_are_found_no_more_often_than_the_level_says():
         effect = paired_effect(base, new)
         found += effect.low > 0 or effect.high < 0 or effect.p <= 0.05
     assert found / 300 <= 0.06
+
+
+REWARDS = {
+    "p = 0.005": lambda random, size: random.binomial(1, 0.005, size).astype(float),
+    "p = 0.03": lambda random, size: random.binomial(1, 0.03, size).astype(float),
+    "p = 0.5": lambda random, size: random.binomial(1, 0.5, size).astype(float),
+    "Pareto 1.5": lambda random, size: random.pareto(1.5, size),
+    "equal": lambda random, size: np.full(size, 2 / 3),
+}
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("rewards", "prompts"), [*product(REWARDS, [3, 4, 10, 50]), ("p = 0.005", 400)]
+)
+def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired, runs):
+    random = np.random.default_rng(20)
+    wrong = 0
+    for _ in range(400):
+        *bases, new = REWARDS[rewards](random, (runs + 1, prompts))
+        if runs == 1:
+            effect = (paired_effect if paired else unpaired_effect)(bases[0], new)
+        elif paired:
+            effect = effect_over_runs(bases, new)
+        else:
+            effect = unpaired_over_runs(bases, np.mean(bases, axis=0), new)
+        wrong += effect.low > 0 or effect.high < 0
+        assert (effect.low > 0 or effect.high < 0) <= (effect.p <= 0.05)
+    assert wrong / 400 <= 0.06
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "of", "fisher"),
+    [(0, 3, 100, 0.2462311), (0, 5, 100, 0.0593834), (0, 6, 100, 0.0289302), (0, 3, 3, 0.1)],
+)
+def test_binary_rewards_of_other_prompts_need_fishers_exact_test(base, new, of, fisher):
+    left, right = ((np.arange(of) < ones).astype(float) for ones in (base, new))
+    effect = unpaired_effect(left, right)
+    assert relabel_p(left, right, seed=0) == pytest.approx(fisher, rel=1e-5)
+    assert effect.p >= fisher * (1 - 1e-5)
+    assert (effect.low > 0) == (fisher <= 0.05)
+
+
+def test_prompts_that_differ_by_nothing_else_are_evidence_if_they_are_many():
+    for compared, enough in ((paired_effect, 6), (unpaired_effect, 4)):
+        few, many = (compared(np.zeros(n), np.ones(n)) for n in (enough - 1, enough))
+        assert few.low <= 0 < few.high and np.isnan(few.mde)
+        assert many.low == many.high == 1 and many.mde == 0
+
+
+@pytest.mark.parametrize(("base", "new"), [(3000, 2500), (40, 600), (20_000, 20_000)])
+def test_many_other_prompts_change_sides_in_cells_and_give_the_same_p(base, new):
+    random = np.random.default_rng(3)
+    left, right = random.normal(0, 1, base), random.normal(0, 1, new)
+    error = np.sqrt(1 / base + 1 / new)
+    for z, p in ((0.0, 1.0), (1.0, 0.3173), (1.96, 0.05), (3.0, 0.0027)):
+        shifted = right - right.mean() + left.mean() + z * error
+        assert relabel_p(left, shifted, seed=0) == pytest.approx(p, abs=0.1 if p > 0.05 else 0.03)
+
+
+@pytest.mark.parametrize("offset", [0, 1000], ids=["paired", "unpaired"])
+@pytest.mark.parametrize("reward", [1 / 3, 2 / 3, [1 / 3, -2 / 3], [-1 / 3, 2 / 3]])
+def test_a_difference_within_rounding_is_none(reward, offset):
+    prompt = np.repeat(np.arange(60, dtype=np.uint64), 3)
+    values = np.resize([0.0, reward, 1.0] if isinstance(reward, float) else [*reward, *reward], 180)
+    frame = pd.DataFrame({"step": 0, "n": np.arange(180), "split": "train", "pair": prompt})
+    base = Side("base", frame.assign(reward=values, response_tokens=values))
+    values = np.round(values, 6)
+    pair = prompt + np.uint64(offset)
+    new = Side("new", frame.assign(reward=values, response_tokens=values, pair=pair))
+    for sides in ((base, new), (new, base)):
+        comparison = compare_runs(sides[:1], sides[1])
+        effect = comparison.effect
+        assert comparison.level == "no_evidence"
+        assert (effect.value, effect.p) == (0, 1) and effect.low <= 0 <= effect.high
+        assert {rail.level for rail in comparison.guardrails} == {"none", "missing"}
+        assert comparison.band.low[0] <= 0 <= comparison.band.high[0]
+        assert not comparison.flips
 
 
 def test_with_other_prompts_equal_runs_are_told_apart_no_more_often_than_the_level_says():

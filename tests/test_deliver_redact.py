@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -179,3 +180,17 @@ def test_a_role_that_is_text_is_left_out(tmp_path):
         rlreport.build(log, tmp_path / "run", redact=redact, workers=1)
         page = (tmp_path / "run" / "steps" / "1.html").read_bytes()
         assert bool(SECRET.search(page)) != redact
+
+
+def test_logged_names_of_splits_are_left_out_of_notes_and_settings(tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for split in ("train", "heldoutqzxwv", "otherqzxwv", "thirdqzxwv"):
+        row = {"prompt": "p", "response": "r", "split": split}
+        rows = [{**row, "step": i // 4, "reward": i % 4} for i in range(16)]
+        write_log(logs / f"{split[:3]}.jsonl", rows)
+    for asked in (None, "heldoutqzxwv"):
+        for redact in (False, True, "names"):
+            built = rlreport.build(logs, tmp_path / "run", redact=redact, split=asked, workers=1)
+            assert any("split" in note.kind for note in built.tables.notes)
+            assert bool(SECRET.search(everything(Path(built.out)))) != bool(redact)

@@ -18,6 +18,7 @@ from tests.hostile import hostile_rows, write_log
 from tests.pages_reading import rows_data
 from tests.reading import row, write
 
+ROOT = Path(__file__).resolve().parents[1]
 EPOCH = "1700000000"
 
 SEVERAL = """
@@ -77,7 +78,7 @@ def test_two_builds_are_the_same_from_any_folder_with_any_number_of_workers(form
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_names_this_machine_or_its_user(form, built):
     held = everything(built / "a" / f"{form}{FORMS[form]}")
-    named = [str(built), "secretplace", str(Path.cwd())]
+    named = [str(built), "secretplace", str(ROOT)]
     for name in (getpass.getuser(), socket.gethostname()):
         # A short name may well be a word of the report.
         named += [name] if len(name) > 4 else [f"/{name}/", f"@{name}"]

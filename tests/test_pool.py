@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from importlib import import_module
 from pathlib import Path
@@ -118,6 +119,17 @@ def test_no_process_is_left_when_the_pool_is_closed():
         next(results)
         assert len(below()) == 2
     assert below() == []
+
+
+@pytest.mark.parametrize("shared_bytes", [1, 8 << 20])
+def test_no_thread_is_left_when_the_pool_is_closed(shared_bytes):
+    # A thread of loky that outlives the pool may hold semaphores when Python exits, which loky's
+    # resource tracker then reports as leaked. The larger jobs do not fit into the pipe at once.
+    before = set(threading.enumerate())
+    for _ in range(5):
+        with Pool(3) as pool:
+            next(pool.map(jobs.named, range(MANY), "x" * shared_bytes, ordered=False))
+        assert set(threading.enumerate()) <= before
 
 
 def test_without_semaphores_this_process_does_all_jobs(monkeypatch):

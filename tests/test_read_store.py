@@ -140,9 +140,9 @@ def test_a_source_says_what_changes_with_its_content(store: Store) -> None:
     ],
 )
 def test_a_store_that_has_nothing_there_is_told_in_a_line(
-    store: Store, url: str, reason: str
+    store: Store, tmp_path: Path, url: str, reason: str
 ) -> None:
-    done = rlreport("build", url)
+    done = rlreport("build", url, "-o", tmp_path / "report")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert reason in done.stderr

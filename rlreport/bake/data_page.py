@@ -12,6 +12,7 @@ from typing import NamedTuple
 from rlreport import __version__
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
+from rlreport.bake.redact import USUAL_SPLITS
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
@@ -73,6 +74,7 @@ def settings(context: PageContext) -> list[Setting]:
     # Fields of the log may be named in it, which --redact=names withholds.
     mapping = {} if report.redact_names else read.mapping
     tokenizer = Path(read.tokenizer).name if read.tokenizer and not report.redact_names else None
+    split = None if report.redact and read.split not in USUAL_SPLITS else read.split
     end = read.system_end_token
     return [
         Setting("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
@@ -129,7 +131,7 @@ def settings(context: PageContext) -> list[Setting]:
             read.step_from_path,
             read.step_from_path or "",
         ),
-        Setting("split", message("Split (--split)"), read.split, read.split or ""),
+        Setting("split", message("Split (--split)"), split, split or ""),
         Setting("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer, tokenizer or ""),
         Setting(
             "merge",

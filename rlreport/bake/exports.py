@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as writer
 import io
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,11 +18,9 @@ from rlreport.check import findings_json
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
 from rlreport.tables import Tables
+from rlreport.text.cells import escape
 
 TOKENS_LISTED = 10_000
-
-_FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def exports(
@@ -92,21 +89,14 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """CSV with Unix line ends; numbers as short as they are exact; missing is empty.
-
-    A text that a spreadsheet would take for a formula gets an apostrophe before it, as OWASP
-    advises on CSV injection: one that begins with ``=``, ``+``, ``-``, ``@`` (or their full-width
-    forms), a tab or a line's end and is not a number.
-    """
+    """CSV with Unix line ends: numbers in full, texts escaped by ``text.cells``, missing empty."""
     texts = table.select_dtypes(include=["object", "string"])
-    safe = table.assign(**{str(name): texts[name].map(_no_formula) for name in texts.columns})
+    safe = table.assign(**{str(name): texts[name].map(_escaped) for name in texts.columns})
     text = io.StringIO()
     # Every text in quotation marks: a bare CR in one would begin a row of its own.
     safe.to_csv(text, index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
     return text.getvalue().encode("utf-8", "replace")
 
 
-def _no_formula(cell: object) -> object:
-    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
-        return f"'{cell}"
-    return cell
+def _escaped(cell: object) -> object:
+    return escape(cell) if isinstance(cell, str) else cell

@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.read.detection import OTHER_SPLIT
+from rlreport.read.logs import SPLIT
 from rlreport.rollout import Rollout, Turn
-from rlreport.tables import Tables
+from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 """Roles that tell nothing; whatever else stands for one may be text."""
+
+USUAL_SPLITS = frozenset(("train", "val", "eval"))
+"""Usual names of splits; any other comes from the logs."""
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 """What follows a quotation mark in a reason may be taken from the logs."""
@@ -112,8 +117,20 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
         ref_ngrams=None,
         tools=_numbered_tools(tables.tools),
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
-        notes=[replace(note, text=_unquoted(note.text)) for note in tables.notes],
+        notes=[replace(note, text=_note_text(note, redact)) for note in tables.notes],
     )
+
+
+def _note_text(note: Note, redact: Redactor) -> str:
+    """Return the text of a note without quotations and logged names of splits."""
+    text = note.text
+    if note.kind in (SPLIT, OTHER_SPLIT) and isinstance(text, Message):
+        splits = {
+            name: split if split in USUAL_SPLITS else redact(split)
+            for name, split in text.places.items()
+        }
+        text = message(text.literal, **splits)
+    return _unquoted(text)
 
 
 def _numbered_tools(tools: pd.DataFrame) -> pd.DataFrame:

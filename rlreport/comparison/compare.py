@@ -33,6 +33,9 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.figures.ragged import Floats, Ints
 
+ROUNDING = 5e-6
+"""Largest relative error of six significant digits, to which reports may round figures."""
+
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[
     "no_common_steps",
@@ -123,13 +126,15 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         never_new=len(last.difference(shared(ever))),
         base_curve=_curve(base, seen.common),
         new_curve=_curve(other, seen.common),
-        band=difference_band(*curves, paired=paired, seed=seed) if curves else _NO_BAND,
+        band=difference_band(*curves, paired=paired, rounding=ends.rounding, seed=seed)
+        if curves
+        else _NO_BAND,
         guardrails=ends.guardrails,
         equal_kl=_equal_kl(base, other, "reward", seed),
         equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
         kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
         paths=_paths(base, other),
-        flips=flips(ends.inside[0], ends.inside[-1]) if paired else [],
+        flips=flips(ends.inside[0], ends.inside[-1], rounding=ends.rounding) if paired else [],
         reasons=_reasons(ends),
         prompts=_prompts(ends.inside[0], ends.inside[-1]),
     )
@@ -146,6 +151,7 @@ class Ends:
         windows: what is compared.
         inside: their responses in the window.
         effect: on the reward.
+        rounding: largest difference of rewards that is none.
         guardrails: further figures.
     """
 
@@ -155,6 +161,7 @@ class Ends:
     windows: Windows
     inside: list[pd.DataFrame]
     effect: Effect
+    rounding: float
     guardrails: list[Guardrail]
 
 
@@ -166,11 +173,18 @@ def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:
     inside = [within(frame, window) for frame, window in zip(frames, seen.sides, strict=True)]
     means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
     paired = pairable([table.index for table in means])
-    binary = all(frame["reward"].dropna().isin([0.0, 1.0]).all() for frame in inside)
-    effect = effect_on(means, "reward", paired=paired, seed=seed, binary=binary)
+    rounding = ROUNDING * pd.concat([_magnitudes(frame) for frame in inside], axis=1).max(axis=1)
+    effect = effect_on(means, "reward", paired=paired, rounding=rounding, seed=seed)
     parts = [part for part in sides[-1].parts if part in sides[0].parts]
-    found = guardrails(means, parts, paired=paired, seed=seed)
-    return Ends(_level(effect), split, sides, seen, inside, effect, found)
+    found = guardrails(means, parts, paired=paired, rounding=rounding, seed=seed)
+    reward = float(rounding["reward"])
+    return Ends(_level(effect), split, sides, seen, inside, effect, reward, found)
+
+
+def _magnitudes(frame: pd.DataFrame) -> pd.Series:
+    """Return the mean of the finite absolute values, by column."""
+    values = frame.select_dtypes("number").abs()
+    return values.where(np.isfinite(values)).mean()
 
 
 def _level(effect: Effect) -> Level:

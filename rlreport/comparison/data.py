@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import re
+import warnings
 
 import numpy as np
 import orjson
@@ -14,9 +15,9 @@ from pandas.api.types import is_numeric_dtype
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
-from rlreport.figures.ragged import Floats
 from rlreport.read.batch import text_hash
 from rlreport.tables import Tables
+from rlreport.text.cells import escape, unescape
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"
@@ -28,9 +29,6 @@ PART = "part:"
 EXTRA = "extra:"
 """Columns of further logged fields begin so."""
 
-DIGITS = 6
-"""Significant digits of figures."""
-
 ROWS_TOGETHER = 20_000
 """Rows packed as one part, so that the last steps can be kept alone."""
 
@@ -38,7 +36,7 @@ ROWS_AT_ONCE = 5_000
 """Rows whose cells are in memory as text."""
 
 LEVEL = 4
-"""Of gzip: digits hardly pack, and the sixth takes three times as long for 5 % less."""
+"""Of gzip: digits hardly pack, and level 6 takes three times as long for 5 % less."""
 
 MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""
@@ -86,7 +84,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         if is_numeric_dtype(values):
             columns[key] = values.to_numpy(np.float64)
         elif not redact and name != "split":
-            columns[key] = values
+            columns[key] = values.where(values != "")  # an empty text is no id
     table = pd.DataFrame(columns, copy=False)  # each response's figures stand there once
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
     return table.drop(columns=empty)
@@ -158,27 +156,13 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
         return [b"%016x" % value for value in values.tolist()]
     if not is_numeric_dtype(values):
         numbers, distinct = pd.factorize(values.map(str, na_action="ignore"))  # -1 is missing
-        texts = [*(_quoted(text).encode() for text in distinct), b""]
+        texts = [*(_quoted(escape(text)).encode() for text in distinct), b""]
         return [texts[number] for number in numbers.tolist()]
     array = values.to_numpy()
     if array.dtype.kind == "f":
-        array = _rounded(array)
+        array = np.where(np.isfinite(array), array, np.nan)
     written = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
     return written[1:-1].replace(b"null", b"").split(b",")
-
-
-def _rounded(values: Floats) -> Floats:
-    """Return values to six significant digits, whole ones as they are; not finite is NaN."""
-    with np.errstate(all="ignore"):
-        digits = DIGITS - 1 - np.floor(np.log10(np.abs(values)))
-        scale = np.power(10.0, np.abs(digits))
-        shown = np.where(
-            digits >= 0, np.round(values * scale) / scale, np.round(values / scale) * scale
-        )
-    # A whole number may be an id, by which prompts are paired.
-    whole = (np.abs(values) < 2.0**53) & (np.floor(values) == values)
-    shown = np.where(np.isfinite(shown) & ~whole, shown, values)
-    return np.where(np.isfinite(values), shown, np.nan)
 
 
 def _quoted(text: str) -> str:
@@ -199,12 +183,17 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
             text = stream.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise broken
-        table = pd.read_csv(
-            io.BytesIO(text),
-            dtype={"split": str, **dict.fromkeys(_HASHES, str)},
-            keep_default_na=False,
-            na_values=[""],
-        )
+        with warnings.catch_warnings():
+            # From 3.1 on pandas reads exactly unasked, and warns of the argument. It also warns
+            # of ids of which some look like numbers.
+            warnings.simplefilter("ignore")
+            table = pd.read_csv(
+                io.BytesIO(text),
+                dtype={"split": str, **dict.fromkeys(_HASHES, str)},
+                keep_default_na=False,
+                na_values=[""],
+                float_precision="round_trip",
+            )
     except (OSError, EOFError, ValueError, MemoryError, pd.errors.ParserError) as error:
         raise broken from error
     if not set(_NEEDED) <= set(table) or table.empty:
@@ -217,10 +206,16 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
         for column in sorted(set(map(str, table)) - {"split", *_WHOLE, *_HASHES}):
             if not column.startswith((EXTRA, PART)) or is_numeric_dtype(table[column]):
                 table[column] = table[column].astype(np.float64)
+            else:
+                table[column] = table[column].map(_unescaped)
     except (ValueError, TypeError, OverflowError) as error:
         raise broken from error
-    table["split"] = table["split"].fillna("train")
+    table["split"] = table["split"].map(_unescaped).fillna("train")
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
+
+
+def _unescaped(cell: object) -> object:
+    return unescape(cell) if isinstance(cell, str) else cell
 
 
 _HEX = re.compile(r"[0-9a-f]{1,16}")

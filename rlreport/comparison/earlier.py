@@ -158,12 +158,12 @@ class Earlier:
             return {}
 
     def table(self, path: str) -> pd.DataFrame | None:
-        """Return an exported CSV, None where the form carries none or it cannot be read."""
+        """Return an exported CSV as text, None if the form has none or it cannot be read."""
         try:
             content = self.parts(path)
-            return (
-                None if content is None else pd.read_csv(io.BytesIO(content), keep_default_na=False)
-            )
+            if content is None:
+                return None
+            return pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
         except _UNREADABLE:
             return None
 

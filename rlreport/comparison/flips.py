@@ -33,8 +33,10 @@ class Flip:
     new_response: tuple[int, int]
 
 
-def flips(base: pd.DataFrame, new: pd.DataFrame, most: int = MOST_FLIPS) -> list[Flip]:
-    """Return the prompts whose mean rewards in the window differ, the clearest first."""
+def flips(
+    base: pd.DataFrame, new: pd.DataFrame, most: int = MOST_FLIPS, *, rounding: float = 0.0
+) -> list[Flip]:
+    """Return the prompts whose mean rewards differ by more than rounding, the clearest first."""
     if not (has(base, "reward") and has(new, "reward")):
         return []
     means = [frame.groupby("pair", sort=True)["reward"].mean().dropna() for frame in (base, new)]
@@ -45,7 +47,7 @@ def flips(base: pd.DataFrame, new: pd.DataFrame, most: int = MOST_FLIPS) -> list
     delta = right - left
     drawn = np.nan_to_num(shrunk(delta, error))
     order = np.argsort(-np.abs(drawn), kind="stable")
-    order = order[delta[order] != 0][:most]
+    order = order[np.abs(delta[order]) > rounding][:most]
     nearest = [_nearest(frame[frame["pair"].isin(shared[order])]) for frame in inside]
     return [
         Flip(

@@ -63,38 +63,51 @@ def effect_on(
     column: str,
     *,
     paired: bool,
+    rounding: pd.Series,
     seed: int,
-    binary: bool = False,
 ) -> Effect:
     """Compare one figure: each prompt's means of every run of BASE, then of NEW, by ``pair``.
 
-    ``paired`` compares the prompts that all sides have; ``binary``: it is 0 or 1 everywhere.
+    ``paired`` compares the prompts that all sides have; ``rounding`` has, by column, the largest
+    difference that is none.
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
     several = len(means) > 2
+    tolerance = float(rounding[column])
     if not paired:
         columns = [table[column].to_numpy(np.float64) for table in means]
         if several:
             pooled = pd.concat([table[column] for table in means[:-1]]).groupby(level=0).mean()
-            return unpaired_over_runs(columns[:-1], pooled.to_numpy(np.float64), columns[-1])
-        return unpaired_effect(columns[0], columns[1], seed=seed)
+            prompts = pooled.to_numpy(np.float64)
+            return unpaired_over_runs(
+                columns[:-1], prompts, columns[-1], rounding=tolerance, seed=seed
+            )
+        return unpaired_effect(columns[0], columns[1], rounding=tolerance, seed=seed)
     both = shared([table.index for table in means])
     values = [table[column].reindex(both).to_numpy(np.float64) for table in means]
     if several:
-        return effect_over_runs(values[:-1], values[-1], seed=seed)
-    return paired_effect(values[0], values[1], binary=binary, seed=seed)
+        return effect_over_runs(values[:-1], values[-1], rounding=tolerance, seed=seed)
+    return paired_effect(values[0], values[1], rounding=tolerance, seed=seed)
 
 
 def guardrails(
-    means: Sequence[pd.DataFrame], parts: Sequence[str], *, paired: bool, seed: int
+    means: Sequence[pd.DataFrame],
+    parts: Sequence[str],
+    *,
+    paired: bool,
+    rounding: pd.Series,
+    seed: int,
 ) -> list[Guardrail]:
     """Compare all guardrails and the parts of the reward, together at the level of one test."""
     wanted = [
         *((name, _fed(means, columns), better) for name, _, columns, better in GUARDRAILS),
         *((part, part, 1) for part in parts),
     ]
-    effects = [effect_on(means, column, paired=paired, seed=seed) for _, column, _ in wanted]
+    effects = [
+        effect_on(means, column, paired=paired, rounding=rounding, seed=seed)
+        for _, column, _ in wanted
+    ]
     found = [bool(np.isfinite(effect.low)) for effect in effects]
     corrected = iter(holm([e.p for e, here in zip(effects, found, strict=True) if here]))
     rows = []

@@ -24,8 +24,7 @@ from rlreport.read.logs import prompt_texts, read_logs
 from rlreport.read.readback import RowLocations, fetch
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-
-_GUARD = r"^'(?=[=+\-@\t\r\n])"
+from rlreport.text.cells import unescape
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +149,7 @@ def _tokens(report: Earlier) -> pd.DataFrame | None:
     table = None if report.redacted else report.table("data/tokens.csv")
     if table is None or not {"token", "kl_share"} <= set(table):
         return None
-    # What keeps spreadsheets from taking a token for a formula is none of the token.
-    tokens = table["token"].astype(str).str.replace(_GUARD, "", regex=True)
+    tokens = table["token"].map(unescape)
     shares = pd.to_numeric(table["kl_share"], errors="coerce")
     return pd.DataFrame({"token": tokens, "kl_share": shares})
 

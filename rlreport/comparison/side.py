@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rlreport.comparison.data import EXTRA, PART
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
+from rlreport.text.cells import number_as_text
 
 LEAST_SHARED = 0.3
 """Share of the smaller side's prompts that must be on both sides to compare in pairs."""
@@ -74,12 +75,8 @@ def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Sid
 
 def _hashes(values: pd.Series) -> Keys:
     # 17 and "17" are one id, as they are one group.
-    texts = map(_written, values.tolist())
+    texts = (number_as_text(v) if isinstance(v, float) else str(v) for v in values.tolist())
     return np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)
-
-
-def _written(value: object) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def apart(sides: Sequence[Side]) -> list[Side]:

@@ -1,30 +1,32 @@
 """How far two runs differ: effects by prompt with intervals, curves with one band for all steps.
 
-Responses to one prompt are alike, so the prompt is the unit everywhere: what is resampled, and
-what is counted as evidence. Estimates are ratios Σ sums / Σ counts over prompts; a bootstrap
-draws prompts with replacement. More than 512 prompts are first put into 512 groups, which are
-drawn whole: groups of independent prompts are independent, and memory stays small.
+Responses to one prompt are alike, so the prompt is the unit of evidence everywhere. The interval
+of an effect is Student's over prompts, and it excludes 0 only if a permutation test rejects as
+well: that test holds its level with few prompts, rare events and heavy tails too.
+
+Curves are bootstrapped over prompts. More than 512 prompts are first put into 512 groups, which
+are drawn whole: groups of independent prompts are independent, and memory stays small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from math import comb
-from statistics import NormalDist
+from math import hypot, sqrt
 
 import numpy as np
 
+from rlreport.comparison.permutation import relabel_p, sign_flip_p
 from rlreport.figures.ragged import Floats, Ints
 
 RESAMPLES = 2000
 LEVEL = 0.95
 POWER = 0.8
 LEAST_PAIRS = 3
-"""Prompts below which there is no interval: resampled, two give the estimate as an end of it."""
-FEW_PAIRS = 30
-"""Below so many pairs that differ, an exact test has to agree."""
+"""Prompts below which there is no interval."""
+LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
+"""Pairs, or prompts on each side, below which no permutation test reaches p = 0.05."""
 
 _GROUPS = 512
 _PATHS = 400
@@ -75,8 +77,9 @@ class Effect:
     Attributes:
         value: the difference, NaN where nothing can be compared.
         low, high: its interval.
-        mde: the smallest difference that would be found in 80 % of such comparisons.
-        p: two-sided, from the bootstrap (or the exact test of few pairs).
+        mde: the smallest difference that would be found in 80 % of such comparisons; NaN where
+            so few prompts can show none.
+        p: two-sided, the largest of all tests.
         pairs: prompts on both sides, or the smaller side's prompts where unpaired.
         paired: whether it comes from prompts that both sides have.
     """
@@ -90,44 +93,109 @@ class Effect:
     paired: bool = True
 
 
-def paired_effect(base: Floats, new: Floats, *, binary: bool = False, seed: int = 0) -> Effect:
+@dataclass(frozen=True, slots=True)
+class StandardError:
+    """A standard error and its degrees of freedom."""
+
+    error: float
+    freedom: float
+
+    def quantile(self, probability: float) -> float:
+        """Return the quantile of Student's t in units of the figure."""
+        from scipy.special import stdtrit
+
+        return self.error * float(stdtrit(self.freedom, probability))
+
+    def p(self, difference: float) -> float:
+        """Return the two-sided p of a difference."""
+        from scipy.special import stdtr
+
+        if self.error <= _TINY:
+            return 1.0 if abs(difference) <= _TINY else 0.0
+        return 2 * float(stdtr(self.freedom, -abs(difference) / self.error))
+
+
+def paired_effect(
+    base: Floats,
+    new: Floats,
+    *,
+    runs: StandardError | None = None,
+    rounding: float = 0.0,
+    seed: int = 0,
+) -> Effect:
     """Compare means by prompt, (prompts,) each, NaN where a side lacks the prompt.
 
-    The interval is a bootstrap-t over prompts (Efron & Tibshirani 1993, 12.5). Where fewer than
-    30 pairs differ at all, as with rare events, its tails are not to be trusted, and a test that
-    is exact without a difference must reject as well; else the interval is widened to hold 0: the
-    sign test of a binary reward (McNemar's where each side has one response), else Fisher's
-    randomisation of the differences' signs.
+    Signs of the prompts' differences are flipped in the permutation test. ``runs`` is the error of
+    one more run of BASE, where there are several; a difference of at most ``rounding`` is none.
     """
     difference = new - base
     difference = difference[np.isfinite(difference)]
     pairs = len(difference)
     if pairs < LEAST_PAIRS:
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
-    effect = _studentised([_ratio(difference, seed)], pairs)
-    differing = difference[difference != 0]
-    p = 0.0
-    if binary and pairs < FEW_PAIRS:
-        p = _sign_test(difference)
-    elif 0 < len(differing) < FEW_PAIRS:
-        p = _sign_flips(differing, seed)
-    if p > 1 - LEVEL:
-        low, high = min(effect.low, 0.0), max(effect.high, 0.0)
-        return replace(effect, low=low, high=high, p=max(p, effect.p))
-    return effect
+    errors = [_error_of_mean(difference)] + ([runs] if runs else [])
+    value = float(difference.mean())
+    p = sign_flip_p(difference, seed)
+    return _effect(value, errors, p, rounding, pairs, paired=True)
 
 
-def unpaired_effect(base: Floats, new: Floats, *, seed: int = 0) -> Effect:
+def unpaired_effect(
+    base: Floats,
+    new: Floats,
+    *,
+    runs: StandardError | None = None,
+    rounding: float = 0.0,
+    seed: int = 0,
+) -> Effect:
     """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
 
-    Each side's prompts are resampled apart; prompts, not responses, are counted.
+    The errors of both sides add up, and that of runs of BASE: runs that share their prompts show
+    nothing about other prompts. Arguments are those of ``paired_effect``; the permutation test
+    moves prompts between the sides.
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
     if pairs < LEAST_PAIRS:
         return Effect(pairs=pairs, paired=False)
-    effect = _studentised([_ratio(new, seed), _ratio(base, seed + 1)], pairs)
-    return replace(effect, paired=False)
+    several = [runs] if runs else []
+    # Runs that lie close by chance do not make the interval narrower than that over runs.
+    errors = [_welch([_error_of_mean(base), _error_of_mean(new), *several]), *several]
+    value = float(new.mean() - base.mean())
+    p = relabel_p(base, new, seed)
+    return _effect(value, errors, p, rounding, pairs, paired=False)
+
+
+def _error_of_mean(values: Floats) -> StandardError:
+    return StandardError(float(values.std(ddof=1)) / sqrt(len(values)), len(values) - 1)
+
+
+def _welch(parts: Sequence[StandardError]) -> StandardError:
+    """Return the error of a sum, with the degrees of freedom of Welch and Satterthwaite."""
+    error = hypot(*(part.error for part in parts))
+    shares = sum((part.error / error) ** 4 / part.freedom for part in parts) if error else 1.0
+    return StandardError(error, 1 / shares)
+
+
+def _effect(
+    value: float,
+    errors: Sequence[StandardError],
+    permutation_p: float,
+    rounding: float,
+    pairs: int,
+    *,
+    paired: bool,
+) -> Effect:
+    """Return the widest of Student's intervals; 0 is in it unless the permutation test rejects."""
+    value = 0.0 if abs(value) <= rounding else value
+    half = max(error.quantile(1 - TAIL) for error in errors)
+    mde = half + max(error.quantile(POWER) for error in errors)
+    if pairs < (LEAST_PAIRS_FOR_VERDICT if paired else LEAST_PROMPTS_FOR_VERDICT):
+        mde = np.nan
+    p = max(permutation_p, *(error.p(value) for error in errors))
+    low, high = value - half, value + half
+    if p > 1 - LEVEL:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Effect(value, low, high, mde, p, pairs, paired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +207,16 @@ class Band:
     high: Floats
 
 
-def difference_band(base: Cells, new: Cells, *, paired: bool, seed: int = 0) -> Band:
+def difference_band(
+    base: Cells, new: Cells, *, paired: bool, rounding: float = 0.0, seed: int = 0
+) -> Band:
     """Return NEW - BASE by step with a simultaneous 95 % band.
 
     Prompts are resampled; the band is the difference ± q · its standard error, q the 95 %
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
     runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The cells have the same steps; ``paired``
-    compares prompts, the same in both, that a step has on both sides, else the steps' means.
+    compares prompts, the same in both, that a step has on both sides, else the steps' means. A
+    difference of at most ``rounding`` is none.
     """
     if paired:
         difference, resampled = _paired_curve(base, new, seed)
@@ -159,11 +230,11 @@ def difference_band(base: Cells, new: Cells, *, paired: bool, seed: int = 0) -> 
     times = np.where(drawn_at.any(axis=0), drawn_at.sum(axis=0), np.nan)
     error = np.sqrt(np.where(drawn_at, np.square(off), 0.0).sum(axis=0) / times)
     usable = np.isfinite(difference) & (error > _TINY)
-    if not usable.any():
-        same = np.where(np.isfinite(difference), difference, np.nan)
-        return Band(difference, same, same.copy())
-    largest = np.fmax.reduce(np.abs(off[:, usable]) / error[usable], axis=1)
-    factor = float(np.quantile(largest[np.isfinite(largest)], LEVEL))
+    difference = np.where(np.abs(difference) <= rounding, 0.0, difference)
+    factor = 0.0
+    if usable.any():
+        largest = np.fmax.reduce(np.abs(off[:, usable]) / error[usable], axis=1)
+        factor = float(np.quantile(largest[np.isfinite(largest)], LEVEL))
     width = np.where(np.isfinite(difference), factor * error, np.nan)
     return Band(difference, difference - width, difference + width)
 
@@ -276,74 +347,6 @@ def _curve(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
         weights = _resampled(len(sums), seed)
         observed = sums.sum(axis=0) / counts.sum(axis=0)
         return observed, (weights @ sums) / (weights @ counts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """A mean over prompts and its standard error: observed, and resampled (RESAMPLES,)."""
-
-    mean: float
-    error: float
-    means: Floats
-    errors: Floats
-
-
-def _ratio(values: Floats, seed: int) -> _Ratio:
-    """Return the mean of values by prompt, (prompts,), resampled in groups."""
-    groups = np.arange(len(values)) % _GROUPS
-    sums = np.bincount(groups, values)
-    counts = np.bincount(groups).astype(np.float64)
-    weights = np.vstack([np.ones(len(sums)), _resampled(len(sums), seed)])
-    total = weights @ counts
-    means = weights @ sums / total
-    # The linearised variance of a ratio of sums over groups.
-    squares = (
-        weights @ np.square(sums)
-        - 2 * means * (weights @ (sums * counts))
-        + np.square(means) * (weights @ np.square(counts))
-    )
-    scale = len(sums) / (len(sums) - 1)
-    errors = np.sqrt(np.maximum(squares, 0.0) * scale) / total
-    return _Ratio(float(means[0]), float(errors[0]), means[1:], errors[1:])
-
-
-def _studentised(sides: Sequence[_Ratio], pairs: int) -> Effect:
-    """Return the bootstrap-t interval and p of a mean, or of a first mean less a second."""
-    mean, means = sides[0].mean, sides[0].means
-    if len(sides) == 2:
-        mean, means = mean - sides[1].mean, means - sides[1].means
-    error = float(np.hypot.reduce([side.error for side in sides]))
-    errors = np.hypot.reduce([side.errors for side in sides])
-    if error <= _TINY:
-        return Effect(mean, mean, mean, 0.0, 1.0 if abs(mean) <= _TINY else 0.0, pairs)
-    usable = errors > _TINY
-    t = (means[usable] - mean) / errors[usable]
-    below, above = np.quantile(t, [TAIL, 1 - TAIL])
-    # How often a resampled t lies as far out as 0 would have to.
-    observed = mean / error
-    p = 2 * min(float((t >= observed).mean()), float((t <= observed).mean()))
-    low, high = float(mean - above * error), float(mean - below * error)
-    return Effect(mean, low, high, _mde(error), min(1.0, p + 1 / len(t)), pairs)
-
-
-def _mde(error: float) -> float:
-    normal = NormalDist()
-    return float((normal.inv_cdf(1 - TAIL) + normal.inv_cdf(POWER)) * error)
-
-
-def _sign_test(difference: Floats) -> float:
-    """Return the exact two-sided p of as many wins and losses, ties left out."""
-    won, lost = int((difference > 0).sum()), int((difference < 0).sum())
-    tossed = won + lost
-    tail = sum(comb(tossed, k) for k in range(min(won, lost) + 1))
-    return min(1.0, float(2 * tail / 2**tossed))
-
-
-def _sign_flips(difference: Floats, seed: int) -> float:
-    """Return how often random signs put a sum as far out as it is, two-sided (Fisher 1935)."""
-    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (RESAMPLES, len(difference)))
-    as_far = np.abs(signs @ difference) >= abs(difference.sum()) * (1 - 1e-9)
-    return float((as_far.sum() + 1) / (RESAMPLES + 1))
 
 
 def _grouped(prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Floats:

@@ -33,6 +33,8 @@ METRICS_FILE = "metrics_file"
 """Kind of the note on a file that is no log, but is read as trainer metrics."""
 FORMAT = "format"
 """Kind of the note on what a format took for what."""
+OTHER_SPLIT = "other_split"
+"""Kind of the note on files of a split that is not read."""
 _PEEKED_ALIKE = 16
 """Files looked at of those in a folder whose names differ in numbers alone, if these agree."""
 
@@ -151,7 +153,7 @@ def _chosen_splits(
             )
             if numbers := [i for i in splits[split] if i not in mixed]:
                 first = found.sources[numbers[0]].name
-                found.notes.append(Note("other_split", text, len(numbers), first))
+                found.notes.append(Note(OTHER_SPLIT, text, len(numbers), first))
     of_both = (splits.get(split or "", []) for split in (main, watched))
     chosen = sorted({*mixed, *(i for numbers in of_both for i in numbers)})
     return LogFiles(

@@ -15,7 +15,9 @@
  */
 /** @typedef {{key: string, down: boolean}} SortKey */
 
-/** A number as text, which is no formula whatever its sign. */
+/** What spreadsheets take for a formula, but for numbers with a sign. */
+const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+/** A number as text. */
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 
 export class Rows {
@@ -153,16 +155,21 @@ export function formatSort(sort) {
   return sort.map(({ key, down }) => (down ? `-${key}` : key)).join(",");
 }
 
+/** Whether programs that open CSV would change a text: a formula, "0007", "true". @param {string} text */
+function changedByPrograms(text) {
+  if (NUMBER.test(text)) return String(Number(text)) !== text;
+  return FORMULA.test(text) || /^(true|false|nan|inf(inity)?)$/i.test(text);
+}
+
 /**
- * Comma-separated values; a text that a spreadsheet would take for a formula
- * gets an apostrophe before it, as in the exported files.
+ * Comma-separated values; a text that programs would change gets an apostrophe
+ * before it, as in the exported files.
  * @param {string[]} header
  * @param {any[][]} lines
  */
 export function csvOf(header, lines) {
-  const formula = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
   const safe = (cell) =>
-    typeof cell === "string" && formula.test(cell) && !NUMBER.test(cell) ? `'${cell}` : String(cell ?? "");
+    typeof cell === "string" && changedByPrograms(cell.replace(/^'+/, "")) ? `'${cell}` : String(cell ?? "");
   const quote = (text) => (/[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const line = (cells) => cells.map((cell) => quote(safe(cell))).join(",");
   return [header, ...lines].map(line).join("\n");

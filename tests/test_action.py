@@ -1,0 +1,106 @@
+"""The GitHub action and the recipe of docs/ci.md: which run's report is the baseline."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+GH = """
+import argparse, json, os, pathlib, sys
+runs = json.loads(os.environ["RUNS"])
+if sys.argv[1:3] == ["run", "list"]:
+    options = argparse.ArgumentParser()
+    for name in ("repo", "branch", "workflow", "status", "limit", "json", "jq", "event"):
+        options.add_argument(f"--{name}")
+    asked = options.parse_args(sys.argv[3:])
+    assert (asked.limit, asked.jq) == ("1", ".[0].databaseId // empty"), sys.argv
+    for run in runs:
+        if run["branch"] == asked.branch and asked.event in (None, run["event"]):
+            print(run["id"])
+            break
+elif sys.argv[1:3] == ["run", "download"]:
+    folder = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
+    folder.mkdir()
+    for name in ("rlreport.zip", "main.zip"):
+        (folder / name).write_text(f"report of run {sys.argv[3]}")
+"""
+"""A stand-in for GitHub's program, which knows the runs of RUNS, newest first."""
+
+RLREPORT = """
+import pathlib, sys
+pathlib.Path("bases.txt").open("a").write(pathlib.Path(sys.argv[2]).read_text() + "\\n")
+"""
+
+FORK = '{"id": 3, "event": "pull_request", "branch": "main"}'
+OTHER = '{"id": 2, "event": "push", "branch": "side"}'
+MAIN = '{"id": 1, "event": "push", "branch": "main"}'
+
+
+def step(steps: list[dict[str, Any]], name: str) -> str:
+    """The script of a step."""
+    (found,) = (one["run"] for one in steps if one.get("name") == name)
+    return str(found).replace("${{ github.event.number }}", "7")
+
+
+def action() -> str:
+    found = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    return step(found["runs"]["steps"], "Compare with the baseline")
+
+
+def recipe() -> str:
+    page = (ROOT / "docs" / "ci.md").read_text("utf-8")
+    block = page.split("The same by hand:\n\n```yaml\n")[1].split("```")[0]
+    return step(yaml.safe_load(block), "Compare with main")
+
+
+def compared_with(script: str, folder: Path, runs: str) -> list[str]:
+    """Run the script as GitHub does, and return what the comparisons had as BASE."""
+    for name, program in {"gh": GH, "rlreport": RLREPORT}.items():
+        (folder / f"{name}.py").write_text(program, "utf-8")
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {folder}/{name}.py "$@"\n')
+        (folder / name).chmod(0o755)
+    given = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "RUNS": runs,
+        "GITHUB_REPOSITORY": "me/model",
+        "GITHUB_WORKFLOW": "eval",
+        "BRANCH": "main",
+        "BASELINE": "rlreport-main",
+        "LOGS": "logs",
+        "FAIL_ON": "worse",
+        "MARGIN": "0",
+        "EVIDENCE": "false",
+        "COMMENT": "true",
+        "NUMBER": "7",
+    }
+    bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    subprocess.run(bash, cwd=folder, env={**os.environ, **given}, check=True)
+    bases = folder / "bases.txt"
+    return bases.read_text().splitlines() if bases.exists() else []
+
+
+@pytest.mark.parametrize("script", [action, recipe])
+def test_a_fork_whose_branch_is_called_main_gives_no_baseline(script, tmp_path):
+    bases = compared_with(script(), tmp_path, f"[{FORK}, {OTHER}, {MAIN}]")
+    assert set(bases) == {"report of run 1"}
+
+
+@pytest.mark.parametrize("script", [action, recipe])
+def test_without_a_baseline_nothing_is_compared(script, tmp_path):
+    assert compared_with(script(), tmp_path, f"[{FORK}, {OTHER}]") == []
+
+
+def test_only_pushes_to_the_branch_leave_a_baseline():
+    found = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
+    (condition,) = (one["if"] for one in found if one.get("name") == "Keep the baseline")
+    assert condition == (
+        "github.event_name == 'push' && github.ref == format('refs/heads/{0}', inputs.branch)"
+    )

@@ -1,0 +1,103 @@
+"""Response data in reports: exact numbers, and texts that are neither formulas nor numbers."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rlreport
+from rlreport.cli import main
+from rlreport.comparison.data import packed, unpacked
+from rlreport.text.cells import number_as_text
+from tests.reading import write
+from tests.test_csv import BEGINS, number
+
+IDS = ["0007", "007", "7", "1.10", "1.1", "1e5", "100000", "+5", "5", "true", "nan", "x", "17"]
+"""Texts, most of which are some number: no two of them are one id."""
+
+FORMULAS = ["=HYPERLINK(1)", "'=HYPERLINK(1)", "+1+1", "'+1+1", "''", "'0007", "@x", "＝x", "-"]
+
+
+def table_of(values: object) -> pd.DataFrame:
+    """Response data with one further field."""
+    table = pd.DataFrame({"extra:field": values})
+    table[["step", "prompt_id", "reward"]] = 0
+    return table.assign(n=range(len(table)), split="train")[
+        ["step", "n", "split", "prompt_id", "reward", "extra:field"]
+    ]
+
+
+def write_run(
+    folder: Path, rewards: Sequence[float], fields: Sequence[Mapping[str, object]] = ({},) * 12
+) -> Path:
+    """A run of eight steps with a prompt for each of these further fields."""
+    folder.mkdir()
+    rows = [
+        {
+            "step": step,
+            "prompt": f"p{i}",
+            "response": f"r{i} {step}",
+            "reward": rewards[(i + step) % len(rewards)],
+            **further,
+        }
+        for step in range(8)
+        for i, further in enumerate(fields)
+    ]
+    write(folder / "log.jsonl", rows)
+    return folder
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_are_read_back_exactly(values):
+    data, _ = packed(table_of(np.array(values)), 1 << 30)
+    assert unpacked(data, "run")["extra:field"].tolist() == values
+
+
+@given(st.lists(st.text(min_size=1) | st.sampled_from(IDS + FORMULAS), min_size=1))
+def test_texts_are_read_back_as_they_were_and_begin_no_formula(texts):
+    clean = [text.replace("\0", "-").encode("utf-8", "replace").decode() for text in texts]
+    data = packed(table_of(pd.Series(clean, dtype=object)), 1 << 30)[0]
+    _, *rows = csv.reader(io.StringIO(gzip.decompress(data).decode(), newline=""))
+    assert all(not row[-1].startswith(BEGINS) or number(row[-1]) for row in rows)
+    found = unpacked(data, "run")["extra:field"].tolist()
+    # A column of nothing but numbers comes back as numbers, each written as the text was.
+    assert [number_as_text(x) if isinstance(x, float) else str(x) for x in found] == clean
+
+
+@pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
+@pytest.mark.parametrize("rewards", [[0.0, 2 / 3, 1.0], [0.0, 1 / 3, 1.0], [1e-7 / 3, 1 / 7]])
+def test_a_run_equals_its_own_report(tmp_path, form, rewards):
+    run = write_run(tmp_path / "run", rewards)
+    report, out = tmp_path / form, tmp_path / "out"
+    rlreport.build(run, report, workers=1)
+    for base, new in ((run, report), (report, run)):
+        given = ["compare", str(base), str(new), "-o", str(out), "--fail-on", "any"]
+        done = CliRunner().invoke(main, given)
+        assert done.exit_code == 0, done.output
+        verdict = json.loads((out / "data" / "compare.json").read_text())["verdict"]
+        assert (verdict["level"], verdict["effect"]) == ("no_evidence", 0)
+        assert verdict["pairs"] == 12
+
+
+@pytest.mark.parametrize("form", ["report", "report.zip", "report.html"])
+def test_ids_that_look_like_numbers_are_paired_as_texts(tmp_path, form):
+    mixed = [f"x{i}" if i % 2 else 12_345_670 + i for i in range(len(IDS))]
+    ids = zip(IDS, mixed, strict=True)
+    fields = [{"task": text, "group_id": text, "mixed": other} for text, other in ids]
+    run = write_run(tmp_path / "run", [0.0, 1.0], fields)
+    rlreport.build(run, tmp_path / form, workers=1)
+    for field in ("task", "group", "mixed"):
+        rlreport.compare(run, tmp_path / form, tmp_path / "out", pair_by=field)
+        found = json.loads((tmp_path / "out" / "data" / "compare.json").read_text())["verdict"]
+        assert (found["pairs"], found["only_base"], found["only_new"]) == (len(IDS), 0, 0), field
