@@ -75,10 +75,11 @@ class Workers:
 
     def __exit__(self, *error: object) -> None:
         """End the processes, whatever they are doing."""
-        if self._executor is not None:
-            options = {} if self.is_remote else {"kill_workers": True}
-            self._executor.shutdown(wait=True, **options)
-            self._executor = None
+        executor, self._executor = self._executor, None
+        if executor is not None and self.is_remote:
+            executor.shutdown()
+        elif executor is not None:
+            _end(executor)
 
     def map(
         self,
@@ -120,10 +121,6 @@ class Workers:
             raise RlreportError(
                 "a worker process was killed (out of memory?); try --workers 1"
             ) from None
-        finally:
-            for future in pending:
-                future.cancel()
-
     def check_files(self, paths: Sequence[str], tokenizer: str | None = None) -> None:
         """Check that every node of a cluster sees these local files as they are here.
 
@@ -183,6 +180,19 @@ def _local_executor(count: int) -> Executor | None:
     except (ImportError, OSError, NotImplementedError):  # such as without /dev/shm
         return None
     return executor
+
+
+def _end(executor: Executor) -> None:
+    """Kill loky's processes, and wait for its thread that sends jobs.
+
+    loky does not: if Python exits while the thread frees its semaphores, the resource tracker
+    reports them as leaked. Jobs are not cancelled before, on which loky's shutdown fails.
+    """
+    jobs: Any = executor._call_queue  # type: ignore[attr-defined]
+    executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+    jobs._reader.close()  # else the thread may wait forever for room in the pipe
+    if jobs._thread is not None:
+        jobs._thread.join(timeout=5)
 
 
 @contextlib.contextmanager

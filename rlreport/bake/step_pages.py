@@ -58,14 +58,15 @@ class StepPages:
 
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     """Render the pages of all steps that are shown, at a level of detail."""
-    context = builder.context
+    context, candidates = builder.context, builder.candidates
     made = StepPages(Plan([], builder.tables.steps_with_responses), level)
-    count = len(builder.candidates)
-    with builder.progress.phase("pages", count, "pages") as phase:
-        pages = _rendered(builder, builder.candidates, level, parallel=count >= MIN_PARALLEL_PAGES)
-        for candidate, static, page in zip(
-            builder.candidates, context.listed_static, pages, strict=True
-        ):
+    known = _measured(builder, level) if len(candidates) > 1 else {}
+    left = [one for one in candidates if one.step not in known]
+    parallel = len(left) >= MIN_PARALLEL_PAGES
+    with builder.progress.phase("pages", len(candidates), "pages") as phase:
+        fresh = _rendered(builder, left, level, parallel=parallel)
+        for candidate, static in zip(candidates, context.listed_static, strict=True):
+            page = known.get(candidate.step) or next(fresh)
             made.plan.steps.append(candidate.at(level))
             made.pages.append(page.content)
             made.listed.append(arranged(page.listed, context, candidate.pinned, static))
@@ -76,11 +77,8 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
 
 def estimated_weight(builder: ReportBuilder, level: int) -> float:
     """Return the bytes that all pages take at a level, going by MEASURED of them."""
-    candidates = sorted(builder.candidates, key=lambda one: (one.tokens.sum(), one.step))
-    places = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
-    some = [candidates[i] for i in sorted(set(places.astype(int).tolist()))]
-    weights = [page.weight for page in _rendered(builder, some, level, parallel=False)]
-    return float(np.mean(weights)) * len(candidates)
+    weights = [page.weight for page in _measured(builder, level).values()]
+    return float(np.mean(weights)) * len(builder.candidates)
 
 
 def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
@@ -88,6 +86,21 @@ def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
     while level < len(LEVELS) - 1 and estimated_weight(builder, level) > room:
         level += 1
     return level
+
+
+def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
+    """Return the pages that sizes are estimated from, by step: small, medium and large ones."""
+
+    def made() -> dict[int, RenderedStep]:
+        candidates = sorted(builder.candidates, key=lambda one: (one.tokens.sum(), one.step))
+        places = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
+        some = [candidates[i] for i in sorted(set(places.astype(int).tolist()))]
+        parallel = len(candidates) >= MIN_PARALLEL_PAGES
+        pages = _rendered(builder, some, level, parallel=parallel)
+        return {one.step: page for one, page in zip(some, pages, strict=True)}
+
+    shown = tuple(builder.context.shown_steps)
+    return builder.once(("measured", level, shown, builder.context.listed), made)
 
 
 @dataclass(frozen=True, slots=True)

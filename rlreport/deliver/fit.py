@@ -19,14 +19,8 @@ from rlreport.text.numbers import byte_size
 if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
-RESERVE = 4_000
-"""Bytes kept for what is said about what is left out, and for numbers that grow a digit."""
-
-EASY = 0.7
-"""Share of the limit up to which pages surely fit with everything else."""
-
 FOR_STEPS = 0.75
-"""Share of the limit that steps' pages may take when there are too many of them."""
+"""Share of the limit that pages of steps may take."""
 
 MANY = 150_000
 """Bytes a step from which all have a page, whatever the least of them weighs."""
@@ -62,10 +56,7 @@ def deliver(
         level = first_level(steps)
         while True:
             linked = builder.linking(steps, limit)
-            if estimated_weight(linked, level) > EASY * limit:
-                # All other parts tell how much the pages may take.
-                room = limit - RESERVE - _write(form, linked, place)
-                level = fitting_level(linked, room, level)
+            level = fitting_level(linked, FOR_STEPS * limit, level)
             shown = linked.holding(render_steps(linked, level))
             weight = _write(form, shown, place)
             if weight <= limit:
@@ -105,9 +96,9 @@ def _affordable(builder: ReportBuilder, limit: int) -> int:
     room = FOR_STEPS * limit
     if len(steps) * MANY <= room:
         return len(steps)
+    linked = builder.linking(steps, limit)
     few, least = (
-        estimated_weight(builder.linking(steps, limit), level) / len(steps)
-        for level in (len(LEVELS) - 2, len(LEVELS) - 1)
+        estimated_weight(linked, level) / len(steps) for level in (len(LEVELS) - 2, len(LEVELS) - 1)
     )
     return max(int(room / few), min(FEWEST, int(room / least)))
 

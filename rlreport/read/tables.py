@@ -25,6 +25,7 @@ from rlreport.read.batch import (
 from rlreport.read.detect import LogFiles
 from rlreport.read.notes import Remarks, restart_note, superseded_rows
 from rlreport.tables import Note
+from rlreport.text.cells import number_as_text
 from rlreport.text.hashing import pair_hashes
 
 
@@ -189,7 +190,7 @@ def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, di
             continue
         column = np.full(bases[-1], None, dtype=object)
         logged = np.flatnonzero(held)
-        column[logged] = [f"{number:g}" for number in numbers[logged].tolist()]
+        column[logged] = [*map(number_as_text, numbers[logged].tolist())]
         for row, text in texts.items():
             column[row] = text
         table[name] = pd.Series(column[order], dtype=object)
