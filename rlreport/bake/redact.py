@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
-from rlreport.read.detection import OTHER_SPLIT
+from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT
 from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Note, Tables
