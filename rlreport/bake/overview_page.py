@@ -23,7 +23,8 @@ from rlreport.bake.views import (
     number_cell,
     number_column,
 )
-from rlreport.card import Card, Scalar
+from rlreport.card import Card
+from rlreport.credentials import Scalar
 from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
 from rlreport.draw.chart import Chart
