@@ -24,9 +24,9 @@ from rlreport.bake.views import (
     number_column,
 )
 from rlreport.card import Card
-from rlreport.credentials import Scalar
 from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
+from rlreport.credentials import Scalar
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
