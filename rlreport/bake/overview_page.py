@@ -23,9 +23,10 @@ from rlreport.bake.views import (
     number_cell,
     number_column,
 )
-from rlreport.card import Card, Scalar
+from rlreport.card import Card
 from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
+from rlreport.credentials import Scalar
 from rlreport.draw.chart import Chart
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
-from rlreport.card import Scalar, card_values
+from rlreport.card import card_values
 from rlreport.check.finding import GLYPHS, LEVELS
 from rlreport.check.wording import retold
 from rlreport.columns import STEP
+from rlreport.credentials import Scalar
 from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
 from rlreport.summarise.steps import window_size
