@@ -14,6 +14,7 @@ import click
 
 from rlreport.cli.say import say, say_error, show_click_error, write_what_fits
 from rlreport.errors import RlreportError
+from rlreport.workers import collect_rarely
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells give it (128 + SIGINT)."""
@@ -47,6 +48,7 @@ class LazyGroup(click.Group):
         """Runs a command; errors of ours end with one line and exit status 2."""
         extra["standalone_mode"] = False
         write_what_fits()
+        collect_rarely()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _terminated)
         try:

@@ -155,6 +155,12 @@ def _group(vega: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _json(vega: dict[str, Any]) -> str:
+    try:
+        text = orjson.dumps(vega).decode()
+    except TypeError:  # lone surrogates
+        return orjson.dumps(_printable(vega)).decode()
+    if "\\" not in text and (text.isascii() or printable(text) == text):
+        return text
     return orjson.dumps(_printable(vega)).decode()
 
 
