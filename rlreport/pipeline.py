@@ -35,9 +35,9 @@ from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read.logs import prompt_texts, read_logs
-from rlreport.read.notes import several_runs
 from rlreport.read.readback import RowLocations, fetch
 from rlreport.read.remote import shown
+from rlreport.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language

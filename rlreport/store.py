@@ -7,21 +7,26 @@ another user is not there, and one that cannot be written is not kept.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import orjson
 import xxhash
 import zstandard
+from numpy.typing import NDArray
 
 from rlreport import __version__
 from rlreport.errors import UsageError
@@ -35,7 +40,7 @@ _ENTRY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}")
 _WRITTEN = re.compile(r"[0-9a-f]{2}/new-[0-9a-f]{16}")
 # Neither through a link, nor waiting for who writes into a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_LIBRARIES = ("numpy", "pandas", "orjson", "pysimdjson", "altair", "vl-convert-python", "jinja2")
+_LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,39 @@ class Store:
             if kind.fullmatch(path.relative_to(self.folder).as_posix()):
                 with suppress(OSError):
                     yield path, path.lstat()
+
+
+def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
+    """Return an entry: a JSON header with its length before it, then the arrays.
+
+    Raises:
+        TypeError: the header holds text that is not Unicode, or something else than JSON.
+    """
+    shapes = [[array.dtype.str, array.shape] for array in arrays]
+    header = orjson.dumps({"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS)
+    data = [np.ascontiguousarray(array).tobytes() for array in arrays]
+    return b"".join([len(header).to_bytes(8, "little"), header, *data])
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Return the header and the arrays of an entry; these are views that cannot be written to.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is damaged.
+    """
+    place = 8 + int.from_bytes(data[:8], "little")
+    header = orjson.loads(memoryview(data)[8:place])
+    arrays = []
+    for dtype, shape in header["arrays"]:
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise ValueError(dtype)
+        count = math.prod(shape)
+        arrays.append(np.frombuffer(data, kind, count, place).reshape(shape))
+        place += count * kind.itemsize
+    if place != len(data):
+        raise ValueError("bytes are left over")
+    return header["head"], arrays
 
 
 def store_at(where: str, size: int = 0) -> Store:

@@ -122,6 +122,7 @@ class Workers:
             raise RlreportError(
                 "a worker process was killed (out of memory?); try --workers 1"
             ) from None
+
     def check_files(self, paths: Sequence[str], tokenizer: str | None = None) -> None:
         """Check that every node of a cluster sees these local files as they are here.
 

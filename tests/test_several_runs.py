@@ -8,7 +8,7 @@ import pytest
 
 import rlreport
 from rlreport.cli import main
-from rlreport.read.notes import SEVERAL_RUNS
+from rlreport.several_runs import SEVERAL_RUNS
 
 
 def folders(root, *names, config=False, steps=(0, 1), file="a.jsonl"):

@@ -11,7 +11,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import orjson
 import pandas as pd
 import xxhash
 
@@ -19,7 +18,7 @@ from rlreport.bake.responses_page import ListedRows
 from rlreport.options import ReadOptions
 from rlreport.read.cache import format_keys
 from rlreport.read.readback import RowLocations
-from rlreport.store import Store, program, store_at
+from rlreport.store import Store, pack, program, store_at, unpack
 
 if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
@@ -45,8 +44,7 @@ class PageCache:
         if not key or (data := self.store.get(key)) is None:
             return None
         try:
-            size = int.from_bytes(data[:8], "little")
-            head = orjson.loads(data[8 : 8 + size])
+            head, (content,) = unpack(data)
             listed = head["listed"]
             rows = ListedRows(
                 listed["step"],
@@ -55,18 +53,18 @@ class PageCache:
                 listed["strings"],
                 listed["texts"],
             )
-            return RenderedStep((head["path"], data[8 + size :]), head["weight"], rows)
+            return RenderedStep((head["path"], content.tobytes()), head["weight"], rows)
         except (ValueError, TypeError, LookupError):
             return None
 
     def put(self, key: bytes, page: RenderedStep) -> None:
         """Keep a page."""
         (path, content), weight, listed = page
-        head = {"path": path, "weight": weight, "listed": listed}
+        values = {name: own.tolist() for name, own in listed.values.items()}
+        head = {"path": path, "weight": weight, "listed": replace(listed, values=values)}
         if key:
-            with suppress(TypeError, ValueError):  # text that is not Unicode
-                packed = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
-                self.store.put(key, len(packed).to_bytes(8, "little") + packed + content)
+            with suppress(TypeError):  # text that is not Unicode
+                self.store.put(key, pack(head, [np.frombuffer(content, np.uint8)]))
 
 
 def page_cache(options: ReadOptions) -> PageCache | None:
@@ -103,7 +101,17 @@ def page_key(job: StepJob, run: bytes, locations: RowLocations) -> bytes:
     places = replace(context, finding_places={})
     plan = (rows, job.plan.with_tokens, job.plan.digits)
     return digest(
-        (run, names, np.searchsorted(files, file), formats, responses, job.extras, places, plan, job.texts)
+        (
+            run,
+            names,
+            np.searchsorted(files, file),
+            formats,
+            responses,
+            job.extras,
+            places,
+            plan,
+            job.texts,
+        )
     )
 
 

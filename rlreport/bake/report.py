@@ -42,8 +42,8 @@ from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read.notes import SEVERAL_RUNS
 from rlreport.read.readback import RowLocations
+from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.summarise import commonest, window_table
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences

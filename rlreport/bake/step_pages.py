@@ -208,4 +208,3 @@ def _read(job: StepJob, locations: RowLocations) -> list[Rollout]:
         if context.report.redact_names:
             rollouts = [replace(r, file=context.file_aliases[r.file]) for r in rollouts]
     return rollouts
-

@@ -9,7 +9,7 @@ from rlreport.cli.say import say
 from rlreport.deliver.store import Out, page_of
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
-from rlreport.read.notes import SEVERAL_RUNS
+from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.tables import BadLine, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, message, phrases, plural, told

@@ -29,9 +29,7 @@ FEWEST = 24
 """Steps that have a page as long as their least pages fit."""
 
 
-def deliver(
-    out: Path, form: Form, limit: int, builder: ReportBuilder
-) -> tuple[ReportBuilder, int]:
+def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[ReportBuilder, int]:
     """Write the report that shows most within ``limit`` bytes.
 
     Args:

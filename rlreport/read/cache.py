@@ -10,13 +10,14 @@ from __future__ import annotations
 import pickle
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-import orjson
 import xxhash
+from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
@@ -25,7 +26,7 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.files import NATIVE, LogFormat
 from rlreport.read.lines import ByteRange
 from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
-from rlreport.store import Store, program, store_at
+from rlreport.store import Store, pack, program, store_at, unpack
 from rlreport.text.messages import from_plain, to_plain
 
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
@@ -50,12 +51,11 @@ class ChunkCache:
         if data is None:
             return None
         try:
-            size = int.from_bytes(data[:8], "little")
-            head = orjson.loads(data[8 : 8 + size])
+            head, arrays = unpack(data)
             same = head["fingerprints"] and head["fingerprints"] == _fingerprints(group)
             if not same and not (head["digests"] and head["digests"] == _digests(group)):
                 return None
-            return _decode(head, memoryview(data)[8 + size :], [part.file for part in group])
+            return _decode(head, arrays, [part.file for part in group])
         except (ValueError, TypeError, LookupError):
             return None  # damaged, or of another version: the logs are read again
 
@@ -69,7 +69,8 @@ class ChunkCache:
         settled = bool(fingerprints) and fingerprints == _fingerprints(group)
         if settled or (digests and digests == _digests(group)):
             head = {"fingerprints": fingerprints if settled else "", "digests": digests}
-            self.store.put(key, _encode(chunk, head, [part.file for part in group]))
+            with suppress(TypeError):  # text that is not Unicode
+                self.store.put(key, _encode(chunk, head, [part.file for part in group]))
         return chunk
 
     def _key(self, group: Sequence[ByteRange]) -> bytes:
@@ -156,11 +157,8 @@ def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
 
     head |= {
         "rows": chunk.rows,
-        "columns": [[name, values.dtype.str] for name, values in columns.items()],
-        "extras": [
-            [name, len(extra.rows), list(extra.texts.items())]
-            for name, extra in chunk.extras.items()
-        ],
+        "columns": list(columns),
+        "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
         "tools": chunk.tools,
@@ -170,46 +168,37 @@ def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
         "unread_count": remarks.unread_count,
         "unread_fields": remarks.unread_fields,
     }
-    arrays = [values.tobytes() for values in columns.values()]
+    arrays = list(columns.values())
     for extra in chunk.extras.values():
-        arrays += [extra.rows.tobytes(), extra.numbers.tobytes()]
-    packed = orjson.dumps(head)
-    return b"".join([len(packed).to_bytes(8, "little"), packed, *arrays])
+        arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
+    return pack(head, arrays)
 
 
-def _decode(head: dict[str, Any], data: memoryview, files: Sequence[int]) -> Chunk:
-    """Decode a table.
+def _decode(head: dict[str, Any], arrays: list[NDArray[Any]], files: Sequence[int]) -> Chunk:
+    """Return the table of an entry.
 
     Raises:
         ValueError, TypeError, LookupError: it is damaged.
     """
-    rows, start = int(head["rows"]), 0
+    rows = int(head["rows"])
     chunk = Chunk(rows=rows, extras_dropped=bool(head["extras_dropped"]))
-
-    def take(dtype: str, count: int) -> Any:
-        nonlocal start
-        size = np.dtype(dtype).itemsize * count
-        values = np.frombuffer(data[start : start + size], dtype=dtype)
-        start += size
-        return values
-
-    for name, dtype in head["columns"]:
-        values = take(dtype, rows)
-        if len(values) != rows or (name not in _DTYPES and name not in _SCALARS):
-            raise ValueError(name)
-        chunk.columns[name] = values
+    names = head["columns"]
+    chunk.columns = dict(zip(names, arrays, strict=False))
+    if set(names) - _DTYPES.keys() - set(_SCALARS) or any(
+        len(values) != rows for values in chunk.columns.values()
+    ):
+        raise ValueError("other columns")
     if rows:
         chunk.columns["file"] = np.array(files, dtype=np.int64)[chunk.columns["file"]]
-    for name, count, texts in head["extras"]:
-        own, numbers = take("int64", count), take("float64", count)
+    pairs = iter(arrays[len(names) :])
+    for name, texts in head["extras"]:
+        own, numbers = next(pairs), next(pairs)
         held = np.array([row for row, _ in texts], dtype=np.int64)
         if any(len(one) and not (0 <= one.min() and one.max() < rows) for one in (own, held)):
             raise ValueError(name)
         chunk.extras[str(name)] = Extra(
             array("q", own.tobytes()), array("d", numbers.tobytes()), dict(map(tuple, texts))
         )
-    if start != len(data):
-        raise ValueError("bytes are left over")
 
     def place(position: Sequence[int]) -> LogPosition:
         return LogPosition(files[position[0]], position[1], position[2])

@@ -1,29 +1,20 @@
-"""Remarks about the logs: lines that could not be read, oddities, restarts, several runs."""
+"""Remarks about the logs: lines that could not be read, oddities, restarts."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.card import configured
 from rlreport.fields import NotTaken, count_not_taken, trim_not_taken
 from rlreport.figures.ragged import Ints
-from rlreport.tables import Note, Tables
+from rlreport.tables import Note
 from rlreport.text.messages import marked, message
 
 MAX_UNREAD = 1000
 """Unread lines that are listed; further ones are only counted."""
-
-SEVERAL_RUNS = "several_runs"
-"""Kind of the note that the logs look like several runs."""
-
-_MAX_NAMED = 3
 
 
 class LogPosition(NamedTuple):
@@ -177,84 +168,3 @@ def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
         )
     )
     return Note("restart", text, len(steps), name)
-
-
-_PART_OF_A_RUN = re.compile(
-    r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
-    r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
-    r"(?:[-_.]?worker)?[-_.=]?\d+|\d+|train(?:ing)?|val(?:id(?:ation)?)?|test|eval(?:uation)?|dev",
-    re.IGNORECASE,
-)
-"""Names of folders that one run writes: for its ranks, its steps, its splits."""
-
-
-def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = True) -> Note | None:
-    """Return a note if the logs look like several runs.
-
-    They do if their top-level folders each hold every step in files of the same names, or
-    have a configuration each and steps in common.
-
-    Args:
-        logs: paths of the logs.
-        tables: what was read.
-        named: whether names of folders may be shown.
-    """
-    files: dict[str, dict[str, int]] = {}
-    for i, file in enumerate(tables.files):
-        top, slash, below = file.name.partition("/")
-        if not slash or _PART_OF_A_RUN.fullmatch(top):
-            return None
-        files.setdefault(top, {})[below] = i
-    if len(files) < 2:
-        return None
-    steps = _steps_by_file(tables)
-    held = [set().union(*(steps.get(i, set()) for i in own.values())) for own in files.values()]
-    everywhere = set.intersection(*held)
-    if not everywhere:
-        return None
-    same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
-    if not same and not all(_configured(logs, top) for top in files):
-        return None
-    folders = message("{count:count} folders", count=len(files))
-    places = {"folders": _enumerated(list(files)) if named else folders, "runs": len(files)}
-    return Note(
-        SEVERAL_RUNS,
-        message(
-            "{folders} look like {runs:count} runs, as each has every step in files of the same "
-            "names: every figure here mixes them. Build a report of each; rlreport index lists "
-            "them and rlreport compare compares two. If they are one run, pass --merge.",
-            **places,
-        )
-        if same
-        else message(
-            "{folders} look like {runs:count} runs, as each has its own configuration: every "
-            "figure here mixes them. Build a report of each; rlreport index lists them and "
-            "rlreport compare compares two. If they are one run, pass --merge.",
-            **places,
-        ),
-        1,
-    )
-
-
-def _steps_by_file(tables: Tables) -> dict[int, set[int]]:
-    """Return the training steps of each file, by its index."""
-    rows = tables.responses[tables.responses["validation"] == 0]
-    found: dict[int, set[int]] = {}
-    pairs = rows[["file", "step"]].drop_duplicates()
-    for file, step in zip(pairs["file"].tolist(), pairs["step"].tolist(), strict=True):
-        found.setdefault(file, set()).add(step)
-    return found
-
-
-def _configured(logs: Sequence[str | Path], top: str) -> bool:
-    roots = [Path(given) for given in logs if "://" not in str(given)]
-    folders = [root if root.name == top else root / top for root in roots]
-    folders += [parent for root in roots for parent in root.parents if parent.name == top]
-    return any(configured(folder) for folder in folders)
-
-
-def _enumerated(names: list[str]) -> str:
-    shown = [f"{name}/" for name in names[:_MAX_NAMED]]
-    if more := len(names) - len(shown):
-        return message("{names} and {more:count} more folders", names=tuple(shown), more=more)
-    return message("{names} and {last}", names=tuple(shown[:-1]), last=shown[-1])

@@ -5,40 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import xxhash
-from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, finite_sums, offsets_of, places_in_runs
+from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress
-from rlreport.read.batch import MAX_TEXT
-from rlreport.read.notes import LogPosition, Remarks
-from rlreport.read.readback import RowLocations, batches, read_rows, reading_order
-from rlreport.read.rows import Row
-from rlreport.read.tokens import token_rows
-from rlreport.rollout import TokenFigures
-from rlreport.tables import GAP, TextSample, TokenSample
-from rlreport.text.clean import clean_text, safe_text
+from rlreport.read.readback import RowLocations, reading_order
+from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, no_values, read_part
+from rlreport.store import store_at
+from rlreport.tables import TextSample, TokenSample
 from rlreport.text.hashing import Hashes, mix
-from rlreport.text.units import units
 from rlreport.workers import Workers
 
 MAX_RESPONSES = 8192
 MAX_TOKENS = 4_000_000
-EDGE = 1024
-"""Of a longer response the first and the last EDGE tokens (or words) are sampled."""
-
-FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _CHARS_PER_WORD = 3
-_MAX_STRING = 200
-_PART_BYTES, _PART_ROWS = 16 << 20, 512
-_DECILES = 10
-_LARGEST = 2.0**40
-"""Larger values count as this: k3 may be infinite."""
+_PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
 
 
 @dataclass(slots=True)
@@ -126,11 +111,13 @@ def read_sample(
     names = [source.name for source in locations.sources]
     rows = sampled_rows(responses, names)
     parts = list(_parts(locations, reading_order(locations, rows)))
+    hashes = responses["line_hash"].to_numpy()
+    jobs = [(part, hashes[part]) for part in parts]
+    store = store_at(options.cache, options.cache_size) if options.cache else None
+    shared = locations, options, figures, store
     collected = _Collected()
     with progress.phase("sample", len(rows), "responses") as phase:
-        for part in workers.map(
-            _read_part, parts, (locations, options, figures), parallel=parallel
-        ):
+        for part in workers.map(read_part, jobs, shared, parallel=parallel):
             collected.add(part)
             phase.advance(len(part.rows))
     return collected.sample(responses)
@@ -144,7 +131,9 @@ def _parts(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
         source = locations.sources[file[i]]
         whole = source.compression or locations.formats[file[i]].container != "lines"
         full = size + length[i] > _PART_BYTES or i - start >= _PART_ROWS
-        if i > start and (file[i] != file[i - 1] if whole else full):
+        # Parts of a file do not depend on how much other files grew.
+        other = file[i] != file[i - 1] and (whole or size > _MIN_PART_BYTES)
+        if i > start and (other or (full and not whole)):
             yield rows[start:i]
             start, size = i, 0
         size += int(length[i])
@@ -152,172 +141,14 @@ def _parts(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
         yield rows[start:]
 
 
-class _Part(NamedTuple):
-    """Some sampled responses; ``ids`` are indices into ``strings``.
-
-    ``ids`` holds the units of all responses, cut by ``lengths``; ``references`` likewise those
-    of ``reference_rows``. ``figures`` is float32 (len(FIGURES), units), or empty without any
-    token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
-    ``tenth_sums`` sum the critic's errors by tenth of the response.
-    """
-
-    rows: Ints
-    lengths: Ints
-    ids: NDArray[np.int32]
-    is_token: NDArray[np.bool_]
-    figures: NDArray[np.float32]
-    bigrams: Ints
-    distinct: Ints
-    reference_rows: Ints
-    reference_lengths: Ints
-    references: NDArray[np.int32]
-    strings: list[str]
-    tenths: Ints
-    tenth_sums: Floats
-
-
-def _read_part(rows: Ints, shared: tuple[RowLocations, ReadOptions, FigureOptions]) -> _Part:
-    locations, options, figures = shared
-    reader = _PartReader(options, figures)
-    for batch in batches(read_rows(locations, rows.tolist())):
-        reader.add(batch)
-    return reader.part()
-
-
-class _Numbers(dict[str, int]):
-    """Numbers strings in the order they are met."""
-
-    def __missing__(self, string: str) -> int:
-        self[string] = number = len(self)
-        return number
-
-
-class _PartReader:
-    """Reads sampled responses batch by batch."""
-
-    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._options, self._figures = options, figures
-        self._numbers = _Numbers()
-        self._rows: list[int] = []
-        self._is_token: list[bool] = []
-        self._ids: list[NDArray[np.int32]] = []
-        self._values: list[NDArray[np.float32]] = []
-        self._bigrams: list[tuple[int, int]] = []
-        self._reference_rows: list[int] = []
-        self._references: list[NDArray[np.int32]] = []
-        self._tenths = np.zeros(_DECILES, np.int64)
-        self._tenth_sums = np.zeros((3, _DECILES))
-
-    def add(self, batch: Sequence[tuple[int, Row]]) -> None:
-        found = [row.tokens for _, row in batch]
-        nowhere = [LogPosition(0, 0, 0)] * len(batch)
-        pads = frozenset(self._options.pad_tokens)
-        with np.errstate(over="ignore", invalid="ignore"):
-            tokens = token_rows(found, nowhere, pads, Remarks())
-            tokens = None if tokens is None else tokens.sampled_only()
-            figures = TokenFigures() if tokens is None else tokens.figures(self._figures)
-            if tokens is not None:
-                self._add_positions(figures, tokens.offsets)
-        strings = [] if tokens is None else list(tokens.strings_of())
-        place = {} if tokens is None else {r: i for i, r in enumerate(tokens.rows.tolist())}
-        for i, (number, row) in enumerate(batch):
-            at = place.get(i)
-            self._rows.append(number)
-            if tokens is not None and at is not None and tokens.named[at]:
-                start, stop = tokens.offsets[at : at + 2].tolist()
-                self._add_units(strings[at], figures.between(start, stop))
-                continue
-            self._add_units(self._words(row.response), None)
-            if row.reference is not None:
-                # Words can be compared with words only, not with tokens.
-                ids = self._number(self._words(row.reference))
-                self._reference_rows.append(number)
-                self._references.append(self._cut(ids))
-
-    def _words(self, text: str) -> list[str]:
-        return units(clean_text(text, self._options.pad_tokens)[:MAX_TEXT])
-
-    def _number(self, strings: Sequence[str]) -> NDArray[np.int32]:
-        return np.fromiter(map(self._numbers.__getitem__, strings), np.int32, len(strings))
-
-    def _add_units(self, strings: Sequence[str], figures: TokenFigures | None) -> None:
-        ids = self._number(strings)
-        self._is_token.append(figures is not None)
-        pairs = ids[:-1].astype(np.int64) << 32 | ids[1:]
-        self._bigrams.append((len(pairs), len(np.unique(pairs))))
-        self._ids.append(self._cut(ids))
-        if figures is None:
-            self._values.append(_no_values(len(self._ids[-1])))
-            return
-        values = _no_values(len(ids))
-        for i, name in enumerate(FIGURES):
-            if (own := getattr(figures, name)) is not None:
-                values[i] = np.clip(own, -_LARGEST, _LARGEST)
-        self._values.append(self._cut_values(values))
-
-    def _cut(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        if len(ids) <= 2 * EDGE:
-            return ids
-        return np.concatenate([ids[:EDGE], self._number([GAP]), ids[-EDGE:]])
-
-    @staticmethod
-    def _cut_values(values: NDArray[np.float32]) -> NDArray[np.float32]:
-        if values.shape[1] <= 2 * EDGE:
-            return values
-        return np.concatenate([values[:, :EDGE], _no_values(1), values[:, -EDGE:]], axis=1)
-
-    def _add_positions(self, figures: TokenFigures, offsets: Ints) -> None:
-        """Sum the critic's error by tenth of the response: token t of T is in floor(10 t / T)."""
-        if figures.value is None or figures.return_ is None or figures.value_error is None:
-            return
-        error = np.abs(figures.value_error)
-        lengths = np.diff(offsets)
-        tenths = np.arange(_DECILES + 1)
-        cuts = offsets[:-1, None] + -(-lengths[:, None] * tenths // _DECILES)
-        pieces = np.append(cuts[:, :-1].reshape(-1), offsets[-1])
-        decile = np.tile(tenths[:-1], len(lengths))
-        count, total = finite_sums(error, pieces)
-        known = np.isfinite(error)
-        others = (np.where(known, one, np.nan) for one in (figures.value, figures.return_))
-        sums = [total, *(finite_sums(one, pieces)[1] for one in others)]
-        self._tenths += np.bincount(decile, count, _DECILES).astype(np.int64)
-        self._tenth_sums += np.stack([np.bincount(decile, one, _DECILES) for one in sums])
-
-    def part(self) -> _Part:
-        bigrams = np.array(self._bigrams, dtype=np.int64).reshape(-1, 2)
-        return _Part(
-            np.array(self._rows, np.int64),
-            np.array([len(ids) for ids in self._ids], np.int64),
-            _concatenated(self._ids),
-            np.array(self._is_token, bool),
-            np.concatenate(self._values, axis=1) if any(self._is_token) else _no_values(0),
-            bigrams[:, 0],
-            bigrams[:, 1],
-            np.array(self._reference_rows, np.int64),
-            np.array([len(ids) for ids in self._references], np.int64),
-            _concatenated(self._references),
-            [safe_text(string[:_MAX_STRING]) for string in self._numbers],
-            self._tenths,
-            self._tenth_sums,
-        )
-
-
-def _no_values(count: int) -> NDArray[np.float32]:
-    return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
-
-
-def _concatenated(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
-
 @dataclass(slots=True)
 class _Collected:
     """Parts with the units of all numbered alike."""
 
-    parts: list[_Part] = field(default_factory=list)
-    numbers: _Numbers = field(default_factory=_Numbers)
+    parts: list[Part] = field(default_factory=list)
+    numbers: Numbers = field(default_factory=Numbers)
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: Part) -> None:
         number = np.array([self.numbers[string] for string in part.strings], np.int32)
         self.parts.append(
             part._replace(
@@ -350,7 +181,7 @@ class _Collected:
         if unit == "token":
             figures = np.concatenate(
                 [
-                    part.figures if any(part.is_token) else _no_values(int(part.lengths.sum()))
+                    part.figures if any(part.is_token) else no_values(int(part.lengths.sum()))
                     for part in parts
                 ],
                 axis=1,

@@ -72,7 +72,9 @@ class TokenRows:
         if self.kept is None:
             return [own[-1] if own else None for own in self.logged]
         strings, ends = self.strings, self.offsets[1:] - 1
-        return [strings[end] if size else None for end, size in zip(ends, self.lengths, strict=True)]
+        return [
+            strings[end] if size else None for end, size in zip(ends, self.lengths, strict=True)
+        ]
 
     @property
     def lengths(self) -> Ints:
