@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -26,6 +26,9 @@ Result = TypeVar("Result")
 
 QUEUED = 2
 """Jobs submitted per process: the one it works on, and the next."""
+
+AHEAD = 4
+"""Results per submitted job that are held until an earlier one is there."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
@@ -44,7 +47,7 @@ _map_numbers = itertools.count()
 
 
 class Workers:
-    """Processes that run jobs; a context manager that ends them."""
+    """This process and others that run jobs; a context manager that ends those."""
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Workers:
         """Processes start with the first jobs.
 
         Args:
-            count: number of processes, 0 for one per core; with 1, this process does the work.
+            count: number of processes, this one included; 0 for one per core.
             ray: address of a Ray cluster whose processes do the work instead.
             say: called with a line about what delays the work.
 
@@ -110,11 +113,19 @@ class Workers:
         if self.is_remote:
             blob = executor.share(blob)  # type: ignore[attr-defined]
         number = next(_map_numbers)
+        room = QUEUED * (self._count if self.is_remote else self._count - 1)
         pending: deque[Future[Result]] = deque()
         try:
             for job in jobs:
-                pending.append(executor.submit(_run, number, blob, job))
-                while len(pending) > QUEUED * self._count:
+                busy = sum(not future.done() for future in pending)
+                if busy < room:
+                    pending.append(executor.submit(_run, number, blob, job))
+                elif self.is_remote:
+                    wait(pending, return_when=FIRST_COMPLETED)
+                    pending.append(executor.submit(_run, number, blob, job))
+                else:  # the others have enough to do
+                    pending.append(_done(function, job, shared))
+                while pending and (pending[0].done() or len(pending) > AHEAD * (room + 1)):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -134,10 +145,20 @@ class Workers:
 
     def _started(self) -> Executor | None:
         if self._executor is None and self._count > 1:
-            self._executor = _local_executor(self._count)
+            self._executor = _local_executor(self._count - 1)
             if self._executor is None:
                 self._count = 1
         return self._executor
+
+
+def _done(function: Callable[[Job, Shared], Result], job: Job, shared: Shared) -> Future[Result]:
+    """Run a job here; what it raises is raised when its turn comes."""
+    future: Future[Result] = Future()
+    try:
+        future.set_result(function(job, shared))
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 _shared: dict[int, tuple[Callable[[Any, Any], Any], Any]] = {}
