@@ -48,44 +48,25 @@ _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
-def get_ready() -> None:
-    """Called by a process that is to draw: V8 takes half a second to start."""
-    _vega({"width": 1, "height": 1, "marks": []})
-
-
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """The charts of a page with their SVG, whose texts are in a language.
-
-    Raises:
-        ValueError: Vega refused a chart.
-    """
-    return with_drawings(charts, drawings(charts, language))
-
-
-def with_drawings(charts: Sequence[Chart], svgs: Sequence[str]) -> list[Chart]:
-    """The charts with what ``drawings`` made of them."""
-    return [replace(chart, svg=svg) for chart, svg in zip(charts, svgs, strict=True)]
-
-
-def drawings(charts: Sequence[Chart], language: Language) -> list[str]:
-    """The SVG of each chart of a page: a job for any process.
+    """Return the charts of a page with their SVG, texts in the given language.
 
     Raises:
         ValueError: Vega refused a chart.
     """
     if not charts:
         return []
-    said = language.of([chart.vega for chart in charts])
+    translated = language.of([chart.vega for chart in charts])
     whole = {
         "width": 1,
         "height": 1,
         "config": charts[0].vega["config"],
-        "marks": [_group(vega, _label(i)) for i, vega in enumerate(said)],
+        "marks": [_group(vega, _label(i)) for i, vega in enumerate(translated)],
     }
     root = _vega(whole, measured=False)
     groups = {group.get("class", "").rpartition(" ")[2]: group for group in root.iter()}
     return [
-        _themed(groups[_label(i)], chart, language.of(chart.description))
+        replace(chart, svg=_themed(groups[_label(i)], chart, language.of(chart.description)))
         for i, chart in enumerate(charts)
     ]
 
