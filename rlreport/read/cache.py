@@ -161,7 +161,7 @@ def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
         "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
-        "tools": chunk.tools,
+        "tools": [list(one) for one in chunk.tools],
         "counts": [[numbers[one.file], *one[1:]] for one in chunk.counts],
         "oddities": {k: [one.times, place(one.first)] for k, one in remarks.oddities.items()},
         "unread": [[place(u.position), to_plain(u.reason), u.torn] for u in remarks.unread],
