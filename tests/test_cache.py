@@ -30,7 +30,7 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.files import Source
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import Scan, read_logs
-from rlreport.store import Store, store_at
+from rlreport.store import Store, pack, store_at, unpack
 from rlreport.text.messages import Message, from_plain, listed, message, plural, to_plain
 from tests.reading import row, tokens, write
 from tests.running import SEARCH
@@ -310,43 +310,46 @@ def test_an_entry_that_was_harmed_is_not_there(
         assert found(logs, cache) == cold
 
 
-def lie(**changed: Any) -> Callable[[dict[str, Any], bytes], tuple[Any, bytes]]:
+Entry = tuple[Any, list[Any]]
+
+
+def lie(**changed: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
+    """Return what changes the header of an entry."""
     return lambda head, arrays: ({**head, **changed}, arrays)
 
 
-LIES: dict[str, Callable[[dict[str, Any], bytes], tuple[Any, bytes]]] = {
+def replaced(name: str, values: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
+    """Return what changes a column; None leaves it out."""
+
+    def change(head: dict[str, Any], arrays: list[Any]) -> Entry:
+        place = head["columns"].index(name)
+        if values is not None:
+            return head, [*arrays[:place], values(arrays[place]), *arrays[place + 1 :]]
+        names = [one for one in head["columns"] if one != name]
+        return {**head, "columns": names}, arrays[:place] + arrays[place + 1 :]
+
+    return change
+
+
+LIES: dict[str, Callable[[dict[str, Any], list[Any]], Entry]] = {
     "more rows": lambda head, arrays: ({**head, "rows": head["rows"] + 1}, arrays),
     "fewer than no rows": lie(rows=-1),
     "no columns": lie(columns=[]),
-    "no column of steps": lambda head, arrays: without(head, arrays, "step"),
+    "no column of steps": replaced("step", None),
+    "a column of other length": replaced("step", lambda column: column[:-1]),
+    "a file that was not read": replaced("file", lambda column: column + 9),
     "another column": lambda head, arrays: (
-        {**head, "columns": [["../x", "<f8"], *head["columns"]]},
-        bytes(8 * head["rows"]) + arrays,
+        {**head, "columns": ["../x", *head["columns"]]},
+        [np.zeros(head["rows"]), *arrays],
     ),
-    "a column of objects": lambda head, arrays: (
-        {**head, "columns": [["step", "|O"], *head["columns"][1:]]},
-        arrays,
-    ),
-    "a file that was not read": lambda head, arrays: (head, b"\xff" * len(arrays)),
-    "bytes left over": lambda head, arrays: (head, arrays + b"0"),
-    "too few bytes": lambda head, arrays: (head, arrays[:-8]),
-    "texts of other rows": lie(extras=[["x", 0, [[10**9, "a"]]]]),
+    "an array too few": lambda head, arrays: (head, arrays[:-1]),
+    "an array too many": lambda head, arrays: (head, [*arrays, arrays[0]]),
+    "texts of other rows": lie(extras=[["x", [[10**9, "a"]]]]),
     "counts of another file": lie(counts=[[7, 0, 1, 1, 0]]),
     "a list for an object": lie(oddities=[1]),
     "no object": lambda head, arrays: ([1], arrays),
-    "nothing": lambda head, arrays: (None, b""),
+    "nothing": lambda head, arrays: (None, []),
 }
-
-
-def without(head: dict[str, Any], arrays: bytes, name: str) -> tuple[dict[str, Any], bytes]:
-    kept, start, rest = [], 0, b""
-    for column, dtype in head["columns"]:
-        size = np.dtype(dtype).itemsize * head["rows"]
-        if column != name:
-            kept.append([column, dtype])
-            rest += arrays[start : start + size]
-        start += size
-    return {**head, "columns": kept}, rest + arrays[start:]
 
 
 @pytest.mark.parametrize("change", LIES.values(), ids=LIES)
@@ -354,18 +357,62 @@ def test_an_entry_that_is_whole_and_no_table_is_a_miss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]
 ) -> None:
     logs, cache = write(tmp_path / "log.jsonl", lines(12)), tmp_path / "cache"
-    cold, real = found(logs, cache), Store.get
+    cold, real, changed = found(logs, cache), Store.get, []
 
     def get(self: Store, address: bytes) -> bytes | None:
         data = real(self, address)
         assert data is not None
-        size = int.from_bytes(data[:8], "little")
-        head, arrays = change(orjson.loads(data[8 : 8 + size]), data[8 + size :])
-        packed = orjson.dumps(head)
-        return len(packed).to_bytes(8, "little") + packed + arrays
+        head, arrays = unpack(data)
+        if "columns" in head:
+            changed.append(address)
+            return pack(*change(head, arrays))
+        return data
 
     monkeypatch.setattr(Store, "get", get)
     assert found(logs, cache) == cold
+    assert changed
+
+
+SAMPLE_LIES: dict[str, Callable[[list[str], list[Any]], Entry]] = {
+    "no strings": lambda strings, arrays: ([], arrays),
+    "an array too few": lambda strings, arrays: (strings, arrays[:-1]),
+    "other rows": lambda strings, arrays: (strings, [arrays[0] + 9, *arrays[1:]]),
+    "other lengths": lambda strings, arrays: (strings, [arrays[0], arrays[1] + 1, *arrays[2:]]),
+    "rows too few": lambda strings, arrays: (strings, [arrays[0][1:], *arrays[1:]]),
+}
+
+
+@pytest.mark.parametrize("change", SAMPLE_LIES.values(), ids=SAMPLE_LIES)
+def test_an_entry_that_is_whole_and_no_part_of_the_sample_is_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]
+) -> None:
+    logs, cache = write(tmp_path / "log.jsonl", lines(12)), tmp_path / "cache"
+    cold, real, changed = found(logs, cache), Store.get, []
+
+    def get(self: Store, address: bytes) -> bytes | None:
+        data = real(self, address)
+        assert data is not None
+        head, arrays = unpack(data)
+        if "strings" in head:
+            strings, arrays = change(head["strings"], arrays)
+            changed.append(address)
+            return pack({"strings": strings}, arrays)
+        return data
+
+    monkeypatch.setattr(Store, "get", get)
+    assert found(logs, cache) == cold
+    assert changed
+
+
+@pytest.mark.parametrize("shape", [[-1], [10**15], ["a"], 3, [2, 2]])
+def test_arrays_of_an_entry_are_no_larger_than_it_is(shape: object) -> None:
+    data = pack({}, [np.arange(3)])
+    header = orjson.dumps({"head": {}, "arrays": [["<i8", shape]]})
+    forged = len(header).to_bytes(8, "little") + header + data[-24:]
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        unpack(forged)
+    with pytest.raises(ValueError, match="O"):
+        unpack(forged.replace(b'"<i8"', b'"|O8"'))
 
 
 @given(st.binary(max_size=200))

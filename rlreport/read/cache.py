@@ -186,6 +186,8 @@ def _decode(head: dict[str, Any], arrays: list[NDArray[Any]], files: Sequence[in
     rows = int(head["rows"])
     chunk = Chunk(rows=rows, extras_dropped=bool(head["extras_dropped"]))
     names = head["columns"]
+    if len(arrays) != len(names) + 2 * len(head["extras"]):
+        raise ValueError("arrays are missing")
     chunk.columns = dict(zip(names, arrays, strict=False))
     if set(names) - _DTYPES.keys() - set(_SCALARS) or any(
         len(values) != rows for values in chunk.columns.values()
