@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.tables import NgramSample, Tables
+from rlreport.tables import TextSample, Tables
 from tests.tables_builder import make_tables
 
 STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4
@@ -80,11 +80,11 @@ def null_run(seed: int) -> Tables:
     )
 
 
-def _texts(rng: np.random.Generator, prompt: Any) -> NgramSample:
+def _texts(rng: np.random.Generator, prompt: Any) -> TextSample:
     """Draw words of a skewed vocabulary, a third of them from the prompt's own."""
     common = np.minimum(rng.zipf(1.4, (len(prompt), UNITS)) - 1, VOCABULARY - 1)
     own = rng.integers(0, VOCABULARY, (PROMPTS, 5))
     picked = own[prompt[:, None], rng.integers(0, 5, (len(prompt), UNITS))]
     units = np.where(rng.random((len(prompt), UNITS)) < 0.3, picked, common)
     offsets = np.arange(len(prompt) + 1) * UNITS
-    return NgramSample(np.arange(len(prompt)), offsets, units.ravel(), WORDS, RESPONSES, "token")
+    return TextSample(np.arange(len(prompt)), offsets, units.ravel(), WORDS, "token")

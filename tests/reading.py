@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import Scan, read_logs
+from rlreport.summarise.tokens import token_table
 
 
 def row(step: object = 0, **fields: object) -> dict[str, Any]:
@@ -67,3 +70,8 @@ def read(*paths: Path | str, **options: Any) -> Scan:
 def kinds(scan: Scan) -> set[str]:
     """Kinds of the notes of a scan."""
     return {note.kind for note in scan.notes}
+
+
+def token_figures(scan: Scan) -> pd.DataFrame:
+    """Return the table of tokens by their string as logged."""
+    return token_table(scan.tokens, scan.responses).set_index("raw")

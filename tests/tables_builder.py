@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
-from rlreport.tables import LogFile, NgramSample, Tables
+from rlreport.tables import LogFile, TextSample, Tables
 from rlreport.text.special import EOS_TOKENS
 from rlreport.text.units import units
 
@@ -90,17 +90,16 @@ def _response_table(given: dict[str, Any], rows: int) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> NgramSample:
+def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
     """Return a sample that keeps every response, given its units."""
     flat = [part for text in texts for part in text]
     vocabulary = sorted(set(flat))
     number = {part: i for i, part in enumerate(vocabulary)}
-    return NgramSample(
+    return TextSample(
         rows=np.arange(len(texts)),
         offsets=np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64),
         units=np.array([number[part] for part in flat], dtype=np.int32),
         vocabulary=vocabulary,
-        per_step=len(texts),
         unit=unit,
     )
 

@@ -1,99 +1,111 @@
-"""What is kept for the next build: read again only where the logs are the same to the byte."""
+"""A build with a cache finds what one without does, and reads only what changed."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import pickle
 import random
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlreport.cli import main
-from rlreport.encoding import decoded, encoded
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan, read_logs
-from rlreport.read.cache import Kept
-from rlreport.read.partial import Extra, Segment
+from rlreport.read import cache as chunk_cache
+from rlreport.read.chunk import read_chunk
 from rlreport.read.files import Source
-from rlreport.read.splits import plan_splits
-from rlreport.read.token_totals import TokenTotals
-from rlreport.store import Store, store_at
-from rlreport.text.messages import Message, listed, message, plural
+from rlreport.read.lines import byte_ranges
+from rlreport.read.logs import Scan, read_logs
+from rlreport.store import Store, pack, store_at, unpack
+from rlreport.text.messages import Message, from_plain, listed, message, plural, to_plain
 from tests.reading import row, tokens, write
 from tests.running import SEARCH
 
-SPLIT = 2_000
+RANGE = 2_000
 
 
 @pytest.fixture(autouse=True)
-def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are cut every 2,000 bytes, and each split is a task."""
-    monkeypatch.setattr(plan_splits, "__kwdefaults__", {"split_bytes": SPLIT})
-    monkeypatch.setattr("rlreport.read.splits._TASK_BYTES", SPLIT)
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut files every 2,000 bytes, and read each range by itself."""
+    monkeypatch.setattr(byte_ranges, "__kwdefaults__", {"range_bytes": RANGE})
+    monkeypatch.setattr("rlreport.read.lines.RANGE_BYTES", RANGE)
 
 
 @pytest.fixture
-def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Starts of the splits that were scanned, as they come."""
-    from rlreport.read.scan import Scanner
-
+def starts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Starts of the byte ranges that were read, as they come."""
     starts: list[int] = []
-    real = Scanner.scan
 
-    def scan(self: Scanner, splits: Any) -> Any:
-        starts.extend(split.start for split in splits)
-        return real(self, splits)
+    def read(ranges: Any, *settings: Any) -> Any:
+        starts.extend(one.start for one in ranges)
+        return read_chunk(ranges, *settings)
 
-    monkeypatch.setattr(Scanner, "scan", scan)
+    monkeypatch.setattr(chunk_cache, "read_chunk", read)
     return starts
 
 
 def lines(count: int, seed: int = 0) -> list[bytes]:
-    """Rows of several kinds, some with tokens, some broken."""
+    """Return rows of several kinds, some with tokens, some broken."""
     rng, made = random.Random(seed), []
     for i in range(count):
         words = [rng.choice("abcdefgh") for _ in range(rng.randrange(12))]
-        kind = rng.randrange(8)
+        kind, fields = rng.randrange(10), None
         if kind == 0:
             made.append(b'{"step": 1, broken\n')
-        elif kind < 3:
-            text = row(i // 9, response=" ".join(words), score=i, kind=rng.choice("xy"))
-            made.append(encoded_line(text))
+        elif kind == 1:
+            turns = [{"role": "assistant", "text": "a"}, {"role": "tool", "tool": "x", "text": "b"}]
+            fields = row(i // 9, turns=turns, reward_parts={"form": 0.5})
+        elif kind == 2:
+            fields = row(i // 9, response="", errors=["timeout"], unknown=[1])
+        elif kind < 5:
+            fields = row(i // 9, response=" ".join(words), score=i, kind=rng.choice("xy"))
         else:
-            made.append(encoded_line(tokens(*words, step=i // 9, reward=rng.random())))
+            fields = tokens(*words, step=i // 9, reward=rng.random())
+        made += [json.dumps(fields).encode() + b"\n"] if fields else []
     return made
 
 
-def encoded_line(fields: dict[str, Any]) -> bytes:
-    import json
-
-    return json.dumps(fields).encode() + b"\n"
-
-
-def found(logs: Path, cache: Path | str = "") -> bytes:
-    """Everything a scan finds, as bytes; or what it says where there is nothing."""
+def found(logs: Path, cache: Path | str = "", **options: Any) -> bytes:
+    """Return all that reading finds, as bytes; its message if that is nothing."""
+    settings = ReadOptions(workers=1, cache=str(cache), **options)
     try:
-        scan = read_logs([logs], ReadOptions(workers=1, cache=str(cache)), FigureOptions())
+        return as_bytes(read_logs([logs], settings, FigureOptions()))
     except UnusableInputError as error:
         return str(error).encode()
-    return told(scan)
 
 
-def told(scan: Scan) -> bytes:
-    tables = [scan.responses, scan.extras, scan.tokens, scan.positions, scan.bigrams, scan.tools]
-    rest = [scan.ngrams, scan.ref_ngrams, scan.files, scan.bad_lines, scan.bad_count, scan.notes]
-    return encoded([*tables, *rest, scan.fields, scan.failed, scan.reward_parts, scan.prompt_rows])
+def as_bytes(scan: Scan) -> bytes:
+    parts = [
+        getattr(scan, field.name)
+        for field in fields(scan)
+        if field.name not in ("sources", "formats")
+    ]
+    return pickle.dumps([_plain(part) for part in parts])
+
+
+def _plain(value: Any) -> Any:
+    """Return values alone, as pickles also tell which of them are one object."""
+    if isinstance(value, pd.DataFrame):
+        return value.to_json(double_precision=15, orient="split"), list(value.dtypes.astype(str))
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    if is_dataclass(value):
+        return repr({f.name: _plain(getattr(value, f.name)) for f in fields(value)})
+    return repr(value)
 
 
 def append(logs: Path, rng: random.Random) -> None:
@@ -161,30 +173,30 @@ def test_whatever_happens_to_the_logs_a_build_with_a_cache_finds_what_one_withou
             assert found(logs, cache) == found(logs)
 
 
-def test_only_the_split_that_grew_is_scanned_again(tmp_path: Path, scanned: list[int]) -> None:
-    logs = write(tmp_path / "log.jsonl", lines(60))
+def test_only_the_range_that_grew_is_read_again(tmp_path: Path, starts_read: list[int]) -> None:
+    logs = write(tmp_path / "log.jsonl", lines(58))
     cold = found(logs, tmp_path / "cache")
-    last = max(scanned)
-    assert len(scanned) > 4
-    scanned.clear()
+    last = max(starts_read)
+    assert len(starts_read) > 4
+    starts_read.clear()
     assert found(logs, tmp_path / "cache") == cold
-    assert scanned == []
+    assert starts_read == []
     with logs.open("ab") as file:
         file.write(lines(1, 5)[0])
     found(logs, tmp_path / "cache")
-    assert scanned == [last]
+    assert starts_read == [last]
 
 
 def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
-    tmp_path: Path, scanned: list[int]
+    tmp_path: Path, starts_read: list[int]
 ) -> None:
     (tmp_path / "logs").mkdir()
     write(tmp_path / "logs" / "step_2.jsonl", lines(40))
     found(tmp_path / "logs", tmp_path / "cache")
     write(tmp_path / "logs" / "step_1.jsonl", lines(9, 3))
-    scanned.clear()
+    starts_read.clear()
     warm = found(tmp_path / "logs", tmp_path / "cache")
-    assert max(scanned) < SPLIT
+    assert max(starts_read) < RANGE
     assert warm == found(tmp_path / "logs")
 
 
@@ -193,16 +205,16 @@ def test_the_time_of_a_file_is_believed_only_two_seconds_later(
 ) -> None:
     path = write(tmp_path / "log.jsonl", lines(3))
     source = Source("log.jsonl", str(path), path.stat().st_size)
-    assert source.stamp() is None
+    assert source.fingerprint() is None
     now = time.time_ns()
     monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
-    assert source.stamp() is not None
+    assert source.fingerprint() is not None
     with path.open("ab") as file:
         file.write(b"{}\n")
-    assert source.stamp() is None  # of another size than when it was listed
+    assert source.fingerprint() is None  # of another size than when it was listed
 
 
-def test_a_file_whose_stamp_is_known_is_not_opened_again(
+def test_a_file_whose_fingerprint_is_unchanged_is_not_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = write(tmp_path / "log.jsonl", lines(40))
@@ -228,29 +240,29 @@ def test_a_file_whose_stamp_is_known_is_not_opened_again(
     ids=lambda options: next(iter(options)),
 )
 def test_other_options_find_nothing_of_these(
-    tmp_path: Path, scanned: list[int], options: dict[str, Any]
+    tmp_path: Path, starts_read: list[int], options: dict[str, Any]
 ) -> None:
     logs = write(tmp_path / "log.jsonl", lines(40))
     found(logs, tmp_path / "cache")
-    scanned.clear()
-    warm = read_logs([logs], ReadOptions(workers=1, cache=str(tmp_path / "cache"), **options))
-    assert scanned
-    assert told(warm) == told(read_logs([logs], ReadOptions(workers=1, **options)))
+    starts_read.clear()
+    warm = found(logs, tmp_path / "cache", **options)
+    assert starts_read
+    assert warm == found(logs, **options)
 
 
 def test_another_program_and_other_figures_find_nothing_of_these(
-    tmp_path: Path, scanned: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, starts_read: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = write(tmp_path / "log.jsonl", lines(20))
     options = ReadOptions(workers=1, cache=str(tmp_path / "cache"))
     read_logs([logs], options, FigureOptions())
-    scanned.clear()
+    starts_read.clear()
     read_logs([logs], options, FigureOptions(gamma=0.9))
-    assert scanned
-    scanned.clear()
+    assert starts_read
+    starts_read.clear()
     monkeypatch.setattr("rlreport.read.cache.program", lambda: "another")
     read_logs([logs], options, FigureOptions())
-    assert scanned
+    assert starts_read
 
 
 def entries(cache: Path) -> list[Path]:
@@ -298,55 +310,119 @@ def test_an_entry_that_was_harmed_is_not_there(
         assert found(logs, cache) == cold
 
 
-def _with(kept: Kept, **changed: object) -> Kept:
-    for name, value in changed.items():
-        setattr(kept.partial, name, value)
-    return kept
+Entry = tuple[Any, list[Any]]
 
 
-LIES: list[Callable[[Kept], object]] = [
-    lambda kept: _with(kept, rows=kept.partial.rows + 1),
-    lambda kept: _with(kept, rows=-1),
-    lambda kept: _with(kept, columns={}),
-    lambda kept: _with(kept, columns={**kept.partial.columns, "../x": np.zeros(kept.partial.rows)}),
-    lambda kept: _with(
-        kept, columns={**kept.partial.columns, "file": kept.partial.columns["file"] + 9}
+def lie(**changed: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
+    """Return what changes the header of an entry."""
+    return lambda head, arrays: ({**head, **changed}, arrays)
+
+
+def replaced(name: str, values: Any) -> Callable[[dict[str, Any], list[Any]], Entry]:
+    """Return what changes a column; None leaves it out."""
+
+    def change(head: dict[str, Any], arrays: list[Any]) -> Entry:
+        place = head["columns"].index(name)
+        if values is not None:
+            return head, [*arrays[:place], values(arrays[place]), *arrays[place + 1 :]]
+        names = [one for one in head["columns"] if one != name]
+        return {**head, "columns": names}, arrays[:place] + arrays[place + 1 :]
+
+    return change
+
+
+LIES: dict[str, Callable[[dict[str, Any], list[Any]], Entry]] = {
+    "more rows": lambda head, arrays: ({**head, "rows": head["rows"] + 1}, arrays),
+    "fewer than no rows": lie(rows=-1),
+    "no columns": lie(columns=[]),
+    "no column of steps": replaced("step", None),
+    "a column of other length": replaced("step", lambda column: column[:-1]),
+    "a file that was not read": replaced("file", lambda column: column + 9),
+    "another column": lambda head, arrays: (
+        {**head, "columns": ["../x", *head["columns"]]},
+        [np.zeros(head["rows"]), *arrays],
     ),
-    lambda kept: _with(kept, hashes=kept.partial.hashes[:-1]),
-    lambda kept: _with(kept, strings=[]),
-    lambda kept: _with(kept, segments=[Segment(99, 0, 1, 1, 1, 1, 1)]),
-    lambda kept: _with(kept, extras={"x": Extra(np.array([10**9]), np.array([1.0]))}),
-    lambda kept: _with(kept, totals={(0, 10**6): TokenTotals()}),
-    lambda kept: [kept.stamps, kept.digests, []],
-    lambda kept: [kept.stamps, kept.digests, {"rows": 1}],
-    lambda kept: "text",
-    lambda kept: None,
-]
+    "an array too few": lambda head, arrays: (head, arrays[:-1]),
+    "an array too many": lambda head, arrays: (head, [*arrays, arrays[0]]),
+    "texts of other rows": lie(extras=[["x", [[10**9, "a"]]]]),
+    "counts of another file": lie(counts=[[7, 0, 1, 1, 0]]),
+    "a list for an object": lie(oddities=[1]),
+    "no object": lambda head, arrays: ([1], arrays),
+    "nothing": lambda head, arrays: (None, []),
+}
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_an_entry_that_is_whole_and_no_partial_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[Kept], object]
+@pytest.mark.parametrize("change", LIES.values(), ids=LIES)
+def test_an_entry_that_is_whole_and_no_table_is_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]
 ) -> None:
     logs, cache = write(tmp_path / "log.jsonl", lines(12)), tmp_path / "cache"
-    cold, real = found(logs, cache), Store.get
+    cold, real, changed = found(logs, cache), Store.get, []
 
     def get(self: Store, address: bytes) -> bytes | None:
         data = real(self, address)
-        return None if data is None else encoded(lie(decoded(Kept, data)))
+        assert data is not None
+        head, arrays = unpack(data)
+        if "columns" in head:
+            changed.append(address)
+            return pack(*change(head, arrays))
+        return data
 
     monkeypatch.setattr(Store, "get", get)
     assert found(logs, cache) == cold
+    assert changed
+
+
+SAMPLE_LIES: dict[str, Callable[[list[str], list[Any]], Entry]] = {
+    "no strings": lambda strings, arrays: ([], arrays),
+    "an array too few": lambda strings, arrays: (strings, arrays[:-1]),
+    "other rows": lambda strings, arrays: (strings, [arrays[0] + 9, *arrays[1:]]),
+    "other lengths": lambda strings, arrays: (strings, [arrays[0], arrays[1] + 1, *arrays[2:]]),
+    "rows too few": lambda strings, arrays: (strings, [arrays[0][1:], *arrays[1:]]),
+}
+
+
+@pytest.mark.parametrize("change", SAMPLE_LIES.values(), ids=SAMPLE_LIES)
+def test_an_entry_that_is_whole_and_no_part_of_the_sample_is_a_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[..., Any]
+) -> None:
+    logs, cache = write(tmp_path / "log.jsonl", lines(12)), tmp_path / "cache"
+    cold, real, changed = found(logs, cache), Store.get, []
+
+    def get(self: Store, address: bytes) -> bytes | None:
+        data = real(self, address)
+        assert data is not None
+        head, arrays = unpack(data)
+        if "strings" in head:
+            strings, arrays = change(head["strings"], arrays)
+            changed.append(address)
+            return pack({"strings": strings}, arrays)
+        return data
+
+    monkeypatch.setattr(Store, "get", get)
+    assert found(logs, cache) == cold
+    assert changed
+
+
+@pytest.mark.parametrize("shape", [[-1], [10**15], ["a"], 3, [2, 2]])
+def test_arrays_of_an_entry_are_no_larger_than_it_is(shape: object) -> None:
+    data = pack({}, [np.arange(3)])
+    header = orjson.dumps({"head": {}, "arrays": [["<i8", shape]]})
+    forged = len(header).to_bytes(8, "little") + header + data[-24:]
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        unpack(forged)
+    with pytest.raises(ValueError, match="O"):
+        unpack(forged.replace(b'"<i8"', b'"|O8"'))
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_decode_to_anything_but_what_is_wanted(data: bytes) -> None:
-    for start in (b"", len(data).to_bytes(8, "little")):
-        try:
-            value = decoded(Kept, start + data)
-        except ValueError:
-            continue
-        assert encoded(value) == start + data
+def test_any_bytes_for_an_entry_are_a_miss(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        logs = write(Path(folder) / "log.jsonl", lines(3))
+        cold = found(logs)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Store, "get", lambda *_: data)
+            assert found(logs, Path(folder) / "cache") == cold
 
 
 def test_what_would_unpack_to_more_than_memory_is_not_there(tmp_path: Path) -> None:
@@ -418,20 +494,23 @@ def test_an_entry_of_another_user_is_not_there(
     assert store.get(b"a") is None
 
 
-def test_messages_of_ours_are_kept_with_their_places() -> None:
+def test_messages_are_kept_with_their_values() -> None:
     inner = message("longer than {size} bytes", size=3.5)
-    said = plural("{count} line: {why}", "{count} lines: {why}", 2, why=(inner, "x", None))
-    for text in (said, listed([said, "a"]), "plain"):
-        back = decoded(Example, encoded(Example(text))).text
-        assert (back, type(back)) == (text, type(text))
-        assert getattr(back, "places", None) == getattr(text, "places", None)
+    text = plural("{count} line: {why}", "{count} lines: {why}", 2, why=(inner, "x", None))
+    for one in (text, listed([text, "a"]), "plain"):
+        back = from_plain(orjson.loads(orjson.dumps(to_plain(one))))
+        assert (back, type(back)) == (one, type(one))
+        assert getattr(back, "places", None) == getattr(one, "places", None)
     with pytest.raises(ValueError, match="no names"):
-        decoded(Example, encoded(Example(Message("{a.__class__}", {"a": 1}))))
+        from_plain(to_plain(Message("{a.__class__}", {"a": 1})))
 
 
-@dataclass
-class Example:
-    text: str
+def test_a_line_that_is_not_unicode_keeps_no_build_from_its_end(tmp_path: Path) -> None:
+    odd = row(1, kind="\ud800", reward="\ud800", **{"na\ud800me": [1]})
+    logs = write(tmp_path / "log.jsonl", [row(0), odd, row(2, **{"na\ud800me": ["\ud800"]})])
+    cold = found(logs)
+    assert found(logs, tmp_path / "cache") == cold
+    assert found(logs, tmp_path / "cache") == cold
 
 
 def test_the_cache_of_a_folder_that_is_not_there_is_an_error(tmp_path):

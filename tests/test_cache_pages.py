@@ -1,4 +1,4 @@
-"""A second build bakes and writes what changed, and is the report that a first one would be."""
+"""A second build renders and writes what changed, and gives the report that a first one would."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def baked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Steps whose pages were baked, as they come."""
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps whose pages were rendered, as they come."""
     steps: list[int] = []
 
     def step_view(rows: Any, *rest: Any) -> Any:
@@ -51,7 +51,7 @@ def baked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def built(tmp_path: Path) -> Callable[..., dict[str, bytes]]:
-    """Builds the folder ``out`` of ``log.jsonl`` with a cache, and gives its files."""
+    """Build the folder ``out`` of ``log.jsonl`` with a cache, and return its files."""
 
     def build(out: str = "out", cache: str = "cache", **options: Any) -> dict[str, bytes]:
         where = str(tmp_path / cache) if cache else ""
@@ -74,23 +74,23 @@ def test_a_grown_log_gives_the_report_that_it_gives_without_a_cache(
         assert built(**options) == built("cold", "", **options)
 
 
-def test_only_pages_that_changed_are_baked_and_written(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+def test_only_pages_that_changed_are_rendered_and_written(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
 ) -> None:
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     before = built()
     pages = {path: path.stat() for path in (tmp_path / "out" / "steps").iterdir()}
-    baked.clear()
+    rendered.clear()
     assert built() == before
-    assert baked == []
+    assert rendered == []
     log.write_bytes(
         log.read_bytes() + write(tmp_path / "more", rows(range(STEPS, STEPS + 1))).read_bytes()
     )
     after = built()
     changed = {name for name in after if after[name] != before.get(name)}
     # The last page has a later neighbour now, some other a response that is an extreme of the run.
-    assert {STEPS - 1, STEPS} <= set(baked)
-    assert len(set(baked)) < STEPS // 2
+    assert {STEPS - 1, STEPS} <= set(rendered)
+    assert len(set(rendered)) < STEPS // 2
     assert len([name for name in changed if name.startswith("steps/")]) < STEPS // 2
     for path, status in pages.items():
         now = path.stat()
@@ -101,7 +101,7 @@ def test_only_pages_that_changed_are_baked_and_written(
 def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
     tmp_path: Path,
     built: Callable[..., dict[str, bytes]],
-    baked: list[int],
+    rendered: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rlreport.bake.responses_page.MOST_LISTED", STEPS * EACH)
@@ -111,43 +111,45 @@ def test_a_list_that_holds_fewer_rows_of_a_step_costs_no_page_of_it(
     for step in range(STEPS, STEPS + 3):
         more = write(tmp_path / "more", rows(range(step, step + 1))).read_bytes()
         log.write_bytes(log.read_bytes() + more)
-        baked.clear()
+        rendered.clear()
         after = built()
-        assert len(set(baked)) < STEPS // 2
+        assert len(set(rendered)) < STEPS // 2
         assert after == built("cold", "")
 
 
 def test_links_to_the_same_prompt_at_a_new_step_cost_no_page(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
 ) -> None:
     log = write(tmp_path / "log.jsonl", again := rows(range(STEPS)))
     before = built()
     for row in (later := rows(range(STEPS, STEPS + 1))):
         row["prompt"] = again[(row["reward"] > 0) * 20]["prompt"]
     log.write_bytes(log.read_bytes() + write(tmp_path / "more", later).read_bytes())
-    baked.clear()
+    rendered.clear()
     after = built()
-    assert {after["steps/0.html"] == before["steps/0.html"], 0 in baked} == {False}
+    assert after["steps/0.html"] == before["steps/0.html"]
+    assert 0 not in rendered
+    assert after["data/run.js"] != before["data/run.js"]
     assert after == built("cold", "")
 
 
-def test_a_row_that_changes_has_its_page_baked_again(
-    tmp_path: Path, built: Callable[..., dict[str, bytes]], baked: list[int]
+def test_a_row_that_changes_has_its_page_rendered_again(
+    tmp_path: Path, built: Callable[..., dict[str, bytes]], rendered: list[int]
 ) -> None:
     made = rows(range(STEPS))
     write(tmp_path / "log.jsonl", made)
     built()
-    baked.clear()
+    rendered.clear()
     made[5 * EACH]["logprobs"][3] -= 1e-6
     write(tmp_path / "log.jsonl", made)
     warm = built()
     # Others only where the row was an extreme of the run, or is one now.
-    assert 5 in baked
-    assert len(set(baked)) < STEPS // 2
+    assert 5 in rendered
+    assert len(set(rendered)) < STEPS // 2
     assert warm == built("cold", "")
 
 
-def test_a_page_that_was_harmed_in_the_cache_is_baked_again(
+def test_a_page_that_was_harmed_in_the_cache_is_rendered_again(
     tmp_path: Path, built: Callable[..., dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "log.jsonl", rows(range(STEPS)))
@@ -203,17 +205,20 @@ def test_a_run_of_one_step_in_progress_is_judged_as_it_is(tmp_path: Path) -> Non
     assert report.tables.in_progress is None
 
 
-def test_many_pages_that_are_not_kept_yet_are_baked_by_all_processes(
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_renders_and_keeps_the_same_pages(
     tmp_path: Path,
     built: Callable[..., dict[str, bytes]],
-    baked: list[int],
+    rendered: list[int],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr("rlreport.bake.step_pages.LEAST_BESIDE", STEPS)
-    monkeypatch.setattr("rlreport.bake.step_pages.LEAST_DRAWN_BESIDE", 4)
+    workers: int,
+) -> None:
+    monkeypatch.setattr("rlreport.bake.step_pages.MIN_PARALLEL_PAGES", 3)
     log = write(tmp_path / "log.jsonl", rows(range(STEPS)))
     alone = built("alone", "")
-    baked.clear()
-    rlreport.build(log, tmp_path / "out", cache=str(tmp_path / "cache"), workers=3)
+    rendered.clear()
+    rlreport.build(log, tmp_path / "out", cache=str(tmp_path / "cache"), workers=workers)
     assert files(tmp_path / "out") == alone
-    assert len(baked) < STEPS  # in this process
+    assert rendered == []  # in this process
+    assert built() == alone
+    assert rendered == []  # as all are kept

@@ -17,7 +17,7 @@ from rlreport.fields import FIELDS, Field
 from rlreport.formats import RowError, RowReader, Where, detect, format_by_id
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.trl import repeated_files
-from rlreport.figures.metadata import mended
+from rlreport.figures.metadata import normalize_turns_and_mask
 from tests.format_logs import ANSWERS, QUESTIONS, STEPS, WRITERS, reward_of, samples
 
 Row = dict[str, Any]
@@ -418,9 +418,9 @@ TOKENS = {"response_tokens": ["a", "b", "c"], "logprobs": [-0.5] * 3}
 @pytest.mark.parametrize("mask", [[1, 0], [1, 0, 1, 1], [1, 0, 2], "110", [0.5, 1, 1]])
 def test_a_mask_that_is_none_is_left_out_and_counted(mask: object) -> None:
     row, _ = plain(**TOKENS, response_mask=mask)
-    assert mended(row) == ["bad_mask"]
+    assert normalize_turns_and_mask(row) == ["bad_mask"]
     assert "response_mask" not in row
-    assert (row["logprobs"], mended(row)) == ([-0.5] * 3, [])
+    assert (row["logprobs"], normalize_turns_and_mask(row)) == ([-0.5] * 3, [])
 
 
 def turn(**changes: Any) -> Row:
@@ -432,7 +432,7 @@ def turn(**changes: Any) -> Row:
 )
 def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any]) -> None:
     row, _ = plain(**TOKENS, turns=[turn(tokens=span) for span in spans])
-    assert mended(row) == ["bad_spans"]
+    assert normalize_turns_and_mask(row) == ["bad_spans"]
     assert [t["text"] for t in row["turns"]] == ["t"] * len(spans)
     assert not any("tokens" in t for t in row["turns"])
 
@@ -440,7 +440,7 @@ def test_spans_that_overlap_or_leave_the_response_are_left_out(spans: list[Any])
 @pytest.mark.parametrize("turns", [["hello"], [{"text": "no role"}], "hello", 3])
 def test_turns_that_are_none_are_left_out_and_counted(turns: object) -> None:
     row, _ = plain(turns=turns)
-    assert mended(row) == ["bad_turns"]
+    assert normalize_turns_and_mask(row) == ["bad_turns"]
     assert (row["response"], "turns" in row) == ("a", False)
 
 
@@ -455,7 +455,7 @@ def test_odd_turns_are_shown_as_they_are() -> None:
         *[{"role": "assistant", "content": str(i)} for i in range(10_000)],
     ]
     row, _ = plain(response=messages)
-    assert mended(row) == []
+    assert normalize_turns_and_mask(row) == []
     assert row["turns"][0] == {
         "role": "assistant", "text": "", "sampled": True,
         "calls": [{"name": "calc", "arguments": "{no json"}],

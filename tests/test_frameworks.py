@@ -16,7 +16,7 @@ import pytest
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
 from rlreport.read.logs import Scan
-from rlreport.figures.metadata import mended
+from rlreport.figures.metadata import normalize_turns_and_mask
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"
@@ -44,7 +44,7 @@ def rows_of(root: Path) -> list[Row]:
         reader = RowReader(form)
         for i, obj in enumerate(objects):
             made = list(reader(obj, Where(name, i + 1, i)))
-            assert [mended(row) for row in made] == [[]] * len(made)
+            assert [normalize_turns_and_mask(row) for row in made] == [[]] * len(made)
             rows += made
     return rows
 
@@ -282,7 +282,7 @@ def test_art_tool_calls_are_in_the_response() -> None:
 def test_verl_fields_that_nobody_reads_are_named() -> None:
     scan = read(DUMPS / "verl")
     assert by_step(scan) == {1: 0.5, 2: 1.0}
-    assert note(scan, "not_taken") == "fields not taken: info (object, 4)"
+    assert note(scan, "not_taken") == "unrecognized fields: info (object, 4)"
     assert scan.extras["ref_reward_logged"].tolist() == [0.25, 0.5] * 2
     assert scan.responses["ref_reward"].isna().all()
 

@@ -35,7 +35,7 @@ def test_lines_of_another_framework(tmp_path: Path) -> None:
     assert {file.format for file in scan.files} == {"verl"}
     assert scan.responses["step"].tolist() == [1, 1, 1, 2, 2, 2]
     assert responses(scan) == ["10", "11", "12", "20", "21", "22"]
-    assert fetch_texts(scan, scan.prompt_rows.tolist()) == ["2+2?"]
+    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == ["2+2?"]
     assert scan.extras["acc"].tolist() == [1.0] * 6
 
 
@@ -43,7 +43,7 @@ def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: 
     rows = [verl(1, text, 0.5) for text in ("a", "b")]
     scan = read(write(tmp_path / "1.jsonl", [b"\xef\xbb\xbf", *rows]))
     assert responses(scan) == ["a", "b"]
-    assert fetch_texts(scan, scan.prompt_rows.tolist()) == ["2+2?"]
+    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == ["2+2?"]
 
 
 def test_a_line_that_holds_columns_gives_several_rows(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_ids_without_strings_are_shown_as_numbers(tmp_path: Path) -> None:
         "dataset": "gsm8k", "ground_truth": [19], "request_info": None, "logprobs": [-0.1, -0.2],
     }  # fmt: skip
     scan = read(write(tmp_path / "run_rollouts_000000.jsonl", [line]))
-    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
     assert rollout.raw_tokens == ["#19", "#20"]
     assert scan.responses["finished"].tolist() == [1.0]
 
@@ -151,7 +151,7 @@ def test_a_misspelt_field_is_named_in_one_note(tmp_path: Path, workers: int) -> 
         write(tmp_path / f"{name}.jsonl", rows)
     scan = read_logs([tmp_path], ReadOptions(workers=workers))
     (said,) = [note.text for note in scan.notes if note.kind == "not_taken"]
-    assert said == "fields not taken: logprob (list, 6), meta (object, 6)"
+    assert said == "unrecognized fields: logprob (list, 6), meta (object, 6)"
     assert read(tmp_path, strict=True).bad_count == 0
 
 

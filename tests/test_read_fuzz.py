@@ -57,7 +57,7 @@ def check(data: bytes) -> None:
         assert len(scan.responses) + scan.bad_count == lines
         assert len(scan.bad_lines) == min(scan.bad_count, 1000)
         rows = range(len(scan.responses))
-        rollouts = list(fetch(scan, rows, ReadOptions(), FigureOptions()))
+        rollouts = list(fetch(scan.locations(), rows, ReadOptions(), FigureOptions()))
         for rollout, count in zip(rollouts, scan.responses["response_tokens"], strict=True):
             assert not rollout.raw_tokens or len(rollout.raw_tokens) == count
             assert len(rollout.tokens) == len(rollout.raw_tokens)

@@ -14,8 +14,9 @@ from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import Scan, read_logs
 from rlreport.read.readback import fetch, fetch_texts
+from rlreport.summarise.tokens import step_bigrams
 from rlreport.text.units import units
-from tests.reading import read, tokens, write
+from tests.reading import read, token_figures, tokens, write
 
 RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")
 Read = tuple[Scan, list[dict[str, Any]]]
@@ -113,7 +114,7 @@ def test_text_figures_equal_pythons(run: Read) -> None:
     assert table["prompt_chars"].tolist() == [len(row["prompt"]) for row in rows]
     prompts = list(dict.fromkeys(row["prompt"] for row in rows))
     assert table["prompt_id"].tolist() == [prompts.index(row["prompt"]) for row in rows]
-    assert fetch_texts(scan, scan.prompt_rows.tolist()) == prompts
+    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == prompts
     same = {text: i for i, text in enumerate(row["response"] for row in rows)}
     hashes = dict(zip((row["response"] for row in rows), table["response_hash"], strict=True))
     assert len(set(hashes.values())) == len(same)
@@ -129,7 +130,7 @@ def test_groups_follow_the_group_id_or_else_the_prompt(run: Read) -> None:
 def test_token_sums_equal_a_dictionary_of_sums(run: Read) -> None:
     scan, rows = run
     if "response_tokens" not in rows[0]:
-        assert scan.tokens.empty
+        assert token_figures(scan).empty
         return
     count: dict[str, int] = {}
     kl: dict[str, float] = {}
@@ -140,20 +141,23 @@ def test_token_sums_equal_a_dictionary_of_sums(run: Read) -> None:
             count[token] = count.get(token, 0) + 1
             kl[token] = kl.get(token, 0.0) + np.exp(ref - logp) - 1 + logp - ref
             prob[token] = prob.get(token, 0.0) + np.exp(logp)
-    sums = scan.tokens.groupby("token")[["count", "kl", "prob", "log_ratios"]].sum()
-    assert sums["count"].to_dict() == count
-    assert sums["log_ratios"].to_dict() == count
-    order = list(sums.index)
-    np.testing.assert_allclose(sums["kl"], [kl[token] for token in order], atol=1e-6)
-    np.testing.assert_allclose(sums["prob"], [prob[token] for token in order], atol=1e-6)
-    assert scan.tokens["bin_start"].nunique() <= 32
+    table = token_figures(scan)
+    assert table["count"].to_dict() == count
+    # The sample holds figures as float32.
+    for name, sums in (("kl_mean", kl), ("prob_mean", prob)):
+        means = [sums[token] / count[token] for token in table.index]
+        np.testing.assert_allclose(table[name], means, rtol=1e-6, atol=1e-9)
+    share = [kl[token] / sum(kl.values()) for token in table.index]
+    np.testing.assert_allclose(table["kl_share"], share, rtol=1e-6, atol=1e-9)
 
 
-def test_bigrams_of_a_step_are_counted_exactly_while_they_are_few(run: Read) -> None:
+def test_bigrams_of_a_step_equal_a_set_of_pairs(run: Read) -> None:
     scan, rows = run
     # Words, where there are no tokens, are cut by their own module.
     texts = [row.get("response_tokens") or units(row["response"]) for row in rows]
-    for step, bigrams, distinct in scan.bigrams.itertuples(index=False):
+    for step, bigrams, distinct in step_bigrams(scan.ngrams, scan.responses).itertuples(
+        index=False
+    ):
         pairs = [
             pair
             for row, text in zip(rows, texts, strict=True)
@@ -179,7 +183,7 @@ def test_second_pass_gives_the_same_texts_and_figures(run: Read) -> None:
     scan, rows = run
     chosen = np.random.default_rng(0).permutation(len(rows))[:20].tolist()
     options = ReadOptions(), FigureOptions()
-    for at, rollout in zip(chosen, fetch(scan, chosen, *options), strict=True):
+    for at, rollout in zip(chosen, fetch(scan.locations(), chosen, *options), strict=True):
         row, table = rows[at], scan.responses.iloc[at]
         assert (rollout.step, rollout.n) == (table["step"], table["n"])
         assert (rollout.prompt, rollout.response) == (row["prompt"], row["response"])
@@ -203,7 +207,7 @@ def test_texts_are_read_back_alike_from_usual_and_from_odd_lines(
 ) -> None:
     rows = [tokens("a", "b", ref_response="ref", ground_truth=truth, **odd)]
     scan = read(write(tmp_path / "a.jsonl", rows))
-    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
     assert (rollout.ref_response, rollout.ground_truth) == ("ref", shown)
     assert (rollout.prompt, rollout.response) == (rows[0]["prompt"], rows[0]["response"])
     assert rollout.raw_tokens == ["a", "b"]

@@ -30,8 +30,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_a_circle_would_be_found() -> None:
     tangled = imports()
-    assert "rlreport.pool" in tangled["rlreport.pipeline"]
-    tangled["rlreport.pool"] |= {"rlreport.pipeline"}
+    assert "rlreport.workers" in tangled["rlreport.pipeline"]
+    tangled["rlreport.workers"] |= {"rlreport.pipeline"}
     with pytest.raises(CycleError):
         list(TopologicalSorter(tangled).static_order())
 

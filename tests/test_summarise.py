@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
+from rlreport.read.sample import EDGE, FIGURES
 from rlreport.summarise.prompts import prompt_table
-from rlreport.summarise.steps import commonest, incomplete, step_table
-from rlreport.summarise.tokens import token_table
+from rlreport.summarise.steps import commonest, incomplete, step_table, window_size
+from rlreport.summarise.tokens import step_bigrams, token_table
+from rlreport.tables import GAP, TokenSample
 from tests.tables_builder import sample
 
 
@@ -116,65 +118,84 @@ def test_prompts_over_the_steps():
     assert (prompts["worst_step"].tolist(), prompts["worst_n"].tolist()) == ([0, 2], [0, 5])
 
 
-def token_sums(bins: np.ndarray) -> pd.DataFrame:
-    """What a scan found of two tokens, of which one grows likelier."""
-    return pd.DataFrame(
-        {
-            "bin_start": np.tile(bins, 2),
-            "bin_stop": np.tile(bins, 2),
-            "token": ["Ġa"] * 10 + ["Ġb"] * 10,
-            "count": 4,
-            "log_ratios": 4,
-            "probs": 4,
-            "ref_probs": 4,
-            "value_errors": 0,
-            "kl": np.r_[np.full(10, 1.0), np.full(10, 3.0)],
-            "log_ratio": -2.0,
-            "abs_log_ratio": 2.0,
-            "prob": np.r_[np.linspace(0, 3.6, 10), np.full(10, 2.0)],
-            "ref_prob": 2.0,
-            "abs_value_error": 0.0,
-        }
+def token_sample(units: list[list[str]], **figures: list[list[float]]) -> TokenSample:
+    """Sampled tokens of responses in the order of the table, with figures of each token."""
+    texts = sample(units)
+    absent = [[np.nan] * len(row) for row in units]
+    arrays = {
+        name: np.array([v for row in figures.get(name, absent) for v in row], np.float32)
+        for name in FIGURES
+    }
+    return TokenSample(texts, **arrays)
+
+
+def test_token_figures_are_means_over_the_sample_and_its_first_and_last_steps():
+    steps = np.arange(10)
+    table = responses(step=steps, kl_k1=np.zeros(10))
+    found = token_table(
+        token_sample(
+            [["Ġa", "Ġb"]] * 10,
+            kl=[[0.25, 0.75]] * 10,
+            log_ratio=[[-0.5, 0.5]] * 10,
+            prob=[[0.1 * step, 0.5] for step in steps],
+            ref_prob=[[0.5, np.nan]] * 10,
+        ),
+        table,
     )
-
-
-def test_tokens_sum_over_bins_and_compare_first_and_last_window():
-    bins = np.arange(10)
-    responses = pd.DataFrame({"step": bins, "n": 0, "validation": 0, "kl_k1": 0.0})
-    tokens = token_table(token_sums(bins), responses)
-    assert list(tokens.columns) == [c.name for c in TOKEN_COLUMNS]
-    first, second = tokens.to_dict("records")
+    assert list(found.columns) == [c.name for c in TOKEN_COLUMNS]
+    first, second = found.to_dict("records")
     assert (first["token"], first["raw"], first["kl_share"]) == (" b", "Ġb", 0.75)
-    assert second["count_first"] == second["count_last"] == 12
-    assert second["prob_first"] == pytest.approx(0.1)
-    assert second["prob_change"] == pytest.approx(0.7)
+    assert (second["count"], second["kl_mean"]) == (10, 0.25)
+    assert (second["log_ratio_mean"], second["abs_log_ratio_mean"]) == (-0.5, 0.5)
+    window = window_size(10)
+    assert second["count_first"] == second["count_last"] == window
+    assert second["prob_first"] == pytest.approx(0.1 * np.mean(steps[:window]))
+    assert second["prob_last"] == pytest.approx(0.1 * np.mean(steps[-window:]))
+    assert second["prob_change"] == pytest.approx(0.1 * (10 - window))
+    assert second["ref_prob_mean"] == 0.5
+    assert np.isnan(first["ref_prob_mean"])
     assert np.isnan(second["abs_value_error_mean"])
-    assert tokens[["example_step", "example_n", "example_position"]].isna().all(axis=None)
+
+
+def test_the_middle_that_was_left_out_of_a_long_response_is_no_token():
+    table = responses(step=[0])
+    found = token_table(token_sample([["a", GAP, "b"]]), table)
+    assert set(found["raw"]) == {"a", "b"}
+    bigrams = step_bigrams(sample([["a", "b", GAP, "a", "b"]]), table)
+    assert bigrams.to_numpy().tolist() == [[0, 2, 1]]
+
+
+def test_bigrams_of_a_step_are_those_inside_its_responses():
+    table = pd.DataFrame({"step": [3, 3, 5, 5]})
+    texts = sample([["a", "b"], ["a", "b", "c"], ["a"], []])
+    assert step_bigrams(texts, table).to_numpy().tolist() == [[3, 3, 2], [5, 0, 0]]
+    assert step_bigrams(None, table).empty
 
 
 def test_a_tokens_example_is_the_sampled_response_with_the_largest_kl_that_holds_it():
-    responses = pd.DataFrame(
-        {"step": [0, 0, 1, 1], "n": [0, 1, 0, 1], "kl_k1": [1.0, 3.0, 3.0, np.nan]}
-    ).assign(validation=0)
+    table = responses(step=[0, 0, 1, 1], n=[0, 1, 0, 1], kl_k1=[1.0, 3.0, 3.0, np.nan])
     units = [["Ġa", "Ġc"], ["Ġc", "Ġb", "Ġc"], ["Ġb", "Ġc"], ["Ġa", "Ġb"]]
-    tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
-    # The earliest on a tie; a token of no sampled response, and an unknown KL, come last.
+    tokens = token_table(token_sample(units), table).set_index("raw")
+    # The earliest on a tie; an unknown KL comes last.
     assert example(tokens, "Ġa") == (0, 0, 0)
     assert example(tokens, "Ġb") == (0, 1, 1)
-    words = token_table(token_sums(np.arange(10)), responses, sample(units, "word"))
-    assert words["example_step"].isna().all()
+    assert example(tokens, "Ġc") == (0, 1, 0)
 
 
 def test_a_token_among_tokens_of_the_environment_has_an_example_without_a_position():
-    responses = pd.DataFrame(
-        {"step": [0, 0], "n": [0, 1], "kl_k1": [3.0, 1.0], "env_tokens": [2.0, 0.0]}
-    ).assign(validation=0)
-    units = [["Ġa"], ["Ġc", "Ġb"]]
-    tokens = token_table(token_sums(np.arange(10)), responses, sample(units)).set_index("raw")
+    table = responses(kl_k1=[3.0, 1.0], env_tokens=[2.0, 0.0])
+    tokens = token_table(token_sample([["Ġa"], ["Ġc", "Ġb"]]), table).set_index("raw")
     found = tokens.loc[["Ġa"]]
     assert found[["example_step", "example_n"]].to_numpy().tolist() == [[0, 0]]
     assert found["example_position"].isna().all()
     assert example(tokens, "Ġb") == (0, 1, 1)
+
+
+def test_a_token_in_the_last_part_of_a_long_response_has_its_place_there():
+    units = [*(["a"] * EDGE), GAP, *(["a"] * (EDGE - 1)), "b"]
+    table = token_table(token_sample([units]), responses(response_tokens=[5000.0]))
+    tokens = table.set_index("raw")
+    assert (example(tokens, "a"), example(tokens, "b")) == ((0, 0, 0), (0, 0, 4999))
 
 
 def example(tokens: pd.DataFrame, raw: str) -> tuple[int, ...]:

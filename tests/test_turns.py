@@ -17,7 +17,7 @@ from rlreport.read.logs import Scan
 from rlreport.read.readback import fetch
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from tests.reading import kinds, read, row, tokens, write
+from tests.reading import kinds, read, row, token_figures, tokens, write
 
 STRINGS = ("a", "b", "(", "4", ")", "c", "a", "b", "[", "c")
 MASK = [1, 1, 0, 0, 0, 1, 1, 1, 0, 1]
@@ -76,7 +76,7 @@ def test_token_figures_count_sampled_tokens_only(
     k3 += array("logprobs") - array("ref_logprobs") - 1
     where = np.flatnonzero(KEEP)[np.argmax(k3[KEEP])]
     assert found["kl_max_position"] == where
-    assert set(scan.tokens.groupby("token", observed=True)["count"].sum().items()) == {
+    assert set(token_figures(scan)["count"].items()) == {
         ("a", 4), ("b", 4), ("c", 4), ("(", 1), ("4", 1), (")", 1), ("[", 1),
     }  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
     for t in range(5, -1, -1):
         delta = paid[t] + (values[t + 1] if t < 5 else 0.0) - values[t]
         carried = advantage[t] = delta + 0.95 * carried
-    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
     assert rollout.figures.advantage is not None
     assert rollout.figures.advantage[KEEP] == pytest.approx(advantage)
     assert np.isnan(rollout.figures.advantage[~KEEP]).all()
@@ -101,7 +101,7 @@ def test_gae_runs_over_the_sampled_tokens_and_gets_the_rewards_of_what_follows(
 
 def test_all_tokens_are_read_back_with_the_mask(tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [masked(), tokens("x", "y")]))
-    first, second = fetch(scan, [0, 1], ReadOptions(), FigureOptions())
+    first, second = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
     assert first.raw_tokens == list(STRINGS)
     assert first.sampled is not None
     assert first.sampled.tolist() == KEEP.tolist()
@@ -161,7 +161,7 @@ def test_turns_come_to_columns(tmp_path: Path) -> None:
     (step,) = tables_of(scan).steps.to_dict("records")
     assert (step["tool_error_share"], step["turn_tokens_mean"]) == (0.5, 3.5)
     assert (step["lag_mean"], step["lag_max"], step["at_turn_limit"]) == (4, 4, 0.5)
-    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
     assert [(t.role, t.tokens, t.error) for t in rollout.conversation] == [
         ("assistant", (0, 2), None), ("tool", (2, 5), "timeout"), ("tool", None, None),
         ("assistant", (5, 10), None),
@@ -229,7 +229,7 @@ def test_hostile_turns_cost_themselves_only(tmp_path: Path) -> None:
     assert {"bad_turns", "bad_spans"} <= kinds(scan)
     assert scan.responses["turns"].max() == 10_000
     assert scan.tools["tool"].nunique() <= 64
-    rollouts = list(fetch(scan, range(len(rows)), ReadOptions(), FigureOptions()))
+    rollouts = list(fetch(scan.locations(), range(len(rows)), ReadOptions(), FigureOptions()))
     assert len(rollouts[0].conversation) == len(HOSTILE)
     assert rollouts[0].conversation[3].error == '{"code": 1}'
     assert tables_of(scan).steps["turns_mean"].notna().any()
@@ -258,7 +258,7 @@ def test_validation_is_followed_beside_training(tmp_path: Path) -> None:
         [9.0, np.nan, 7.0], nan_ok=True
     )
     assert tables.validation["responses"].tolist() == [30, 0, 1]
-    assert scan.tokens.empty
+    assert token_figures(scan).empty
     judged = tables.training()
     assert judged.steps["reward_mean"].tolist() == [1.0, 2.0]
     assert judged.responses["n"].tolist() == [0, 0, 1]
@@ -352,7 +352,7 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
     assert {name: scan.responses[name][0] for name in expected} == expected
     assert scan.responses["tool_errors"].isna().all(), "no mark tells an error"
     assert np.isnan(scan.responses["turns"][1])
-    first, second = fetch(scan, [0, 1], ReadOptions(), FigureOptions())
+    first, second = fetch(scan.locations(), [0, 1], ReadOptions(), FigureOptions())
     assert [(t.role, t.text, t.sampled) for t in first.conversation] == [
         ("assistant", "<think>hm</think>Let me see.", True),
         ("tool", "4", False),
@@ -368,6 +368,6 @@ def test_turns_are_found_by_the_marks_of_tools_in_a_text(marked: str, tmp_path: 
 )  # fmt: skip
 def test_broken_marks_of_tools_lose_nothing(text: str, tmp_path: Path) -> None:
     scan = read(write(tmp_path / "log.jsonl", [row(1, response=text)]))
-    (rollout,) = fetch(scan, [0], ReadOptions(), FigureOptions())
+    (rollout,) = fetch(scan.locations(), [0], ReadOptions(), FigureOptions())
     assert rollout.response == text
     assert scan.responses["reward"].tolist() == [1.0]

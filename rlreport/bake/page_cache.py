@@ -98,7 +98,7 @@ def page_key(job: StepJob, run: bytes, locations: RowLocations) -> bytes:
     # Where a line lies does not matter, as its hash is known; the page names its file and number.
     responses = responses.drop(columns=["file", "offset", "length"])
     names = [locations.sources[one].name for one in files]
-    places = replace(context, finding_places={})
+    places = replace(context, finding_places={}, listed=0)
     plan = (rows, job.plan.with_tokens, job.plan.digits)
     return digest(
         (

@@ -209,7 +209,7 @@ class Batch:
             "prompt_hash": np.array([one[0] for one in prompts], dtype=np.uint64),
             "prompt_chars": np.array([one[1] for one in prompts], dtype=np.int64),
             "group_hash": np.array(
-                [0 if r.group is None else text_hash(str(r.group)) or 1 for r in rows],
+                [0 if r.group is None else text_hash(r.group) or 1 for r in rows],
                 dtype=np.uint64,
             ),
             "response_hash": np.array([text_hash(text) for text in texts], dtype=np.uint64),

@@ -34,6 +34,9 @@ _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
 
 _SCALARS = ("prompt_hash", "group_hash", "finished", "finish_source", "carried", "failed")
 _DTYPES = {column.name: column.dtype for column in RESPONSE_COLUMNS}
+_DERIVED = ("n", "prompt_id", "group")
+_ALWAYS = {*_SCALARS, *(c for c, kind in _DTYPES.items() if "int" in kind)}.difference(_DERIVED)
+"""Columns that every table with rows has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class ChunkCache:
             if not same and not (head["digests"] and head["digests"] == _digests(group)):
                 return None
             return _decode(head, arrays, [part.file for part in group])
-        except (ValueError, TypeError, LookupError):
-            return None  # damaged, or of another version: the logs are read again
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return None  # not such a table: the logs are read again
 
     def read(self, group: Sequence[ByteRange]) -> Chunk:
         """Read the ranges, and keep the result if the files did not change meanwhile."""
@@ -161,7 +164,7 @@ def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
         "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
-        "tools": chunk.tools,
+        "tools": [list(one) for one in chunk.tools],
         "counts": [[numbers[one.file], *one[1:]] for one in chunk.counts],
         "oddities": {k: [one.times, place(one.first)] for k, one in remarks.oddities.items()},
         "unread": [[place(u.position), to_plain(u.reason), u.torn] for u in remarks.unread],
@@ -183,12 +186,16 @@ def _decode(head: dict[str, Any], arrays: list[NDArray[Any]], files: Sequence[in
     rows = int(head["rows"])
     chunk = Chunk(rows=rows, extras_dropped=bool(head["extras_dropped"]))
     names = head["columns"]
+    if len(arrays) != len(names) + 2 * len(head["extras"]):
+        raise ValueError("arrays are missing")
     chunk.columns = dict(zip(names, arrays, strict=False))
     if set(names) - _DTYPES.keys() - set(_SCALARS) or any(
         len(values) != rows for values in chunk.columns.values()
     ):
         raise ValueError("other columns")
     if rows:
+        if missing := _ALWAYS - chunk.columns.keys():
+            raise ValueError(missing)
         chunk.columns["file"] = np.array(files, dtype=np.int64)[chunk.columns["file"]]
     pairs = iter(arrays[len(names) :])
     for name, texts in head["extras"]:

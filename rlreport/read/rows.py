@@ -89,7 +89,7 @@ class Row(NamedTuple):
     response: str
     rewards: tuple[float, float, float, float]
     reference: str | None
-    group: object
+    group: str | None
     finish: float
     tokens: TokenFields
     extras: Sequence[tuple[str, float | str]]
@@ -174,8 +174,8 @@ def parse_record(record: dict[str, Any]) -> Row:
     tokens.mask = _mask(record, tokens.size)
     extras, parts, unread = _extras(record)
     group = record.get("group_id")
-    if group != group:  # NaN is no group
-        group = None
+    # NaN is no group; the text is made here, as a value that is nested too deep has none.
+    group = None if group is None or group != group else str(group)
     return Row(
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},

@@ -170,7 +170,7 @@ class _Collected:
         distinct_2 = np.full(count, np.nan)
         distinct_2[rows[bigrams > 0]] = distinct[bigrams > 0] / bigrams[bigrams > 0]
         training = responses["validation"].to_numpy()[rows] == 0
-        unit = "token" if (is_token & (lengths > 0)).any() else "word"
+        unit = "token" if (training & is_token & (lengths > 0)).any() else "word"
         kept = np.flatnonzero(training & (is_token == (unit == "token")))
         kept = kept[np.argsort(rows[kept])]
         vocabulary = list(self.numbers)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
 from rlreport.figures.ragged import Floats, row_ends
+from rlreport.read.sample import EDGE
 from rlreport.summarise.grouped import ratio
 from rlreport.summarise.steps import window_size
 from rlreport.tables import GAP, TextSample, TokenSample
@@ -106,11 +107,15 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
     row = np.full(len(sample.vocabulary), -1, np.int64)
     position = np.full(len(sample.vocabulary), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
+    tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # What is written last stays: the largest KL, and of its tokens the first.
     for i in np.argsort(-kl, kind="stable")[::-1].tolist():
-        units = sample.units[sample.offsets[i] : sample.offsets[i + 1]][::-1]
-        row[units] = sample.rows[i]
-        position[units] = np.arange(len(units) - 1, -1, -1)
+        units = sample.units[sample.offsets[i] : sample.offsets[i + 1]]
+        places = np.arange(len(units))
+        if tokens[i] > len(units):  # of a long response the middle is left out
+            places[EDGE:] += int(tokens[i]) - len(units)
+        row[units[::-1]] = sample.rows[i]
+        position[units[::-1]] = places[::-1]
     found = (responses["step"].to_numpy()[row], responses["n"].to_numpy()[row], position)
     table = pd.DataFrame(
         dict(zip(_EXAMPLE, found, strict=True)),
@@ -118,9 +123,8 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
         dtype="Int64",
     )
     # The sample holds sampled tokens alone: among others, their place is not known.
-    if "env_tokens" in responses:
-        between = responses["env_tokens"].to_numpy()[row] > 0
-        table["example_position"] = table["example_position"].mask(between)
+    between = responses["env_tokens"].to_numpy()[row] > 0
+    table["example_position"] = table["example_position"].mask(between)
     return table[row >= 0]
 
 

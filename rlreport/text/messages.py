@@ -249,6 +249,9 @@ def from_plain(value: Any) -> Any:
         return value
     if "message" in value:
         literal, places, plural, number = value["message"]
+        names = [name for text in (literal, plural) for _, name, _, _ in Formatter().parse(text)]
+        if not all(name is None or name.isidentifier() for name in names):
+            raise ValueError("a message whose places are no names")
         made = {name: from_plain(one) for name, one in places.items()}
         return Message(literal, made, plural, number)
     if "joined" in value:

@@ -1,4 +1,4 @@
-"""A pool: results in order, one clear error when a process is killed, nothing left running."""
+"""Workers: results in order, one clear error when a process is killed, nothing left running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rlreport.errors import RlreportError
-from rlreport.pool import AHEAD, QUEUED, Pool
+from rlreport.workers import QUEUED, Workers
 from tests import jobs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,44 +25,40 @@ MANY = 100_000
 
 WORK = """
 import os, sys
-from rlreport.pool import Pool
+from rlreport.workers import Workers
 from tests import jobs
-with Pool(3) as pool:
-    for _ in pool.map(jobs.where, range(100_000), 0.02):
+with Workers(3) as workers:
+    for _ in workers.map(jobs.where, range(100_000), 0.02):
         print("working", flush=True)
 """
 
 
 def below() -> list[psutil.Process]:
-    """Worker processes of this one (a tracker stays for the next pool)."""
+    """Return the worker processes of this one (a tracker stays for the next)."""
     processes = psutil.Process().children()
     return [process for process in processes if "loky.backend.popen" in " ".join(process.cmdline())]
 
 
-@pytest.mark.parametrize("beside", [False, True])
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_results_come_in_the_order_of_their_jobs(workers, beside):
-    with Pool(workers) as pool:
-        for count in (0, 1, 7, 60):
-            results = pool.map(jobs.named, iter(range(count)), "page", beside=beside)
-            assert list(results) == [f"page {i}" for i in range(count)]
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_results_come_in_the_order_of_their_jobs(count, parallel):
+    with Workers(count) as workers:
+        for jobs_in_all in (0, 1, 7, 60):
+            results = workers.map(jobs.named, iter(range(jobs_in_all)), "page", parallel=parallel)
+            assert list(results) == [f"page {i}" for i in range(jobs_in_all)]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_results_that_need_no_order_all_come_once(workers):
-    with Pool(workers) as pool:
-        results = pool.map(jobs.named, range(60), "page", ordered=False)
-        assert sorted(results) == sorted(f"page {i}" for i in range(60))
+def test_all_processes_work_and_this_one_waits():
+    with Workers(3) as workers:
+        processes = set(workers.map(jobs.where, range(60), 0.05))
+    assert len(processes) == 3
+    assert os.getpid() not in processes
 
 
-def test_this_process_and_those_beside_work_side_by_side():
-    seen = set()
-    with Pool(3) as pool:
-        for process in pool.map(jobs.where, range(MANY), 0.01):
-            seen.add(process)
-            if len(seen) == 3:
-                break
-        assert os.getpid() in seen
+def test_small_jobs_start_no_process():
+    with Workers(3) as workers:
+        assert set(workers.map(jobs.where, range(5), 0.0, parallel=False)) == {os.getpid()}
+        assert below() == []
 
 
 def test_jobs_are_taken_only_when_there_is_room_for_their_results():
@@ -73,62 +69,65 @@ def test_jobs_are_taken_only_when_there_is_room_for_their_results():
             taken.append(job)
             yield job
 
-    with Pool(2) as pool:
-        results = pool.map(jobs.named, taking(), "page")
-        for count in range(1, 20):
+    with Workers(2) as workers:
+        results = workers.map(jobs.named, taking(), "page")
+        for done in range(1, 20):
             next(results)
-            assert len(taken) <= count + QUEUED + AHEAD
+            assert len(taken) <= done + 2 * QUEUED
 
 
 def test_what_jobs_share_is_sent_to_a_process_once(tmp_path):
     shared = jobs.Counted(tmp_path / "count")
-    with Pool(3) as pool:
-        processes = set(pool.map(jobs.use, range(400), shared))
-    beside = len(processes - {os.getpid()})
-    assert beside
-    assert shared.file.read_text() == "x" * beside
+    with Workers(3) as workers:
+        processes = set(workers.map(jobs.use, range(400), shared))
+    assert shared.file.read_text() == "x" * len(processes)
 
 
-def test_a_pool_can_be_used_again_after_results_were_given_up():
-    with Pool(2) as pool:
-        given_up: Any = pool.map(jobs.named, range(MANY), "first")
+def test_workers_can_be_used_again_after_results_were_given_up():
+    with Workers(2) as workers:
+        given_up: Any = workers.map(jobs.named, range(MANY), "first")
         assert next(given_up) == "first 0"
         given_up.close()
-        assert list(pool.map(jobs.named, range(20), "second"))[-1] == "second 19"
-        pool.end()
-        assert list(pool.map(jobs.named, range(20), "third"))[-1] == "third 19"
+        assert list(workers.map(jobs.named, range(20), "second"))[-1] == "second 19"
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_first_error_of_ours_reaches_the_caller(workers):
-    with Pool(workers) as pool, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
-        list(pool.map(jobs.fail_at, range(MANY), 9))
+def test_two_maps_at_once_keep_their_jobs_apart():
+    with Workers(2) as workers:
+        one = workers.map(jobs.named, range(50), "one")
+        two = workers.map(jobs.named, range(50), "two")
+        pairs = list(zip(one, two, strict=True))
+    assert pairs == [(f"one {i}", f"two {i}") for i in range(50)]
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_a_killed_process_is_one_clear_error(ordered, capfd):
-    with Pool(2) as pool, pytest.raises(RlreportError) as caught:
-        list(pool.map(jobs.suicide, range(MANY), os.getpid(), ordered=ordered))
+def test_a_killed_process_is_one_clear_error(capfd):
+    with Workers(2) as workers, pytest.raises(RlreportError) as caught:
+        list(workers.map(jobs.suicide, range(MANY), os.getpid()))
     assert str(caught.value) == ("a worker process was killed (out of memory?); try --workers 1")
     assert capfd.readouterr() == ("", "")
 
 
-def test_no_process_is_left_when_the_pool_is_closed():
-    with Pool(3) as pool:
-        results = pool.map(jobs.where, range(MANY), 0.02)
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_first_error_of_ours_reaches_the_caller(count):
+    with Workers(count) as workers, pytest.raises(RlreportError, match=r"^job 9 cannot be done$"):
+        list(workers.map(jobs.fail_at, range(MANY), 9))
+
+
+def test_no_process_is_left_when_the_workers_end():
+    with Workers(3) as workers:
+        results = workers.map(jobs.where, range(MANY), 0.02)
         next(results)
-        assert len(below()) == 2
+        assert len(below()) == 3
     assert below() == []
 
 
 @pytest.mark.parametrize("shared_bytes", [1, 8 << 20])
-def test_no_thread_is_left_when_the_pool_is_closed(shared_bytes):
-    # A thread of loky that outlives the pool may hold semaphores when Python exits, which loky's
+def test_no_thread_is_left_when_the_workers_end(shared_bytes):
+    # A thread of loky that outlives them may hold semaphores when Python exits, which loky's
     # resource tracker then reports as leaked. The larger jobs do not fit into the pipe at once.
     before = set(threading.enumerate())
     for _ in range(5):
-        with Pool(3) as pool:
-            next(pool.map(jobs.named, range(MANY), "x" * shared_bytes, ordered=False))
+        with Workers(3) as workers:
+            next(workers.map(jobs.named, range(MANY), "x" * shared_bytes))
         assert set(threading.enumerate()) <= before
 
 
@@ -138,22 +137,22 @@ def test_without_semaphores_this_process_does_all_jobs(monkeypatch):
 
     monkeypatch.setattr(import_module("loky.backend.synchronize"), "_SemLock", refuse)
     environment, path = dict(os.environ), list(sys.path)
-    with Pool(3) as pool:
-        assert set(pool.map(jobs.where, range(20), 0.0)) == {os.getpid()}
+    with Workers(3) as workers:
+        assert set(workers.map(jobs.where, range(20), 0.0)) == {os.getpid()}
         assert below() == []
     assert (dict(os.environ), sys.path) == (environment, path)
 
 
-def test_what_a_job_prints_is_not_what_the_program_prints(capfd):
-    with Pool(2) as pool:
-        assert len(set(pool.map(jobs.printed, range(20), None, ordered=False))) > 1
+def test_output_of_a_job_goes_to_standard_error(capfd):
+    with Workers(2) as workers:
+        assert len(set(workers.map(jobs.printed, range(20), None))) > 1
     out, err = capfd.readouterr()
     assert out.count("printed") + err.count("printed") == 20
     assert "printed" in err
 
 
 def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """A program whose pool is at work, and all processes below it: workers and trackers."""
+    """Return a program whose workers are busy, and its processes: workers and trackers."""
     process = subprocess.Popen(
         [sys.executable, "-c", WORK],
         stdout=subprocess.PIPE,
@@ -166,10 +165,10 @@ def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Proc
     process.stdout.readline()
     deadline = time.monotonic() + 60
     children: list[psutil.Process] = []
-    while len(children) < 4 and time.monotonic() < deadline:
+    while len(children) < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
         children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) == 4
+    assert len(children) == 5
     return process, children
 
 
@@ -204,12 +203,12 @@ def test_no_process_imports_from_the_current_folder(kind, tmp_path, capfd):
     script = (
         "import sys\n"
         "here = sys.path.pop(0)\n"  # the program itself imports what it should
-        "from rlreport.pool import Pool\n"
+        "from rlreport.workers import Workers\n"
         "from tests import jobs\n"
         "import loky, multiprocessing.resource_tracker, pickle, secrets, numbers\n"
         "sys.path.insert(0, here)\n"
-        "with Pool(2) as pool:\n"
-        "    for file in pool.map(jobs.imported, ['numbers'] * 40, None):\n"
+        "with Workers(2) as workers:\n"
+        "    for file in workers.map(jobs.imported, ['numbers'] * 40, None):\n"
         "        assert not file.startswith(sys.argv[1]), file\n"
         "print('done')\n"
     )
@@ -226,13 +225,3 @@ def test_no_process_imports_from_the_current_folder(kind, tmp_path, capfd):
     )
     assert done.stdout == "done\n", done.stderr
     assert not trap.exists(), trap.read_text()
-
-
-def test_a_pool_that_one_process_sufficed_grows_when_all_are_worth_it():
-    with Pool(3) as pool:
-        pool.warm("os", "getpid", most=1)
-        assert len(below()) == 1
-        pool.warm("os", "getpid")
-        assert len(below()) == 2
-        assert list(pool.map(jobs.named, range(7), "page")) == [f"page {i}" for i in range(7)]
-    assert not below()

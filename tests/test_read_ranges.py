@@ -1,0 +1,188 @@
+"""However a log is cut, batched and shared among processes, the tables are the same."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.progress import Silent
+from rlreport.read.batch import Chunk
+from rlreport.read.chunk import read_chunk
+from rlreport.read.detect import LogFiles
+from rlreport.read.files import LogFormat, Source, find_sources
+from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
+from rlreport.read.logs import read_chunks
+from rlreport.read.tables import extras_table, log_rows, response_table, tool_table
+from rlreport.workers import Workers
+from tests.reading import row, tokens, write
+from tests.running import SEARCH
+
+SETTINGS = ReadOptions(), FigureOptions()
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
+    """Two rank files of many kinds of rows, with broken lines in between."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("logs")
+    for rank in range(2):
+        lines: list[object] = []
+        for i in range(90):
+            words = [f"Ġ{word}" for word in rng.integers(0, 30, int(rng.integers(0, 60)))]
+            fields = {
+                "score": i,
+                "kind": "ab"[i % 2],
+                "reward_parts": {"form": 0.5},
+                f"field_{i % 70}": i,
+            }
+            step = int(rng.integers(-5, 60))
+            if i % 11 == 0:
+                lines.append(b'{"step": 1, "broken\n')
+            elif i % 13 == 0:
+                failed = {"errors": ["timeout"], "response": "", "unknown": [1]}
+                lines.append(row(step, split="val" if i % 2 else "train", **failed))
+            elif i % 7 == 0:
+                text = "some words of no token " * 3
+                turns = [
+                    {"role": "assistant", "text": text, "sampled": True},
+                    {"role": "tool", "tool": "calc", "text": "4", "sampled": False},
+                ]
+                lines.append(row(step, response=text, ref_response="a b c", turns=turns))
+            elif i % 5 == 0:
+                lines.append(tokens(*words, step=step, reward=float("nan"), group_id=i // 8))
+            else:
+                lines.append(tokens(*words, "<|endoftext|>", step=step, **fields))
+        write(folder / f"rank_{rank}.jsonl", lines)  # type: ignore[arg-type]
+    return find_sources([folder]).sources
+
+
+def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
+    """Return everything that comes of chunks."""
+    chunks = pickle.loads(pickle.dumps(chunks))
+    rows = log_rows(
+        chunks, LogFiles(sources, [LogFormat()] * len(sources), []), keep_restarted=True
+    )
+    totals = pd.DataFrame(rows.counts).groupby("file")[["lines", "rows", "unread"]].sum()
+    remarks = rows.remarks
+    extras, carried, _ = extras_table(chunks, rows.order)
+    return [
+        extras,
+        carried,
+        tool_table(chunks, rows),
+        *response_table(rows),
+        totals,
+        rows.failed,
+        rows.reward_parts,
+        # Lines are counted inside the range.
+        {kind: (one.times, one.first[:2]) for kind, one in remarks.oddities.items()},
+        [(one.position[:2], one.reason, one.torn) for one in remarks.unread],
+        remarks.unread_count,
+        remarks.unread_fields,
+    ]
+
+
+def assert_same(found: list[Any], wanted: list[Any]) -> None:
+    """Compare bit for bit."""
+    for left, right in zip(found, wanted, strict=True):
+        if isinstance(left, pd.DataFrame):
+            pd.testing.assert_frame_equal(left, right, check_exact=True)
+        else:
+            np.testing.assert_equal(left, right)
+
+
+@pytest.fixture(scope="module")
+def whole(sources: list[Source]) -> list[Any]:
+    """The tables when all is read at once."""
+    ranges = byte_ranges(sources, [LogFormat()] * len(sources))
+    assert len(ranges) == len(sources)
+    found = tables([read_chunk(ranges, *SETTINGS)], sources)
+    assert all(len(part) for part in found if not isinstance(part, int | np.ndarray))
+    return found
+
+
+@pytest.mark.untraced
+@settings(max_examples=15 * SEARCH, deadline=None)
+@given(data=st.data())
+def test_cuts_at_any_byte_and_any_groups_of_ranges_give_the_same_tables(
+    sources: list[Source], whole: list[Any], data: st.DataObject
+) -> None:
+    ranges: list[ByteRange] = []
+    for i, source in enumerate(sources):
+        inner = data.draw(st.lists(st.integers(0, source.size), max_size=4))
+        for start, stop in pairwise(sorted({0, source.size, *inner})):
+            ranges.append(ByteRange(i, source, start, stop))
+    cuts = sorted({0, len(ranges), *data.draw(st.lists(st.integers(0, len(ranges)), max_size=4))})
+    groups = [ranges[start:stop] for start, stop in pairwise(cuts)]
+    assert_same(tables([read_chunk(group, *SETTINGS) for group in groups], sources), whole)
+
+
+def test_small_blocks_and_small_batches_change_nothing(
+    sources: list[Source], whole: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlreport.read.lines.line_blocks.__defaults__", (700,))
+    monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
+    ranges = byte_ranges(sources, [LogFormat()] * len(sources))
+    assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_any_number_of_processes_gives_the_same_tables(
+    sources: list[Source], whole: list[Any], workers: int
+) -> None:
+    ranges = byte_ranges(sources, [LogFormat()] * len(sources), range_bytes=7_000)
+    assert len(ranges) > 10
+    with Workers(workers) as processes:
+        chunks = read_chunks(ranges, *SETTINGS, Silent(), processes)
+    assert_same(tables(chunks, sources), whole)
+
+
+def test_ranges_end_at_multiples_so_that_a_growing_file_keeps_its_earlier_ones() -> None:
+    def cuts(size: int) -> list[tuple[int, int | None]]:
+        source = Source("a.jsonl", "/a.jsonl", size)
+        return [(r.start, r.stop) for r in byte_ranges([source], [LogFormat()], range_bytes=100)]
+
+    assert cuts(250) == [(0, 100), (100, 200), (200, 250)]
+    assert cuts(330)[:2] == cuts(250)[:2]
+    assert cuts(0) == [(0, 0)]
+    packed = Source("a.jsonl.gz", "/a.jsonl.gz", 10**9, "gz")
+    assert [(r.start, r.stop) for r in byte_ranges([packed], [LogFormat()])] == [(0, None)]
+
+
+def test_small_files_are_read_together_and_large_ones_alone() -> None:
+    sizes = [1000] * 300 + [40 << 20, 1000, 1000, 3 << 20, 3 << 20]
+    files = [Source(f"{i}.jsonl", f"/{i}.jsonl", size) for i, size in enumerate(sizes)]
+    ranges = byte_ranges(files, [LogFormat()] * len(files))
+    groups = grouped_ranges(ranges)
+    assert [one for group in groups for one in group] == ranges
+    assert [len(group) for group in groups] == [256, 44, 1, 1, 4]
+    assert grouped_ranges([]) == []
+
+
+def test_line_numbers_count_from_the_start_of_the_file(sources: list[Source]) -> None:
+    source = sources[0]
+    cuts = [0, source.size // 3, source.size // 2, source.size]
+    chunks = [read_chunk([ByteRange(0, source, *cut)], *SETTINGS) for cut in pairwise(cuts)]
+    files = LogFiles(sources, [LogFormat()] * len(sources), [])
+    table, _ = response_table(log_rows(chunks, files, keep_restarted=True))
+    lines = Path(source.path).read_bytes().splitlines(keepends=True)
+    starts = np.cumsum([0, *map(len, lines)])
+    assert (starts[table["line"] - 1] == table["offset"]).all()
+
+
+def test_a_log_without_rows_has_no_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", ["\n", "broken\n"])
+    (source,) = find_sources([path]).sources
+    chunk = read_chunk([ByteRange(0, source, 0, source.size)], *SETTINGS)
+    assert (chunk.rows, chunk.columns, chunk.remarks.unread_count) == (0, {}, 1)
+    rows = log_rows([chunk, Chunk()], LogFiles([source], [LogFormat()], []), keep_restarted=True)
+    assert len(rows.order) == 0

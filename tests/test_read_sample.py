@@ -1,0 +1,298 @@
+"""One sample of responses feeds every figure of texts and tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.logs import Scan, read_logs
+from rlreport.read.sample import EDGE, MAX_RESPONSES, MAX_TOKENS, sampled_rows
+from rlreport.summarise.tokens import step_bigrams
+from rlreport.tables import GAP
+from tests.reading import read, row, token_figures, tokens, write
+
+
+def run_of(
+    steps: int, prompts: int, samples: int, *, tokens: float = 100, file: int = 0
+) -> pd.DataFrame:
+    """Return the response table of a run: ``samples`` responses to each prompt of each step."""
+    count = steps * prompts * samples
+    table = pd.DataFrame({c.name: np.full(count, np.nan) for c in RESPONSE_COLUMNS})
+    place = np.arange(count)
+    return table.assign(
+        step=place // (prompts * samples),
+        group=place // samples,
+        file=file,
+        offset=place * 1000,
+        sub=0,
+        validation=0,
+        response_tokens=tokens,
+        response_chars=4 * tokens,
+    )
+
+
+def test_a_run_of_8192_responses_is_sampled_whole() -> None:
+    table = run_of(64, 16, 8)
+    assert sampled_rows(table, ["a"]).tolist() == list(range(8192))
+    larger = run_of(64, 16, 9)
+    assert len(sampled_rows(larger, ["a"])) == MAX_RESPONSES
+
+
+@pytest.mark.parametrize(
+    ("steps", "each", "expected"), [(10, 1000, 512), (100, 5000, 64), (513, 32, 8), (8192, 2, 1)]
+)
+def test_of_a_larger_run_each_step_gives_the_same_power_of_two(
+    steps: int, each: int, expected: int
+) -> None:
+    table = run_of(steps, each, 1)
+    rows = sampled_rows(table, ["a"])
+    assert np.bincount(table["step"].to_numpy()[rows]).tolist() == [expected] * steps
+
+
+def test_of_a_run_of_more_than_8192_steps_every_second_step_gives_one() -> None:
+    table = run_of(10_000, 1, 2)
+    steps = table["step"].to_numpy()[sampled_rows(table, ["a"])]
+    assert steps.tolist() == list(range(0, 10_000, 2))
+
+
+def test_groups_are_sampled_whole() -> None:
+    table = run_of(100, 64, 8)
+    rows = sampled_rows(table, ["a"])
+    _, sizes = np.unique(table["group"].to_numpy()[rows], return_counts=True)
+    assert set(sizes) == {8}
+    # Not the first groups of each step: their place in it is as good as random.
+    assert 20 < (table["group"].to_numpy()[rows] % 64).mean() < 44
+
+
+def test_validation_is_sampled_in_small_runs_only() -> None:
+    small, large = run_of(4, 10, 2), run_of(100, 100, 2)
+    for table in (small, large):
+        table.loc[table.index % 2 == 1, "validation"] = 1
+    assert len(sampled_rows(small, ["a"])) == 80
+    assert set(large["validation"].to_numpy()[sampled_rows(large, ["a"])]) == {0}
+
+
+@pytest.mark.parametrize("length", [500, 1000, 8000, 100_000])
+def test_the_sample_holds_at_most_four_million_tokens(length: int) -> None:
+    table = run_of(100, 82, 1, tokens=length)
+    rows = sampled_rows(table, ["a"])
+    cost = len(rows) * min(length, 2 * EDGE)
+    assert cost <= MAX_TOKENS
+    assert len(rows) >= 1600  # at least half of what would fit
+
+
+@given(steps=st.integers(1, 200), each=st.integers(1, 300), length=st.integers(1, 10_000))
+def test_every_step_is_sampled_and_all_bounds_hold(steps: int, each: int, length: int) -> None:
+    table = run_of(steps, each, 1, tokens=length)
+    rows = sampled_rows(table, ["a"])
+    assert (np.diff(rows) > 0).all()
+    assert len(rows) <= MAX_RESPONSES
+    assert len(rows) * min(length, 2 * EDGE) <= MAX_TOKENS
+    assert set(table["step"].to_numpy()[rows]) == set(range(steps))
+
+
+def chosen(table: pd.DataFrame, files: Sequence[str]) -> set[tuple[str, int]]:
+    """Return file name and offset of the sampled responses."""
+    rows = table.iloc[sampled_rows(table, files)]
+    return {(files[f], o) for f, o in zip(rows["file"], rows["offset"], strict=True)}
+
+
+def test_the_order_in_which_files_are_listed_changes_nothing() -> None:
+    parts = [run_of(50, 40, 4, file=i) for i in range(3)]
+    for i, part in enumerate(parts):
+        part["group"] += 100_000 * i
+
+    def together(order: Sequence[int]) -> set[tuple[str, int]]:
+        table = pd.concat([parts[i].assign(file=at) for at, i in enumerate(order)])
+        table = table.sort_values(["step", "file", "offset"], ignore_index=True)
+        return chosen(table, [f"rank_{i}.jsonl" for i in order])
+
+    assert together([0, 1, 2]) == together([2, 0, 1])
+    assert len(together([0, 1, 2])) == 50 * 128
+
+
+def test_a_run_that_grows_keeps_what_was_sampled_of_earlier_steps() -> None:
+    table = run_of(200, 100, 2)
+    whole = chosen(table, ["a"])
+    for steps in (130, 160, 199):
+        earlier = chosen(table[table["step"] < steps], ["a"])
+        assert earlier == {one for one in whole if one[1] < steps * 200_000}
+    # With k halved, half of what was sampled stays, whole groups first.
+    half = chosen(run_of(300, 100, 2), ["a"])
+    assert {one for one in half if one[1] < 200 * 200_000} < whole
+
+
+LONG = [f"w{i % 97}" for i in range(2 * EDGE + 500)]
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Scan:
+    """A run with responses of 20 tokens, and one of more than 2,048."""
+    rng = np.random.default_rng(0)
+    rows = [
+        tokens(*(f"w{i}" for i in rng.integers(0, 30, 20)), step=step, prompt=f"p{n}")
+        for step in range(4)
+        for n in range(3)
+    ]
+    rows.append(tokens(*LONG, step=3, prompt="long"))
+    return read(write(tmp_path_factory.mktemp("log") / "a.jsonl", rows))
+
+
+def test_of_a_long_response_the_first_and_last_1024_tokens_are_sampled(long_run: Scan) -> None:
+    assert long_run.ngrams is not None
+    texts = long_run.ngrams
+    last = [texts.vocabulary[i] for i in texts.units[texts.offsets[-2] :]]
+    assert last == [*LONG[:EDGE], GAP, *LONG[-EDGE:]]
+    # Its own distinct-2 is that of all its tokens, and GAP is no token of the run.
+    pairs = list(pairwise(LONG))
+    assert long_run.responses["distinct_2"].iloc[-1] == len(set(pairs)) / len(pairs)
+    table = token_figures(long_run)
+    assert GAP not in table.index
+    assert table["count"].sum() == 12 * 20 + 2 * EDGE
+    pairs = [*pairwise(LONG[:EDGE]), *pairwise(LONG[-EDGE:])]
+    counts = step_bigrams(texts, long_run.responses).set_index("step").loc[3]
+    assert counts["bigrams"] == 3 * 19 + len(pairs)
+
+
+def test_figures_of_sampled_tokens_lie_at_their_tokens(long_run: Scan) -> None:
+    assert long_run.tokens is not None
+    size = len(LONG)
+    ratio = np.array([0.1 - 0.05 * i for i in range(size)])
+    expected = np.concatenate([ratio[:EDGE], [np.nan], ratio[-EDGE:]])
+    found = long_run.tokens.log_ratio[long_run.tokens.texts.offsets[-2] :]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def large_log(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A log of 9,000 short responses, in two files."""
+    rng = np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp("large")
+    lines: list[list[dict[str, object]]] = [[], []]
+    for i in range(9000):
+        size = int(rng.integers(1, 12))
+        logp, ref = rng.uniform(-2, 0, (2, size)).round(4).tolist()
+        words = [f"t{j}" for j in rng.integers(0, 40, size)]
+        fields = {"logprobs": logp, "ref_logprobs": ref, "values": ref, "token_rewards": logp}
+        lines[i % 2].append(tokens(*words, step=i // 90, prompt=f"p{i // 6}", **fields))
+    return [write(folder / f"rank_{rank}.jsonl", rows) for rank, rows in enumerate(lines)]  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def large_run(large_log: list[Path]) -> tuple[Scan, list[dict[str, object]]]:
+    """The log as read, and the sampled rows as the log holds them."""
+    scan = read(*large_log)
+    assert scan.ngrams is not None
+    parsed = [[json.loads(line) for line in path.read_text().splitlines()] for path in large_log]
+    table = scan.responses.iloc[scan.ngrams.rows]
+    places = zip(table["file"], table["line"], strict=True)
+    return scan, [parsed[file][line - 1] for file, line in places]
+
+
+def test_a_large_run_says_how_many_responses_were_sampled(
+    large_run: tuple[Scan, list[dict[str, object]]],
+) -> None:
+    scan, rows = large_run
+    assert scan.sampled == len(rows) == 100 * 64
+    assert len(scan.responses) == 9000
+
+
+def test_token_figures_equal_numpys_on_the_sampled_rows(large_run: tuple[Scan, list]) -> None:
+    scan, rows = large_run
+    flat = {
+        name: np.concatenate([row[name] for row in rows]) for name in ("logprobs", "ref_logprobs")
+    }
+    names = np.concatenate([row["response_tokens"] for row in rows])
+    ratio = flat["logprobs"] - flat["ref_logprobs"]
+    frame = pd.DataFrame(
+        {
+            "kl_mean": np.expm1(-ratio) + ratio,
+            "log_ratio_mean": ratio,
+            "abs_log_ratio_mean": np.abs(ratio),
+            "prob_mean": np.exp(flat["logprobs"]),
+            "ref_prob_mean": np.exp(flat["ref_logprobs"]),
+        }
+    )
+    found = token_figures(scan)
+    wanted = frame.groupby(names).mean().loc[found.index]
+    assert found["count"].to_dict() == pd.Series(names).value_counts().to_dict()
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=2e-6, atol=1e-7)
+    share = frame["kl_mean"].groupby(names).sum() / frame["kl_mean"].sum()
+    np.testing.assert_allclose(found["kl_share"], share.loc[found.index], rtol=1e-6)
+
+
+def test_distinct_2_equals_that_of_sets_on_the_sampled_rows(large_run: tuple[Scan, list]) -> None:
+    scan, rows = large_run
+    assert scan.ngrams is not None
+    texts = [row["response_tokens"] for row in rows]
+    one = [len(set(pairwise(t))) / (len(t) - 1) if len(t) > 1 else np.nan for t in texts]
+    np.testing.assert_array_equal(scan.responses["distinct_2"].iloc[scan.ngrams.rows], one)
+    outside = np.setdiff1d(np.arange(9000), scan.ngrams.rows)
+    assert scan.responses["distinct_2"].iloc[outside].isna().all()
+    found = step_bigrams(scan.ngrams, scan.responses)
+    for step, bigrams, distinct in found.itertuples(index=False):
+        pairs = [
+            p for r, t in zip(rows, texts, strict=True) if r["step"] == step for p in pairwise(t)
+        ]
+        assert (bigrams, distinct) == (len(pairs), len(set(pairs)))
+
+
+def test_critic_errors_by_tenth_of_the_response_equal_a_plain_loop(
+    large_run: tuple[Scan, list],
+) -> None:
+    scan, rows = large_run
+    errors: list[list[float]] = [[] for _ in range(10)]
+    for one in rows:
+        value, reward = np.array(one["values"]), np.array(one["token_rewards"])
+        size, following = len(value), 0.0
+        for t in range(size - 1, -1, -1):
+            after = value[t + 1] if t + 1 < size else 0.0
+            following = reward[t] + after - value[t] + 0.95 * following
+            errors[10 * t // size].append(abs(following))
+    assert scan.positions["decile"].tolist() == list(range(10))
+    assert scan.positions["count"].tolist() == list(map(len, errors))
+    np.testing.assert_allclose(scan.positions["abs_error_mean"], list(map(np.mean, errors)))
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_gives_the_same_sample(
+    large_log: list[Path],
+    large_run: tuple[Scan, list],
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rlreport.read.logs.MIN_PARALLEL_BYTES", 0)
+    scan, wanted = read_logs(large_log, ReadOptions(workers=workers), FigureOptions()), large_run[0]
+    pd.testing.assert_frame_equal(scan.responses, wanted.responses)
+    pd.testing.assert_frame_equal(scan.positions, wanted.positions)
+    assert scan.tokens is not None
+    assert wanted.tokens is not None
+    assert scan.tokens.texts.vocabulary == wanted.tokens.texts.vocabulary
+    for name in ("rows", "offsets", "units"):
+        np.testing.assert_array_equal(
+            getattr(scan.tokens.texts, name), getattr(wanted.tokens.texts, name)
+        )
+    for name in ("kl", "log_ratio", "prob", "ref_prob", "value_error"):
+        np.testing.assert_array_equal(getattr(scan.tokens, name), getattr(wanted.tokens, name))
+
+
+def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> None:
+    rows = [row(i, response="one two three", ref_response="one four") for i in range(3)]
+    rows.append(tokens("a", "b", step=1, split="val"))
+    scan = read(write(tmp_path / "a.jsonl", rows))
+    assert scan.ngrams is not None
+    assert scan.ref_ngrams is not None
+    assert (scan.ngrams.unit, scan.ngrams.rows.tolist()) == ("word", [0, 1, 3])
+    assert [scan.ref_ngrams.vocabulary[i] for i in scan.ref_ngrams.units] == ["one", "four"] * 3
+    assert token_figures(scan).empty
