@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.ngram_counts import log_odds_z
-from rlreport.read.ngrams import LONGEST
 from rlreport.text.units import units
 
 LONGEST_NGRAM = 3
+MAX_UNITS = 2048
+"""Units counted of one response."""
+
 LEAST_Z = 3.0
 MOST_LISTED = 20
 ALIKE = 0.9
@@ -50,7 +52,7 @@ def _holders(texts: Sequence[str]) -> Counter[tuple[str, ...]]:
     """Return how many texts hold each n-gram."""
     counts: Counter[tuple[str, ...]] = Counter()
     for text in texts:
-        found = units(text)[:LONGEST]
+        found = units(text)[:MAX_UNITS]
         counts.update(
             {
                 tuple(found[start : start + n])
