@@ -53,6 +53,7 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     locations = scan.locations()
     verdict = worded(
         with_excerpts(found, tables.responses, lambda rows: fetch(locations, rows, read, figures)),
+        sample_note=tables.sample_note,
     )
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))
