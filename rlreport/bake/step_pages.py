@@ -60,7 +60,7 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     """Render the pages of all steps that are shown, at a level of detail."""
     context, candidates = builder.context, builder.candidates
     made = StepPages(Plan([], builder.tables.steps_with_responses), level)
-    known = _measured(builder, level) if len(candidates) > 1 else {}
+    known = _measured(builder, level)
     left = [one for one in candidates if one.step not in known]
     parallel = len(left) >= MIN_PARALLEL_PAGES
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
