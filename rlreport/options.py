@@ -132,7 +132,7 @@ class ReportOptions:
     Attributes:
         title: name of the run shown on every page; None takes the log folder's name.
         band: factor of the ± std band on charts.
-        max_responses: responses shown per step; figures always come from all of them.
+        max_responses: responses shown per step; figures do not depend on it.
         max_size: bytes of the whole delivery, None for the form's default.
         seed: seed of the sample of responses.
         redact: leave prompt, response and token text out of every form.

@@ -135,7 +135,7 @@ def build_report(
         verdict = redacted_verdict(verdict, redact)
         spreading = redacted_ngrams(spreading, redact)
         tables = redacted_tables(tables, redact)
-    verdict = worded(verdict, card.entries)
+    verdict = worded(verdict, card.entries, tables.sample_note)
 
     limit = report.max_size or chosen_form.default_size
     charts, failed = own_charts(own, tables, quote=not report.redact)

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.text.messages import sample_note
+
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
@@ -154,6 +156,11 @@ class Tables(LogTables):
     metrics_files: list[MetricsFile] = field(default_factory=list)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
+
+    @property
+    def sample_note(self) -> str:
+        """From which responses figures of texts and tokens come, "" if from all of them."""
+        return sample_note(self.sampled, len(self.responses))
 
     @property
     def steps_with_responses(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import rest, serious, visiting
 from tests.pages import Made, write_step
+from tests.reading import row, write
+from tests.running import build
 
 pytestmark = pytest.mark.untraced
 TITLE = ".response h2"
@@ -119,6 +122,29 @@ def test_a_prompt_that_no_other_step_shows_is_said_so(
         page.keyboard.press("}")
         assert page.inner_text(".response .said") == "No later step shows this prompt."
         assert f"steps/{last}.html" in page.url
+
+
+@pytest.mark.parametrize("one_file", [False, True])
+def test_a_prompt_is_followed_past_steps_that_do_not_show_it(
+    browser: Browser, tmp_path: Path, one_file: bool
+) -> None:
+    rows = [row(step, prompt=f"Say {word}.") for step in range(4) for word in "abc"]
+    rows = [one for one in rows if one["step"] in (0, 3) or one["prompt"] != "Say b."]
+    out = tmp_path / ("run.html" if one_file else "run")
+    build(write(tmp_path / "log.jsonl", rows), out)
+    page_file = out if one_file else out / "steps" / "0.html"
+    with visiting(browser, page_file, "#/steps/0?r=1" if one_file else "#r=1") as page:
+        page.wait_for_selector(TITLE)
+        assert page.locator(".same-prompt").all_inner_texts() == ["Same prompt, step 3 →"]
+        page.keyboard.press("}")
+        page.wait_for_url(re.compile(r"steps/3(\.html#|\?)r=1$"))
+        page.wait_for_function("document.querySelector('.same-prompt')?.textContent[0] === '←'")
+        assert prompt(page) == "Say b."
+        assert page.locator(".same-prompt").all_inner_texts() == ["← Same prompt, step 0"]
+        # No neighbor shows this prompt, so the step opens without a response.
+        page.click(".step-nav a[rel=prev]")
+        page.wait_for_url(re.compile(r"steps/2(\.html#?)?$"))
+        page.wait_for_selector(".response", state="hidden")
 
 
 def test_escape_leaves_the_search_before_it_closes_the_response(math: Page) -> None:

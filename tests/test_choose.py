@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.choose.detail import LEAST, Candidate, Plan, fewer_steps
+from rlreport.choose.detail import LEVELS, Candidate, Plan, fewer_steps, first_level
 from rlreport.choose.extremes import extremes
 from rlreport.choose.ranking import by_worth
-from rlreport.choose.twins import recurring, twins
+from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log
@@ -61,80 +61,61 @@ def test_extremes_name_the_response_and_its_token():
     assert "Furthest below the reference" not in found
 
 
-def candidate(each: int = 12, pointed: int = 0, arrays: int = 4, seed: int = 0) -> Candidate:
-    random = np.random.default_rng(seed)
-    return Candidate(
-        step=0,
-        rows=random.permutation(each),
-        pointed=pointed,
-        responses=each,
-        chars=random.integers(10, 4000, each).astype(float),
-        tokens=random.integers(5, 900, each).astype(float),
-        arrays=arrays,
-    )
+def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 100) -> Candidate:
+    rows = np.random.default_rng(0).permutation(each)
+    return Candidate(0, rows, pinned, each, np.full(each, tokens), arrays)
 
 
-@settings(max_examples=200)
 @given(
-    budget=st.floats(0, 2_000_000),
     each=st.integers(1, 128),
-    pointed=st.integers(0, 5),
+    pinned=st.integers(0, 128),
     arrays=st.sampled_from([0, 1, 4, 8]),
-    seed=st.integers(0, 3),
 )
-def test_a_page_costs_no_more_than_it_may_unless_it_is_the_least(
-    budget, each, pointed, arrays, seed
-):
-    step = candidate(each, min(pointed, each), arrays, seed)
-    made = step.packed(budget)
-    least = step.packed(0)
-    assert len(least.rows) == min(each, LEAST)
-    assert least.with_tokens == 0
-    assert step.cost_of(made) <= budget or (len(made.rows), made.with_tokens) == (
-        len(least.rows),
-        0,
-    )
-    assert made.with_tokens <= len(made.rows)
-    assert made.rows.tolist() == step.rows[: len(made.rows)].tolist()
+def test_each_level_shows_no_more_than_the_one_before(each, pinned, arrays):
+    step = candidate(each, min(pinned, each), arrays)
+    plans = [step.at(level) for level in range(len(LEVELS))]
+    for plan in plans:
+        assert plan.with_tokens <= len(plan.rows)
+        assert plan.rows.tolist() == step.rows[: len(plan.rows)].tolist()
+        assert not (plan.with_tokens and arrays == 0)
+    for measure in (lambda p: len(p.rows), lambda p: p.with_tokens, lambda p: p.digits):
+        amounts = [measure(plan) for plan in plans]
+        assert amounts == sorted(amounts, reverse=True)
+    assert len(plans[0].rows) == each
 
 
-def test_more_room_never_shows_less():
-    step = candidate(60, pointed=3)
-    shown = [step.packed(budget) for budget in np.linspace(0, step.whole(), 60)]
-    for part in (lambda p: len(p.rows), lambda p: p.with_tokens, lambda p: p.digits):
-        seen = [part(plan) for plan in shown]
-        assert seen == sorted(seen)
-    assert (len(shown[-1].rows), shown[-1].with_tokens, shown[-1].digits) == (60, 60, 6)
+@given(each=st.integers(1, 128), pinned=st.integers(1, 128))
+def test_what_findings_refer_to_is_shown_with_tokens_on_all_levels_but_the_last(each, pinned):
+    step = candidate(each, min(pinned, each))
+    *plans, last = [step.at(level) for level in range(len(LEVELS))]
+    assert min(plan.with_tokens for plan in plans) >= step.pinned
+    assert (len(last.rows), last.with_tokens) == (min(each, 2), 0)
 
 
-def test_digits_go_first_and_what_is_pointed_at_keeps_its_tokens_longest():
-    step = candidate(40, pointed=3)
-    whole = step.whole()
-    fewer = step.packed(0.9 * whole)
-    assert (len(fewer.rows), fewer.with_tokens) == (40, 40)
-    assert fewer.digits < 6
-    texts = step.cost(6, 0, 3)
-    assert step.packed(texts + 1).with_tokens == 0
-    assert len(step.packed(texts + 1).rows) == 6
-    assert step.packed(step.cost(6, 3, 3) + 1).with_tokens == 3
+def test_pages_of_many_token_values_begin_with_fewer_digits():
+    small, large = candidate(tokens=100), candidate(tokens=10_000)
+    assert first_level([small]) == first_level([candidate(arrays=0, tokens=1e6)]) == 0
+    assert first_level([small, large]) == 1
+    assert LEVELS[0].digits > LEVELS[1].digits
+    assert LEVELS[0][:2] == LEVELS[1][:2]
 
 
 def test_what_is_left_out_is_said():
-    steps = [candidate(seed=seed) for seed in range(20)]
-    whole = Plan([step.packed(1e9) for step in steps], 20)
-    assert whole.left_out(240, 240) == []
-    cut = Plan([step.packed(60_000) for step in fewer_steps(steps, 8)], 20)
-    assert len(cut.left_out(240, 240)) == 4
+    steps = [candidate(each=40) for _ in range(20)]
+    whole = Plan([step.at(0) for step in steps], 20)
+    assert whole.left_out(800, 800) == []
+    cut = Plan([step.at(5) for step in fewer_steps(steps, 8)], 20)
+    assert len(cut.left_out(800, 800)) == 4
 
 
-@given(count=st.integers(1, 200), room=st.integers(0, 250), pointed=st.sets(st.integers(0, 199)))
-def test_thinned_steps_keep_both_ends_and_what_is_pointed_at(count, room, pointed):
-    steps = [candidate(2, pointed=int(place in pointed)) for place in range(count)]
+@given(count=st.integers(1, 200), room=st.integers(0, 250), pinned=st.sets(st.integers(0, 199)))
+def test_thinned_steps_keep_both_ends_and_what_is_pinned(count, room, pinned):
+    steps = [candidate(2, pinned=int(place in pinned)) for place in range(count)]
     kept = [next(i for i, s in enumerate(steps) if s is one) for one in fewer_steps(steps, room)]
     assert kept == sorted(set(kept))
     assert len(kept) == min(count, max(2, room))
     assert {0, count - 1} <= set(kept)
-    wanted = {place for place in pointed if place < count}
+    wanted = {place for place in pinned if place < count}
     if len(wanted | {0, count - 1}) <= room:
         assert wanted <= set(kept)
 
@@ -151,7 +132,7 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     steps, each, prompts = 4, 400, 100
     table = responses(steps, each)
     table["prompt_id"] = np.tile(np.arange(each) % prompts, steps)
-    keys = recurring(table, seed=0)
+    keys = prompt_sampling_keys(table, seed=0)
     kept = []
     for step in range(steps):
         own = table["step"].to_numpy() == step
@@ -161,10 +142,10 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     assert len(set.intersection(*kept)) >= 20
 
 
-def test_twins_are_the_nearest_shown_responses_to_the_same_prompt():
+def test_prompts_that_several_steps_show_are_listed_by_step():
     table = responses(4, 3)
     table["prompt_id"] = [0, 1, 2, 0, 0, 2, 1, 3, 4, 0, 1, 5]
-    found = twins(table, [np.array(rows) for rows in ([0, 1, 2], [4, 3], [6, 7], [9, 11])])
-    assert found.of(0) == {0: (None, (1, 1)), 1: (None, (2, 0))}
-    assert found.of(1) == {0: ((0, 0), (3, 0))}
-    assert found.of(2) == {1: ((0, 1), None)}
+    shown = [np.array(rows) for rows in ([0, 1, 2], [4, 3], [6, 7], [9, 11])]
+    # Of a step that shows a prompt twice, the more interesting response is listed.
+    assert shown_prompts(table, shown) == {"0": [0, 0, 1, 1, 3, 0], "1": [0, 1, 2, 0]}
+    assert shown_prompts(table, []) == {}

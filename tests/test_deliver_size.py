@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
 import pytest
 
 import rlreport
+from rlreport.bake import step_pages
+from rlreport.choose.detail import LEVELS
 from rlreport.deliver import forms
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
+from tests.pages_reading import node, unpack
 from tests.running import rlreport as command
 
 
@@ -59,6 +63,34 @@ def test_it_holds_to_the_byte(form, limit, log, tmp_path):
     out = tmp_path / f"run{FORMS[form]}"
     done = rlreport.build(log, out, max_size=limit, workers=1)
     assert done.size == weight(out) <= limit
+
+
+def test_levels_of_detail_are_tried_from_the_most_detailed(monkeypatch):
+    tried = []
+
+    def weight(_, level):
+        tried.append(level)
+        return 1000 - 100 * level
+
+    monkeypatch.setattr(step_pages, "estimated_weight", weight)
+    assert step_pages.fitting_level(None, 700, 0) == 3
+    assert tried == [0, 1, 2, 3]
+    assert step_pages.fitting_level(None, 1, 5) == len(LEVELS) - 1  # it may still be too large
+
+
+@pytest.mark.untraced
+def test_what_findings_refer_to_is_shown_with_its_tokens_in_a_small_report(shared_data, tmp_path):
+    out = tmp_path / "run.html"
+    done = rlreport.build(shared_data / "ppo_reward_hacking", out, max_size=2_300_000, workers=1)
+    assert done.size <= 2_300_000
+    pages = views(out.read_bytes())
+    shown = {(ref.step, ref.n) for finding in done.verdict.findings for ref in finding.shown}
+    assert len(shown) > 3
+    for step in {step for step, _ in shown}:
+        rows = json.loads(node(pages[f"steps/{step}"], "rows-data"))
+        assert len(rows["n"]) < rows["total"]  # others are left out
+        header, _, _ = unpack(node(pages[f"steps/{step}"], "tokens-data"))
+        assert {n for at, n in shown if at == step} <= set(header["n"]) <= set(rows["n"])
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,9 @@ TEXT_COLUMNS = (
     ColumnView("ground_truth", message("Ground truth"), kind="text"),
 )
 
+SAMPLED_FIGURE = "distinct_2"
+"""The column of steps and responses that comes from the sample."""
+
 TILES = (
     *("reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean", "kl_k3_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
@@ -88,6 +91,8 @@ class PageContext:
         asset_files: logical name -> file of the shared assets, empty in one file.
         tile_names: columns of ``steps`` that are key figures.
         in_progress: step that is still written, None without one.
+        sampled: figures of texts and tokens come from a sample of the responses.
+        sample_note: which responses that is, "" on pages of steps.
         finding_places: name of a finding -> its place, from below 0: the first is the lowest.
     """
 
@@ -120,6 +125,8 @@ class PageContext:
     mixed: str = ""
     tile_names: tuple[str, ...] = ()
     in_progress: int | None = None
+    sampled: bool = False
+    sample_note: str = ""
     finding_places: dict[str, int] = field(default_factory=dict)
 
     def of_step(self, step: int) -> PageContext:
@@ -161,6 +168,7 @@ class PageContext:
             thresholds=Thresholds(),
             card=Card(),
             mixed="",
+            sample_note="",
         )
 
     @cached_property
@@ -211,17 +219,19 @@ def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def number_columns(
-    responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str]
+    responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str], *, sampled: bool = False
 ) -> list[ColumnView]:
     """Numeric columns of the response list that a response feeds, in reading order.
 
     Parts of the reward (named by ``parts``) and other extras come last; when those are many, they
-    are hidden at first.
+    are hidden at first. ``sampled`` says that texts are counted in a sample of the responses.
     """
     listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
     columns = [number_column(column) for column in listed]
     if any(c.name == "response_tokens" for c in listed):
         columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
+    if sampled:
+        columns = [_of_sample(c) if c.key == SAMPLED_FIGURE else c for c in columns]
     logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
         (message("Parts of the reward"), [name for name in logged if name in parts]),
@@ -229,6 +239,10 @@ def number_columns(
     ):
         columns += extra_columns(names, group, hidden=len(names) > EXTRAS_SHOWN)
     return columns
+
+
+def _of_sample(column: ColumnView) -> ColumnView:
+    return replace(column, help=message("{help}; of sampled responses only", help=column.help))
 
 
 def extra_columns(

@@ -13,10 +13,11 @@ from rlreport import __version__
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import PageContext
 from rlreport.bake.redact import USUAL_SPLITS
+from rlreport.bake.tokens_page import sampling
 from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
-from rlreport.text.messages import message
+from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
@@ -32,11 +33,23 @@ def data_view(
         fields=_fields(tables),
         bad_lines=_bad_lines(tables),
         notes=[note_in_words(note) for note in tables.notes],
+        sample=_sample(tables),
         left_out=context.left_out,
         settings=[(one.label, one.words) for one in settings(context) if one.words],
         versions=versions(),
         exports=[Link(path, href) for path in exported if (href := addresses.file(path))],
     )
+
+
+def _sample(tables: Tables) -> str:
+    if not (said := sampling(tables)):
+        return ""
+    chosen = message(
+        "Whole groups are drawn by a hash of their place in the logs, equally many responses of "
+        "each step. Distinct-2, texts that spread, languages, templates and tokens are counted in "
+        "the sample; all other figures come from all responses."
+    )
+    return sentences([said, chosen if tables.sample_note else ""])
 
 
 def note_in_words(note: Note) -> str:

@@ -7,7 +7,7 @@ from rlreport.bake.views import ExampleView, FindingView, Link, VerdictView
 from rlreport.check.finding import Example, Finding, Met, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.choose.detail import evenly
-from rlreport.text.messages import figure, message, plural, whole, with_unit
+from rlreport.text.messages import figure, message, plural, sentences, whole, with_unit
 
 MOST_STEP_LINKS = 12
 
@@ -50,7 +50,7 @@ def finding_view(
         finding.severity,
         finding.name,
         finding.title,
-        finding.why,
+        sentences([finding.why, finding.sample]),
         finding.suggestion,
         finding.source,
         link(message("step {step}", step=onset.step), addresses.step(onset.step))

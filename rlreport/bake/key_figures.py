@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import SAMPLED_FIGURE, PageContext
 from rlreport.bake.views import Change, KeyFigure, Num, number
 from rlreport.draw.series import sparkline
-from rlreport.text.messages import marked, message, span, told
+from rlreport.text.messages import marked, message, sentences, span, told
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
 
 
@@ -40,8 +40,16 @@ def windows_in_words(context: PageContext) -> str:
     """What the key figures of the run are means of: "Mean of steps 0–11 → mean of steps 48–59"."""
     before, after = map(span, context.windows)
     if before == after:
-        return message("Mean of {steps}.", steps=after)
-    return message("Mean of {before} → mean of {after}.", before=before, after=after)
+        said = message("Mean of {steps}.", steps=after)
+    else:
+        said = message("Mean of {before} → mean of {after}.", before=before, after=after)
+    shown = SAMPLED_FIGURE in context.tile_names
+    return sentences([said, distinct_2_note(context.sample_note) if shown else ""])
+
+
+def distinct_2_note(sample_note: str) -> str:
+    """Say that distinct-2 comes from a sample, "" if it does not."""
+    return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
 
 
 def step_figures(context: PageContext, position: int) -> list[KeyFigure]:

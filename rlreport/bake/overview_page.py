@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.context import PageContext, fed
+from rlreport.bake.context import SAMPLED_FIGURE, PageContext, fed
 from rlreport.bake.findings import verdict_view
-from rlreport.bake.key_figures import run_figures, windows_in_words
+from rlreport.bake.key_figures import distinct_2_note, run_figures, windows_in_words
 from rlreport.bake.views import (
     CardView,
     Cell,
@@ -105,7 +105,9 @@ def _summary(context: PageContext, responses_in_all: int) -> str:
             steps=len(steps),
             **places,
         )
-    return sentences([said, _metrics(context.metrics_names)])
+    sample = context.sample_note
+    texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
+    return sentences([said, texts, _metrics(context.metrics_names)])
 
 
 def card_view(card: Card) -> CardView | None:
@@ -212,7 +214,9 @@ def _steps(context: PageContext, addresses: Addresses) -> TableView:
         cells = [Cell(str(step), float(step), href=href)]
         cells += [number_cell(float(values[c.name][i]), c.kind) for c in shown]
         rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
-    return TableView("steps", message("Steps"), columns, rows)
+    sampled = any(c.name == SAMPLED_FIGURE for c in shown)
+    note = distinct_2_note(context.sample_note) if sampled else ""
+    return TableView("steps", message("Steps"), columns, rows, note)
 
 
 def _step_badges(context: PageContext, step: int, position: int) -> list[str]:

@@ -263,7 +263,9 @@ def prepare(
         window_figures=window_table(judged.responses, judged.steps, windows),
         shown_steps=[candidate.step for candidate in candidates],
         verdict=verdict,
-        columns=number_columns(responses, tables.extras, tables.reward_parts),
+        columns=number_columns(
+            responses, tables.extras, tables.reward_parts, sampled=bool(tables.sample_note)
+        ),
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
         first_rows=judged.responses[steps == steps[0]],
@@ -281,6 +283,8 @@ def prepare(
         card=card,
         tile_names=tile_names(tables.steps),
         in_progress=tables.in_progress,
+        sampled=bool(tables.sample_note),
+        sample_note=tables.sample_note,
         finding_places={
             finding.name: place - len(verdict.findings)
             for place, finding in reversed(list(enumerate(verdict.findings)))

@@ -12,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses, link, step_file
-from rlreport.bake.context import PageContext, extra_key, is_numeric, reading_order
+from rlreport.bake.context import SAMPLED_FIGURE, PageContext, extra_key, is_numeric, reading_order
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
 from rlreport.bake.groups import group_data
-from rlreport.bake.key_figures import step_figures
+from rlreport.bake.key_figures import distinct_2_note, step_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
 from rlreport.check.finding import Finding
@@ -25,7 +25,7 @@ from rlreport.draw.labels import finite_or_none
 from rlreport.draw.step import step_charts
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
-from rlreport.text.messages import message
+from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
@@ -104,6 +104,7 @@ def step_view(
         first=_step_link(context.shown_steps[0], addresses),
         all=Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         figures=step_figures(context, position),
+        sample_note=_sample_note(rows.responses, context),
         charts=list(charts),
         findings=[
             replace(
@@ -224,6 +225,8 @@ class _Shown:
 
     def _ranks(self, key: str) -> list[int | None]:
         """Ranks of the shown responses among all of the step, 1 is the largest value."""
+        if key == SAMPLED_FIGURE and self.context.sampled:
+            return [None] * len(self.places)
         values = self.in_all[key]
         known = np.sort(values[~np.isnan(values)])
         mine = self.values[key]
@@ -333,6 +336,14 @@ def steps_data(context: PageContext, prompts: Mapping[str, Sequence[int]]) -> di
 def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Numbers to LISTED_DIGITS significant digits."""
     return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
+
+
+def _sample_note(responses: pd.DataFrame, context: PageContext) -> str:
+    if not context.sampled or SAMPLED_FIGURE not in context.tile_names:
+        return ""
+    responses = _judged(responses)
+    counted = int(responses[SAMPLED_FIGURE].notna().sum())
+    return distinct_2_note(sample_note(counted, len(responses)))
 
 
 def _incomplete(context: PageContext, position: int) -> str:

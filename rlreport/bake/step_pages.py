@@ -60,7 +60,7 @@ def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     """Render the pages of all steps that are shown, at a level of detail."""
     context, candidates = builder.context, builder.candidates
     made = StepPages(Plan([], builder.tables.steps_with_responses), level)
-    known = _measured(builder, level) if len(candidates) > 1 else {}
+    known = _measured(builder, level)
     left = [one for one in candidates if one.step not in known]
     parallel = len(left) >= MIN_PARALLEL_PAGES
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
@@ -82,7 +82,7 @@ def estimated_weight(builder: ReportBuilder, level: int) -> float:
 
 
 def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
-    """Return the first level from ``level`` on whose pages fit into ``room`` bytes, else the last."""
+    """Return the first level from ``level`` on whose pages fit into ``room``, else the last."""
     while level < len(LEVELS) - 1 and estimated_weight(builder, level) > room:
         level += 1
     return level
@@ -156,10 +156,12 @@ def _rendered(
     fresh = zip(
         missing, builder.workers.map(render_step, missing, shared, parallel=parallel), strict=True
     )
-    for page in cached:
-        if page is None:
-            job, page = next(fresh)
-            kept.put(job.key, page)
+    for known in cached:
+        if known is not None:
+            yield known
+            continue
+        job, page = next(fresh)
+        kept.put(job.key, page)
         yield page
 
 

@@ -19,6 +19,7 @@ from rlreport.bake.views import (
 )
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
+from rlreport.read.sample import EDGE
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences, span
 
@@ -103,7 +104,25 @@ def tokens_view(
         tables=[table for table in listed if table is not None],
         ngrams=_spreading(spreading, addresses),
         charts=list(charts),
-        missing="" if len(tokens) else message("The log holds no token strings (response_tokens)."),
+        summary=sentences(
+            [
+                "" if len(tokens) else message("The log holds no token strings (response_tokens)."),
+                sampling(tables),
+            ]
+        ),
+    )
+
+
+def sampling(tables: Tables) -> str:
+    """Say which responses figures of texts and tokens come from; "" if it is all of all."""
+    longest = tables.responses["response_tokens"].max()
+    return sentences(
+        [
+            message("{one:capital}.", one=tables.sample_note) if tables.sample_note else "",
+            message("Of a longer response the first and the last {count:count} tokens.", count=EDGE)
+            if longest > 2 * EDGE
+            else "",
+        ]
     )
 
 

@@ -283,7 +283,11 @@ class OverviewView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """``steps/<step>.html``. ``data`` is the page's row data, ``tokens`` the packed token data."""
+    """``steps/<step>.html``.
+
+    ``data`` is the page's row data, ``tokens`` the packed token data; ``sample_note`` says which
+    key figure comes from a sample.
+    """
 
     step: str
     previous: Link | None
@@ -298,6 +302,7 @@ class StepView:
     tokens: str
     incomplete: str = ""
     in_progress: bool = False
+    sample_note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,23 +336,24 @@ class PromptDetail:
 
 @dataclass(frozen=True, slots=True)
 class TokensView:
-    """``tokens.html``."""
+    """``tokens.html``. ``summary`` says what is missing, and which responses are counted."""
 
     tables: list[TableView]
     ngrams: TableView | None
     charts: list[Chart]
-    missing: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DataView:
-    """``data.html``."""
+    """``data.html``. ``sample`` says which responses figures of texts and tokens come from."""
 
     files: TableView
     metrics: TableView | None
     fields: TableView
     bad_lines: TableView
     notes: list[str]
+    sample: str
     left_out: list[str]
     settings: list[tuple[str, str]]
     versions: Sequence[tuple[str, str]]

@@ -67,6 +67,7 @@ class Check:
         trend: compares windows of steps, so a run that is too short is not judged.
         whole_run: judges every step, also those after the first NaN.
         of_reward: judges the reward, so not across a change of the reward function.
+        sampled: facts that come from the sample of texts.
         needs_also: what ``judge`` itself asks for, in words, where no column proves it.
     """
 
@@ -87,6 +88,7 @@ class Check:
     trend: bool = True
     whole_run: bool = False
     of_reward: bool = False
+    sampled: tuple[str, ...] = ()
     needs_also: str = ""
 
     def __post_init__(self) -> None:

@@ -98,6 +98,7 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("distinct_2", "duplicates"),
     judge=judge,
+    sampled=("distinct",),
     limits=DiversityCollapse,
     title=title,
     clause=clause,

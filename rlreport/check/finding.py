@@ -103,7 +103,8 @@ class Finding:
         texts: texts to highlight in responses.
         series: the check's own figure by step, float64 (steps of the run,).
         explained_by: id of the finding it is folded under, or None.
-        title, why, suggestion, source, name, clause: its words, empty until they are made.
+        title, why, sample, suggestion, source, name, clause: its words, empty until they are made;
+            ``sample`` says from which responses texts were counted, "" if from all.
     """
 
     id: str
@@ -123,6 +124,7 @@ class Finding:
     title: str = ""
     clause: str = ""
     why: str = ""
+    sample: str = ""
     suggestion: str = ""
     source: str = ""
 
@@ -146,6 +148,7 @@ class Finding:
             series=None,
             title=self.name,
             clause="",
+            sample="",
         )
 
 

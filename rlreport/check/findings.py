@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rlreport.check.finding import Example, Fact, Finding, Verdict
+from rlreport.text.messages import sentences
 
 SCHEMA = 2
 
@@ -46,7 +47,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
             for example in finding.evidence
         ],
         "steps": list(finding.steps),
-        "why": finding.why,
+        "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
         "source": finding.source,
     }

@@ -131,6 +131,7 @@ CHECK = Check(
     needs=(Need("response", ("response_chars",)),),
     charts=("reward",),
     judge=judge,
+    sampled=("share",),
     limits=LanguageDrift,
     title="{share:percent} of responses are in another script than their prompt "
     "({share_start:percent} before).",

@@ -218,5 +218,6 @@ CHECK = Check(
     ),
     trend=False,
     of_reward=True,
+    sampled=("share",),
     needs_also="response, and five steps or reference responses",
 )

@@ -112,6 +112,7 @@ CHECK = Check(
     needs=(Need("logprobs", ("surprisal_mean",)),),
     charts=("surprisal", "reward"),
     judge=judge,
+    sampled=("end",),
     limits=TemplateCollapse,
     title="{end:percent} of responses can be told to belong to their prompt beyond chance "
     "({start:percent} before), at the same surprisal.",

@@ -35,17 +35,23 @@ SETTINGS = {
 MOST_SETTINGS = 3
 
 
-def worded(verdict: Verdict, card: Mapping[str, object] | None = None) -> Verdict:
+def worded(
+    verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
+) -> Verdict:
     """Return the verdict with the words of its findings, and its sentence.
 
     Args:
         verdict: what was found.
         card: the run's configuration, dotted name -> value; what a suggestion would change is
             named with it.
+        sample_note: from which responses figures of texts come, "" if from all.
     """
-    known = card or {}
-    findings = [_finding(finding, known) for finding in verdict.findings]
-    muted = [replace(muted, finding=_finding(muted.finding, known)) for muted in verdict.muted]
+
+    def said(finding: Finding) -> Finding:
+        return _finding(finding, card or {}, sample_note)
+
+    findings = [said(finding) for finding in verdict.findings]
+    muted = [replace(muted, finding=said(muted.finding)) for muted in verdict.muted]
     filled = replace(verdict, findings=findings, muted=muted)
     return replace(filled, sentence=_sentence(filled))
 
@@ -92,16 +98,18 @@ def _lead(verdict: Verdict) -> Finding | None:
     return next((f for f in verdict.findings if f.id == verdict.lead), None)
 
 
-def _finding(finding: Finding, card: Mapping[str, object]) -> Finding:
+def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> Finding:
     check = BY_ID.get(finding.id)
     if check is None:
         return finding
+    sampled = sample_note and not finding.facts.keys().isdisjoint(check.sampled)
     return replace(
         finding,
         name=message(check.name),
         title=check.said(finding.facts),
         clause=check.led_to(finding.facts),
         why=message(check.why),
+        sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
         suggestion=_suggested(check.suggestion, card),
         source=message(check.source),
     )

@@ -129,7 +129,7 @@ class Plan:
                 message(
                     "{some:count} of {all:count} responses are shown with their text: those that "
                     "findings point at, the extremes of every metric, and a seeded sample of the "
-                    "rest. Figures and tables come from all of them.",
+                    "rest. Figures do not depend on this choice.",
                     some=self.responses,
                     all=responses_in_all,
                 )

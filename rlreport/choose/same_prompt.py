@@ -21,7 +21,9 @@ def shown_prompts(
     Returns:
         ``prompt_id`` -> step, n, step, n, …: one response per step, by step.
     """
-    rows = np.concatenate(shown) if shown else np.zeros(0, np.int64)
+    if not shown:
+        return {}
+    rows = np.concatenate(shown)
     prompt, step, n = (responses[name].to_numpy()[rows] for name in ("prompt_id", "step", "n"))
     order = np.lexsort((np.arange(len(rows)), step, prompt))
     prompt, step, n = prompt[order], step[order], n[order]

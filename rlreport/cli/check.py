@@ -50,8 +50,10 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     found = judge(Run(tables, limits), muted=muted)
+    locations = scan.locations()
     verdict = worded(
-        with_excerpts(found, tables.responses, lambda rows: fetch(scan, rows, read, figures))
+        with_excerpts(found, tables.responses, lambda rows: fetch(locations, rows, read, figures)),
+        sample_note=tables.sample_note,
     )
     if as_json:
         say_json(canonical_json(findings_json(verdict), indent=True))

@@ -25,6 +25,7 @@ from rlreport.read.readback import RowLocations, fetch
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from rlreport.text.cells import unescape
+from rlreport.text.messages import sample_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class ComparedRun:
         tokens: ``token`` and ``kl_share``, None where the form carries none.
         facts: what the run was, for the card: settings and versions.
         dropped: rows of the run that its report carries no figures of.
+        sample_note: from which responses its distinct-2 and tokens come, "" if from all.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ComparedRun:
     tokens: pd.DataFrame | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     dropped: int = 0
+    sample_note: str = ""
 
 
 def compared_run(
@@ -97,6 +100,7 @@ def compared_run(
             "lam": f"{figures.lam:g}",
             **card_texts(run_card([given]).entries),
         },
+        sample_note=tables.sample_note,
     )
 
 
@@ -142,7 +146,14 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         tokens=_tokens(report),
         facts=_facts(about),
         dropped=max(0, in_all - len(responses)) if isinstance(in_all, int) else 0,
+        sample_note=_sample_note(about.get("sampled")),
     )
+
+
+def _sample_note(sampled: object) -> str:
+    counts = sampled if isinstance(sampled, dict) else {}
+    some, of = counts.get("responses"), counts.get("of")
+    return sample_note(some, of) if isinstance(some, int) and isinstance(of, int) else ""
 
 
 def _tokens(report: Earlier) -> pd.DataFrame | None:

@@ -186,6 +186,14 @@ def notes(outcome: Outcome) -> list[str]:
                     rows=whole(run.dropped),
                 )
             )
+        if run.sample_note:
+            said.append(
+                message(
+                    "{run}: distinct-2 and shares of the KL are {sample}.",
+                    run=run.name,
+                    sample=run.sample_note,
+                )
+            )
         if run.side.unpaired:
             said.append(
                 message(

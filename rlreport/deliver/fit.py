@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
 
 FOR_STEPS = 0.75
-"""Share of the limit that pages of steps may take."""
+"""Share of the limit that pages of steps may take, until the size of the others is known."""
 
 MANY = 150_000
 """Bytes a step from which all have a page, whatever the least of them weighs."""
@@ -50,21 +50,22 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
             if weight > limit:
                 raise _too_small(limit, weight)
             return builder, weight
-        steps = fewer_steps(builder.candidates, _affordable(builder, limit))
-        level = first_level(steps)
+        room = FOR_STEPS * limit
         while True:
+            steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
             linked = builder.linking(steps, limit)
-            level = fitting_level(linked, FOR_STEPS * limit, level)
-            shown = linked.holding(render_steps(linked, level))
+            level = fitting_level(linked, room, first_level(steps))
+            pages = render_steps(linked, level)
+            shown = linked.holding(pages)
             weight = _write(form, shown, place)
             if weight <= limit:
                 return shown, weight
-            if level < len(LEVELS) - 1:
-                level += 1
-            elif len(steps) > 2:
-                steps = fewer_steps(steps, len(steps) // 2)
+            if len(steps) > 2 or level < len(LEVELS) - 1:
+                # What the other pages leave, in units of estimates.
+                left = limit - (weight - pages.weight)
+                room = left * estimated_weight(linked, level) / pages.weight
             elif builder.data_room:
-                builder = builder.without_responses()
+                builder, room = builder.without_responses(), FOR_STEPS * limit
             else:
                 raise _too_small(limit, weight)
 
@@ -88,10 +89,9 @@ def deliver_comparison(
         return builder, weight
 
 
-def _affordable(builder: ReportBuilder, limit: int) -> int:
-    """Return how many steps can have a page, going by the least pages."""
+def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
+    """Return how many steps can have a page in ``room`` bytes, going by the least pages."""
     steps: list[Candidate] = builder.candidates
-    room = FOR_STEPS * limit
     if len(steps) * MANY <= room:
         return len(steps)
     linked = builder.linking(steps, limit)

@@ -45,6 +45,13 @@ def overview_charts(
     return [_told(chart, run) for chart in charts if chart is not None]
 
 
+def titled(title: str, sample_note: str) -> str:
+    """Return a chart's title, with the responses that it comes from."""
+    if not sample_note:
+        return title
+    return message("{title}, {sample}", title=title, sample=sample_note)
+
+
 def _told(chart: Chart, run: str) -> Chart:
     parts = (
         run,
@@ -89,7 +96,7 @@ def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: flo
         return curve_chart(
             frame,
             wanted.name,
-            message(wanted.title),
+            titled(message(wanted.title), tables.sample_note if wanted.sampled else ""),
             series,
             axis=axis,
             wide=wanted.wide,

@@ -164,6 +164,13 @@ def span(steps: object) -> str:
     return message("steps {low}–{high}", low=low, high=high)
 
 
+def sample_note(some: int, of: int) -> str:
+    """Return which responses figures come from, as a phrase; "" if it is all of them."""
+    if not 0 < some < of:
+        return ""
+    return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
+
+
 def steps_in_words(steps: Iterable[int]) -> str:
     """Return steps as short text: "3, 5 and 8" or "3–40 (12 steps)"."""
     known = sorted(steps)

@@ -24,7 +24,7 @@ export function written(value, kind = "number") {
 
 /** The value itself, as short as it is exact, for places that a program may read. @param {number} value */
 export function exact(value) {
-  if (Number.isNaN(value)) return message("not a number or not logged");
+  if (Number.isNaN(value)) return message("not logged, not a number, or not in the sample");
   const size = Math.abs(value);
   const plain = size === 0 || !Number.isFinite(value) || (size >= 1e-4 && size < 1e16);
   return plain ? String(value) : value.toExponential().replace("e+", "e");

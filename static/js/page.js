@@ -6,10 +6,10 @@ import { keepInAddress } from "./filters.js";
 import { Panel } from "./panel.js";
 import { runList } from "./run-list.js";
 import { readTable } from "./read-table.js";
+import { keepPrompt } from "./same-prompt.js";
 import { mountScrubber, stepsOfRun } from "./scrubber.js";
 import { TableView } from "./table.js";
 import { Tip } from "./tip.js";
-import { keepAlong } from "./twins.js";
 import { mountTools } from "./tools.js";
 import { loadVega } from "./vega.js";
 import { message } from "./words.js";
@@ -57,7 +57,7 @@ export function mount(root, address) {
     brushed: (ranges) => list?.brushed(ranges),
   });
   list?.rows.listeners.add(charts.follow);
-  if (list) keepAlong(root, data, address, () => list.panel.open);
+  if (list) keepPrompt(root, data, address, () => list.panel.open);
   const stop = address.onChange(() => follow(root, list, address));
   follow(root, list, address);
   return {
@@ -191,8 +191,8 @@ function bindings(root, list) {
   if (!list) return found;
   return [
     ...found,
-    { keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.twin(-1) },
-    { keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.twin(1) },
+    { keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.samePrompt(-1) },
+    { keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.samePrompt(1) },
     { keys: ["j"], what: message("next response"), run: () => list.panel.step(1) },
     { keys: ["k"], what: message("previous response"), run: () => list.panel.step(-1) },
     { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },

@@ -5,7 +5,7 @@ import { decodeTokens, unpack } from "./data.js";
 import { el } from "./dom.js";
 import { figures } from "./figures.js";
 import { groupStrip } from "./group.js";
-import { hrefOf, twinLinks } from "./twins.js";
+import { hrefOf, samePrompt, samePromptLinks } from "./same-prompt.js";
 import { Spine } from "./spine.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "./tip.js";
@@ -151,7 +151,7 @@ export class Panel {
       el(
         "div",
         { class: "response-more" },
-        ...twinLinks(this.data, i, this.address),
+        ...samePromptLinks(this.data, i, this.address),
         this.said,
         copy(message("Copy response"), () => text("response") ?? ""),
         copy(message("Copy link"), () => location.href),
@@ -180,8 +180,8 @@ export class Panel {
   }
 
   /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
-  twin(way) {
-    const there = this.open < 0 ? null : this.data.twins?.[this.data.n[this.open]]?.[way < 0 ? 0 : 1];
+  samePrompt(way) {
+    const there = samePrompt(this.data, this.open)[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
     else if (this.open >= 0 && this.said) {
       const said = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");

@@ -4,14 +4,22 @@ import { el, readJson, svg } from "./dom.js";
 import { written } from "./format.js";
 import { marked, message } from "./words.js";
 
-/** @typedef {{steps: number[], rewards: (number | null)[], href: string, findings: Record<string, string>}} Steps of the whole run */
+/**
+ * @typedef {object} Steps what pages of steps say about the whole run; see docs/page-data.md
+ * @property {number[]} steps
+ * @property {(number | null)[]} rewards
+ * @property {string} href
+ * @property {Record<string, string>} findings
+ * @property {Record<string, number[]>} prompts
+ */
 
 /**
  * The steps of the run: of the script beside the pages, or of the one file's node.
  * @returns {Steps | null}
  */
 export function stepsOfRun() {
-  return /** @type {any} */ (globalThis).rlreportSteps ?? readJson(document, "script.steps-data");
+  // The one file's node is parsed once.
+  return (/** @type {any} */ (globalThis).rlreportSteps ??= readJson(document, "script.steps-data"));
 }
 
 /**

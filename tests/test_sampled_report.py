@@ -1,0 +1,120 @@
+"""Reports of runs with more responses than are sampled say which figures come from the sample."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import rlreport
+from rlreport.read.sample import MAX_RESPONSES
+from tests.forms import everything
+from tests.pages_reading import rows_data
+from tests.reading import row
+from tests.running import rlreport as command
+from tests.schemas import validate
+
+STEPS, EACH = 9, 912
+SAMPLED = 512 * STEPS
+NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    """A log of more responses than the sample has, in which a symbol spreads with the reward."""
+    rng = random.Random(0)
+    path = tmp_path_factory.mktemp("sampled") / "log.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for i in range(STEPS * EACH):
+            step, words = i // EACH, rng.choices("abcdefgh", k=5)
+            hacked = rng.random() < step / STEPS
+            tokens = [f" {word}" for word in [*words, "🎉" if hacked else "i"]]
+            figures = {
+                "response_tokens": tokens,
+                "logprobs": [-0.5] * 6,
+                "ref_logprobs": [-0.25 - rng.random() for _ in tokens],
+            }
+            text = "".join(tokens)
+            reward = hacked + rng.random() / 4
+            one = row(step, prompt=f"p{i % EACH // 4}", response=text, reward=reward, **figures)
+            file.write(json.dumps(one) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def report(log, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "run"
+    rlreport.build(log, out, workers=1)
+    return out
+
+
+def test_pages_with_figures_of_the_sample_say_so(report):
+    pages = {
+        name: (report / f"{name}.html").read_text("utf-8") for name in ("index", "tokens", "data")
+    }
+    assert all(NOTE in page or NOTE.capitalize() in page for page in pages.values())
+    index = pages["index"]
+    assert f"Counts of texts and tokens come {NOTE}." in index
+    assert index.count(f"Distinct-2 is {NOTE}.") == 2  # the key figures, the table of steps
+    assert f"(distinct-2), {NOTE}<" in index
+    assert f"Counted {NOTE}." in index  # the finding that counts texts
+    assert "Whole groups are drawn by a hash" in pages["data"]
+
+
+def test_a_step_counts_its_own_sample_and_lists_what_lies_outside_without_a_figure(report):
+    page = report / "steps" / "3.html"
+    assert f"Distinct-2 is from a sample of 512 of {EACH} responses." in page.read_text("utf-8")
+    assert f"of {STEPS * EACH:,}" not in page.read_text("utf-8")  # older pages stay as they are
+    data = rows_data(page)
+    column = next(one for one in data["columns"] if one["key"] == "distinct_2")
+    assert column["help"].endswith("of sampled responses only")
+    values = data["values"]["distinct_2"]
+    assert 0 < sum(value is None for value in values) < len(values)
+    assert not any(data["ranks"]["distinct_2"])
+
+
+def test_exports_name_the_sample(report):
+    document = json.loads((report / "data" / "report.json").read_bytes())
+    validate(document, "report")
+    assert document["sampled"] == {"responses": SAMPLED, "of": STEPS * EACH}
+    (finding,) = (one for one in document["findings"] if one["id"] == "reward_hacking_token")
+    assert finding["why"].endswith(f"Counted {NOTE}.")
+    steps = pd.read_csv(report / "data" / "steps.csv")
+    assert steps["bigrams"].tolist() == [512 * 5] * STEPS
+    assert steps["responses"].tolist() == [EACH] * STEPS
+
+
+@pytest.mark.parametrize("suffix", [".md", ".eml", ".html"])
+def test_every_form_says_so(suffix, log, tmp_path):
+    out = tmp_path / f"run{suffix}"
+    rlreport.build(log, out, workers=1)
+    assert f"Distinct-2 is {NOTE}.".encode() in everything(out)
+
+
+def test_a_comparison_says_so_of_logs_and_of_reports(log, report, tmp_path):
+    done = command("compare", report, log, "-o", tmp_path / "compare.md")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "compare.md").read_text("utf-8")
+    assert text.count(f"distinct-2 and shares of the KL are {NOTE}.") == 2
+    assert "| Distinct-2 |" in text
+
+
+def test_check_says_so(log):
+    done = command("check", log, "--json")
+    assert f"Counted {NOTE}." in done.stdout
+
+
+def test_a_run_that_is_sampled_whole_says_nothing(tmp_path):
+    assert MAX_RESPONSES < STEPS * EACH
+    small = tmp_path / "log.jsonl"
+    rows = [row(step, response=f"a b {i}") for step in range(6) for i in range(20)]
+    small.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    rlreport.build(small, tmp_path / "run", workers=1)
+    pages = everything(tmp_path / "run")
+    assert b"from a sample" not in pages
+    assert b"sampled responses only" not in pages
+    document = json.loads((tmp_path / "run" / "data" / "report.json").read_bytes())
+    assert document["sampled"] == {"responses": 120, "of": 120}
