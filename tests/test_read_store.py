@@ -14,17 +14,16 @@ import pytest
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read.readback import fetch
 from rlreport.read.detect import detect_formats
-from rlreport.read.logs import scan_tasks
-from rlreport.read.remote import read_ranges, shown
 from rlreport.read.files import find_sources
-from rlreport.read.splits import plan_splits, plan_tasks
+from rlreport.read.lines import byte_ranges
+from rlreport.read.logs import read_chunks
+from rlreport.read.readback import fetch
+from rlreport.read.remote import read_ranges, shown
+from rlreport.workers import Workers
 from tests.reading import read, row, write
 from tests.running import rlreport
 from tests.store import BUCKET, Store, local_files, long_log
-
-SPLIT = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,9 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
     found = detect_formats(listing, ReadOptions())
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
-    splits = plan_splits(found.sources, found.formats, split_bytes=8 * SPLIT)
-    found_all = scan_tasks(plan_tasks(splits), ReadOptions(workers=1), FigureOptions(), Silent())
-    assert found_all.rows == 2_500
+    ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
+    chunks = read_chunks(ranges, ReadOptions(), FigureOptions(), Silent(), Workers(1))
+    assert sum(one.rows for chunk in chunks for one in chunk.counts) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
 
@@ -68,7 +67,7 @@ def test_rows_are_read_back_by_ranges_that_hold_little_else(store: Store, log: P
     scan = read(f"s3://{BUCKET}/back")
     store.forget()
     wanted = [5, 6, 7, 1000, 2400]
-    rollouts = list(fetch(scan, wanted, ReadOptions(), FigureOptions()))
+    rollouts = list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
     assert [r.response.split()[0] for r in rollouts] == [str(row) for row in wanted]
     requests = store.requests()
     assert len(requests) == 3  # neighbours come as one
@@ -106,7 +105,7 @@ def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_pa
     first = read(url, cache=cache)
     store.forget()
     again = read(url, cache=cache)
-    assert len(store.requests()) == 1  # detection
+    assert len(store.requests()) == 2  # detection and the sample, not the first pass
     assert again.responses.equals(first.responses)
     store.put("kept/a.jsonl", b"".join(lines[::-1]))
     assert read(url, cache=cache).responses["offset"].tolist() != first.responses["offset"].tolist()
@@ -172,7 +171,7 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
             scan = read(url)
             assert scan.files[0].name == name
             assert scan.responses["step"].tolist() == list(range(40))
-            (found,) = fetch(scan, [23], ReadOptions(), FigureOptions())
+            (found,) = fetch(scan.locations(), [23], ReadOptions(), FigureOptions())
             assert found.response.startswith("23 23")
             assert "hunter2" not in scan.name + found.file
         server.shutdown()

@@ -26,7 +26,7 @@ from rlreport.deliver.ownership import (
 from rlreport.deliver.place import destination, pictures_of
 from rlreport.errors import OutputError
 from rlreport.read.files import is_url
-from rlreport.read.remote import filesystem, said, shown
+from rlreport.read.remote import filesystem, shown, store_message
 
 Out = Path | str
 """Where a report goes: a place on a disk, or a URL."""
@@ -103,7 +103,7 @@ class _Remote:
         except OutputError:
             raise
         except Exception as error:
-            raise OutputError(f"{self.out}: cannot be seen: {said(error)}") from None
+            raise OutputError(f"{self.out}: cannot be seen: {store_message(error)}") from None
 
     def send(self, place: Path) -> None:
         """Send what was written at ``place`` and next to it, the page to open last.
@@ -136,7 +136,7 @@ class _Remote:
             if gone := sorted(ours - local.keys()):
                 self.system.rm([self._path(name) for name in gone])
         except Exception as error:
-            raise OutputError(f"{self.out}: cannot be written: {said(error)}") from None
+            raise OutputError(f"{self.out}: cannot be written: {store_message(error)}") from None
 
     def _path(self, name: str) -> str:
         parent = self.root.rpartition("/")[0]
