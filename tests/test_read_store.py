@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -72,6 +73,47 @@ def test_rows_are_read_back_by_ranges_that_hold_little_else(store: Store, log: P
     requests = store.requests()
     assert len(requests) == 3  # neighbours come as one
     assert sum(request.sent for request in requests) <= 0.01 * size
+
+
+def test_scattered_rows_are_not_joined_by_what_lies_between(store: Store, log: Path) -> None:
+    store.put_folder(log.parent, "scattered")
+    scan = read(f"s3://{BUCKET}/scattered")
+    store.forget()
+    wanted = list(range(0, 2_500, 4))
+    list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
+    lengths = scan.responses["length"].to_numpy()[wanted]
+    assert sum(request.sent for request in store.requests()) == lengths.sum()
+
+
+def test_many_small_objects_are_requested_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(300):
+        store.put(f"small/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
+    together = []
+    cat_ranges = store.system.cat_ranges
+
+    def counting(paths, *args, **options):
+        together.append(len(paths))
+        return cat_ranges(paths, *args, **options)
+
+    monkeypatch.setattr(store.system, "cat_ranges", counting)
+    assert len(read(f"s3://{BUCKET}/small").responses) == 300
+    assert together == [16, 256, 44, 300]  # detection, the first pass in two groups, the sample
+
+
+def test_a_compressed_object_is_streamed_once_by_the_first_pass_and_once_by_the_sample(
+    store: Store,
+) -> None:
+    rng = random.Random(0)
+    rows = [row(i % 5, response=rng.randbytes(20_000).hex()) for i in range(300)]
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in rows)
+    packed = gzip.compress(lines)
+    store.put("packed/a.jsonl.gz", packed)
+    store.forget()
+    assert len(read(f"s3://{BUCKET}/packed").responses) == 300
+    moved = sum(request.sent for request in store.requests())
+    assert 2 * len(packed) <= moved <= 2.05 * len(packed)
 
 
 def test_of_many_files_alike_a_few_are_looked_at(store: Store, tmp_path: Path) -> None:
