@@ -1,8 +1,8 @@
-"""Build a report of many objects on three Ray nodes of this machine, and watch the driver's memory.
+"""Build a report on three Ray nodes of this machine, and measure the memory of the driver.
 
-    python benchmarks/bench_cluster.py FOLDER [--megabytes 5000] [--objects 2000] [--scan]
+    python benchmarks/bench_cluster.py FOLDER [--megabytes 5000] [--objects 2000] [--tokens 300]
 
-FOLDER gets copies of one generated log under many names, once.
+FOLDER gets copies of one generated log under many names, unless it exists.
 """
 
 from __future__ import annotations
@@ -25,22 +25,19 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
 
 NODES = 3
-ROW_BYTES = 28_600
+ROW_BYTES, TOKEN_BYTES = 200, 95
 
 
 def main() -> None:
-    """Print seconds, rows and peaks of memory."""
+    """Print seconds, responses and the peak of memory."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--megabytes", type=int, default=5000)
     parser.add_argument("--objects", type=int, default=2000)
-    parser.add_argument("--scan", action="store_true", help="read alone, bake nothing")
-    parser.add_argument("--local", action="store_true", help="this machine's processes instead")
+    parser.add_argument("--tokens", type=int, default=300)
+    parser.add_argument("--scan", action="store_true", help="only read")
     given = parser.parse_args()
-    size = _copies(given.folder, given.megabytes * 1_000_000, given.objects)
-    if given.local:
-        _measure(given, size, None)
-        return
+    size = _copies(given.folder, given.megabytes * 1_000_000, given.objects, given.tokens)
     from ray.cluster_utils import Cluster
 
     memory = 600 << 20
@@ -55,7 +52,7 @@ def main() -> None:
         cluster.shutdown()
 
 
-def _measure(given: argparse.Namespace, size: int, ray: str | None) -> None:
+def _measure(given: argparse.Namespace, size: int, ray: str) -> None:
     peak = _Peak()
     start = time.perf_counter()
     if given.scan:
@@ -65,46 +62,41 @@ def _measure(given: argparse.Namespace, size: int, ray: str | None) -> None:
         with tempfile.TemporaryDirectory() as out:
             rows = len(build(given.folder, Path(out) / "report", ray=ray).tables.responses)
     seconds = time.perf_counter() - start
-    own = resource.getrusage(resource.RUSAGE_SELF)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     print(
-        f"{size / 1e9:.2f} GB in {given.objects:,} files, {rows:,} rows: {seconds:.0f} s, driver's "
-        f"CPU {own.ru_utime + own.ru_stime:.0f} s, its memory at most {peak.whole / 1e6:,.0f} MB, "
-        f"{peak.private / 1e6:,.0f} MB without what it shares with the object store "
-        f"(before: {peak.before / 1e6:,.0f} MB); 500 MB + 300 B a row are "
-        f"{500 + 300 * rows / 1e6:,.0f} MB"
+        f"{size / 1e9:.2f} GB in {given.objects:,} files, {rows:,} responses: {seconds:.0f} s, "
+        f"driver's CPU {usage.ru_utime + usage.ru_stime:.0f} s, its memory at most "
+        f"{peak.size / 1e6:,.0f} MB (at first {peak.before / 1e6:,.0f} MB); allowed "
+        f"{550 + 0.0007 * rows:,.0f} MB"
     )
 
 
 class _Peak:
-    """Memory of this process, looked at ten times a second."""
+    """Memory of this process, measured ten times a second."""
 
     def __init__(self) -> None:
-        self.whole = self.private = 0
-        self.before = _memory()[0]
+        self.size = self.before = _memory()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         while True:
-            whole, private = _memory()
-            self.whole, self.private = max(self.whole, whole), max(self.private, private)
+            self.size = max(self.size, _memory())
             time.sleep(0.1)
 
 
-def _memory() -> tuple[int, int]:
-    """Bytes resident, and those of them that are this process's alone."""
-    pages = list(map(int, Path("/proc/self/statm").read_text().split()))
-    size = os.sysconf("SC_PAGE_SIZE")
-    return pages[1] * size, (pages[1] - pages[2]) * size
+def _memory() -> int:
+    """Return the resident bytes, including what is shared with the object store."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _copies(folder: Path, size: int, objects: int) -> int:
-    """Fill the folder, unless it is filled; return its bytes."""
+def _copies(folder: Path, size: int, objects: int, tokens: int) -> int:
+    """Fill the folder unless it exists; return its bytes."""
     if not folder.exists():
         folder.mkdir(parents=True)
-        with tempfile.TemporaryDirectory() as made:
-            rows = max(1, size // objects // ROW_BYTES)
-            generate(Path(made), rows=rows, steps=100, ranks=1)
-            (one,) = Path(made).iterdir()
+        with tempfile.TemporaryDirectory() as generated:
+            rows = max(1, size // objects // (ROW_BYTES + TOKEN_BYTES * tokens))
+            generate(Path(generated), rows=rows, steps=100, ranks=1, tokens=tokens)
+            (one,) = Path(generated).iterdir()
             for i in range(objects):
                 shutil.copyfile(one, folder / f"task_{i}.jsonl")
     return sum(path.stat().st_size for path in folder.iterdir())

@@ -1,8 +1,8 @@
-"""Time the first pass over logs in a store: one object, and as many bytes in 2,000 objects.
+"""Time reading a log from a store: as one object, and as 2,000 objects.
 
     python benchmarks/bench_store.py LOG.jsonl [--objects 2000] [--workers 0]
 
-The store is moto's, on this machine: what it takes itself is measured with the rest.
+The store is moto's, on this machine, which takes part of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.store import BUCKET, Store, serving
 
 
 def main() -> None:
-    """Print seconds, CPU and bytes of each."""
+    """Print seconds, CPU and bytes moved."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("log", type=Path)
     parser.add_argument("--objects", type=int, default=2000)

@@ -1,4 +1,4 @@
-"""Worker processes: ``Workers.map`` is all there is to parallelism, on this machine or a cluster."""
+"""Worker processes: all parallelism is ``Workers.map``, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, Executor, Future
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rlreport.errors import RlreportError
+
+if TYPE_CHECKING:
+    from rlreport.ray_executor import RayExecutor, RayFuture
 
 Job = TypeVar("Job")
 Shared = TypeVar("Shared")
@@ -67,22 +70,22 @@ class Workers:
         """
         self._count = count or os.cpu_count() or 1
         self._executor: Executor | None = None
-        self.is_remote = ray is not None
+        self._cluster: RayExecutor | None = None
         if ray is not None:
             from rlreport.ray_executor import RayExecutor
 
-            self._executor = executor = RayExecutor(ray, say)
-            self._count = executor.count
+            self._cluster = RayExecutor(ray, say)
+            self._count = self._cluster.count
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         """End the processes, whatever they are doing."""
+        if self._cluster is not None:
+            self._cluster.shutdown()
         executor, self._executor = self._executor, None
-        if executor is not None and self.is_remote:
-            executor.shutdown()
-        elif executor is not None:
+        if executor is not None:
             _end(executor)
 
     def map(
@@ -105,27 +108,23 @@ class Workers:
             RlreportError: a process was killed.
             Exception: what a job raised.
         """
-        executor = self._started() if parallel or self.is_remote else None
+        executor = self._cluster or (self._started() if parallel else None)
         if executor is None:
             yield from (function(job, shared) for job in jobs)
             return
         blob: Any = pickle.dumps((function, shared), pickle.HIGHEST_PROTOCOL)
-        if self.is_remote:
-            blob = executor.share(blob)  # type: ignore[attr-defined]
+        if self._cluster is not None:
+            blob = self._cluster.share(blob)
         number = next(_map_numbers)
         room = QUEUED * (self._count if self.is_remote else self._count - 1)
-        pending: deque[Future[Result]] = deque()
+        pending: deque[Future[Result] | RayFuture] = deque()
         try:
             for job in jobs:
-                busy = sum(not future.done() for future in pending)
-                if busy < room:
-                    pending.append(executor.submit(_run, number, blob, job))
-                elif self.is_remote:
-                    wait(pending, return_when=FIRST_COMPLETED)
+                if self.is_remote or sum(not one.done() for one in pending) < room:  # type: ignore[union-attr]
                     pending.append(executor.submit(_run, number, blob, job))
                 else:  # the others have enough to do
                     pending.append(_done(function, job, shared))
-                while pending and (pending[0].done() or len(pending) > AHEAD * (room + 1)):
+                while self._ready(pending, room):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -140,8 +139,14 @@ class Workers:
         Raises:
             UsageError: a node does not, or has another version of this program.
         """
-        if self.is_remote and self._executor is not None:
-            self._executor.check(paths, tokenizer)  # type: ignore[attr-defined]
+        if self._cluster is not None:
+            self._cluster.check(paths, tokenizer)
+
+    def _ready(self, pending: deque[Any], room: int) -> bool:
+        """Whether the first result is there, or has to be waited for."""
+        if self.is_remote:
+            return len(pending) > room
+        return bool(pending) and (pending[0].done() or len(pending) > AHEAD * (room + 1))
 
     def _started(self) -> Executor | None:
         if self._executor is None and self._count > 1:

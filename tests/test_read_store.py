@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -14,17 +15,16 @@ import pytest
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read.readback import fetch
 from rlreport.read.detect import detect_formats
-from rlreport.read.logs import scan_tasks
-from rlreport.read.remote import read_ranges, shown
 from rlreport.read.files import find_sources
-from rlreport.read.splits import plan_splits, plan_tasks
+from rlreport.read.lines import byte_ranges
+from rlreport.read.logs import read_chunks
+from rlreport.read.readback import fetch
+from rlreport.read.remote import read_ranges, shown
+from rlreport.workers import Workers
 from tests.reading import read, row, write
 from tests.running import rlreport
 from tests.store import BUCKET, Store, local_files, long_log
-
-SPLIT = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,9 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
     found = detect_formats(listing, ReadOptions())
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
-    splits = plan_splits(found.sources, found.formats, split_bytes=8 * SPLIT)
-    found_all = scan_tasks(plan_tasks(splits), ReadOptions(workers=1), FigureOptions(), Silent())
-    assert found_all.rows == 2_500
+    ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
+    chunks = read_chunks(ranges, ReadOptions(), FigureOptions(), Silent(), Workers(1))
+    assert sum(one.rows for chunk in chunks for one in chunk.counts) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 
 
@@ -68,11 +68,52 @@ def test_rows_are_read_back_by_ranges_that_hold_little_else(store: Store, log: P
     scan = read(f"s3://{BUCKET}/back")
     store.forget()
     wanted = [5, 6, 7, 1000, 2400]
-    rollouts = list(fetch(scan, wanted, ReadOptions(), FigureOptions()))
+    rollouts = list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
     assert [r.response.split()[0] for r in rollouts] == [str(row) for row in wanted]
     requests = store.requests()
     assert len(requests) == 3  # neighbours come as one
     assert sum(request.sent for request in requests) <= 0.01 * size
+
+
+def test_scattered_rows_are_not_joined_by_what_lies_between(store: Store, log: Path) -> None:
+    store.put_folder(log.parent, "scattered")
+    scan = read(f"s3://{BUCKET}/scattered")
+    store.forget()
+    wanted = list(range(0, 2_500, 4))
+    list(fetch(scan.locations(), wanted, ReadOptions(), FigureOptions()))
+    lengths = scan.responses["length"].to_numpy()[wanted]
+    assert sum(request.sent for request in store.requests()) == lengths.sum()
+
+
+def test_many_small_objects_are_requested_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(300):
+        store.put(f"small/step_{i}.jsonl", json.dumps(row(i)).encode() + b"\n")
+    together = []
+    cat_ranges = store.system.cat_ranges
+
+    def counting(paths, *args, **options):
+        together.append(len(paths))
+        return cat_ranges(paths, *args, **options)
+
+    monkeypatch.setattr(store.system, "cat_ranges", counting)
+    assert len(read(f"s3://{BUCKET}/small").responses) == 300
+    assert together == [16, 256, 44, 300]  # detection, the first pass in two groups, the sample
+
+
+def test_a_compressed_object_is_streamed_once_by_the_first_pass_and_once_by_the_sample(
+    store: Store,
+) -> None:
+    rng = random.Random(0)
+    rows = [row(i % 5, response=rng.randbytes(20_000).hex()) for i in range(300)]
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in rows)
+    packed = gzip.compress(lines)
+    store.put("packed/a.jsonl.gz", packed)
+    store.forget()
+    assert len(read(f"s3://{BUCKET}/packed").responses) == 300
+    moved = sum(request.sent for request in store.requests())
+    assert 2 * len(packed) <= moved <= 2.05 * len(packed)
 
 
 def test_of_many_files_alike_a_few_are_looked_at(store: Store, tmp_path: Path) -> None:
@@ -106,7 +147,7 @@ def test_what_was_found_in_a_store_is_kept_until_it_changes(store: Store, tmp_pa
     first = read(url, cache=cache)
     store.forget()
     again = read(url, cache=cache)
-    assert len(store.requests()) == 1  # detection
+    assert len(store.requests()) == 2  # detection and the sample, not the first pass
     assert again.responses.equals(first.responses)
     store.put("kept/a.jsonl", b"".join(lines[::-1]))
     assert read(url, cache=cache).responses["offset"].tolist() != first.responses["offset"].tolist()
@@ -172,7 +213,7 @@ def test_a_signed_address_of_a_server_without_ranges_is_read_and_its_signature_t
             scan = read(url)
             assert scan.files[0].name == name
             assert scan.responses["step"].tolist() == list(range(40))
-            (found,) = fetch(scan, [23], ReadOptions(), FigureOptions())
+            (found,) = fetch(scan.locations(), [23], ReadOptions(), FigureOptions())
             assert found.response.startswith("23 23")
             assert "hunter2" not in scan.name + found.file
         server.shutdown()

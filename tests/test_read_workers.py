@@ -1,70 +1,85 @@
-"""Reading side by side: the same tables, bounded waste, and progress by bytes."""
+"""Reading in parallel: the same tables for any number of workers, and progress in bytes."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
+from rlreport.progress import Silent
+from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
 from tests.reading import read, tokens, write
 
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of two files of several tasks."""
+    """A folder of two files of several byte ranges."""
     folder = tmp_path_factory.mktemp("big")
-    line = tokens(*[f"t{i}" for i in range(200)])
-    one = write(folder / "one", [line]).read_bytes()
-    (folder / "one").unlink()
+    lines = [tokens(*[f"t{i * j % 89}" for i in range(200)], step=j % 20) for j in range(100)]
+    rows = write(folder / "rows", lines).read_bytes()
+    (folder / "rows").unlink()
     for rank in range(2):
-        (folder / f"rank_{rank}.jsonl").write_bytes(one * 4000)
+        (folder / f"rank_{rank}.jsonl").write_bytes(rows * 40)
     return folder
 
 
-def test_workers_and_one_process_read_the_same(big: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlreport.read.logs.LEAST_BYTES", 0)
-    monkeypatch.setattr("rlreport.read.splits._TASK_BYTES", 10**7)
-    monkeypatch.setattr("rlreport.read.splits.plan_splits.__kwdefaults__", {"split_bytes": 10**7})
-    two = read_logs([big], ReadOptions(workers=2), FigureOptions())
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_and_one_process_read_the_same(
+    big: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
     one = read(big)
-    assert two.responses.equals(one.responses)
-    assert two.tokens.equals(one.tokens)
-    assert len(two.responses) == 8000
+    monkeypatch.setattr("rlreport.read.logs.MIN_PARALLEL_BYTES", 0)
+    assert byte_ranges.__kwdefaults__
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 10**7)
+    several = read_logs([big], ReadOptions(workers=workers), FigureOptions())
+    assert several.responses.equals(one.responses)
+    assert one.tokens is not None
+    assert several.tokens is not None
+    assert several.tokens.texts.vocabulary == one.tokens.texts.vocabulary
+    for ours, theirs in ((several.tokens, one.tokens), (several.tokens.texts, one.tokens.texts)):
+        for item in fields(ours):
+            if isinstance(values := getattr(ours, item.name), np.ndarray):
+                assert_array_equal(values, getattr(theirs, item.name))
+    assert len(several.responses) == 8000
 
 
 def test_an_error_of_ours_in_a_process_reaches_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise RlreportError("said so")
+        raise RlreportError("the reason")
 
-    monkeypatch.setattr("rlreport.read.logs.Scanner.scan", fail)
-    with pytest.raises(RlreportError, match="said so"):
+    monkeypatch.setattr("rlreport.read.logs.read_chunk", fail)
+    with pytest.raises(RlreportError, match="the reason"):
         read(write(tmp_path / "a.jsonl", [tokens("a")]))
 
 
-def test_progress_adds_up_to_all_bytes(big: Path) -> None:
-    class Counted:
-        done = total = 0.0
+def test_progress_adds_up_to_all_bytes_and_all_sampled_responses(big: Path) -> None:
+    class Counting(Silent):
+        """One phase after the other."""
 
-        def phase(self, name: str, total: float, unit: str) -> Counted:
-            self.total = total
+        def __init__(self) -> None:
+            self.counts: list[list[float]] = []
+
+        def phase(self, name: str, total: float, unit: str):
+            self.counts.append([0, total])
             return self
 
         def advance(self, amount: float) -> None:
-            self.done += amount
+            self.counts[-1][0] += amount
 
-        def say(self, line: str) -> None: ...
-
-        def __enter__(self) -> Counted:
+        def __enter__(self):
             return self
 
-        def __exit__(self, *error: object) -> None:
-            return None
+        def __exit__(self, *error: object) -> None: ...
 
-    counted = Counted()
-    read_logs([big], ReadOptions(workers=1), FigureOptions(), counted)
-    assert counted.done == counted.total == sum(f.stat().st_size for f in big.iterdir())
+    counting = Counting()
+    read_logs([big], ReadOptions(workers=1), FigureOptions(), counting)
+    size = sum(file.stat().st_size for file in big.iterdir())
+    assert counting.counts == [[size, size], [8000, 8000]]

@@ -201,8 +201,13 @@ def _looked_at(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
     from rlreport.formats.containers import container_of
 
     for source in with_heads(sources, HEAD):
-        lines = container_of(source.name) in (None, "lines")
-        yield _peek_lines(source, options.max_line) if lines else _peek_container(source)
+        if container_of(source.name) not in (None, "lines"):
+            yield _peek_container(source)
+            continue
+        # A whole line is usually in the head; else the file is opened, which requests BLOCK bytes.
+        start = replace(source, size=len(source.head)) if source.head else source
+        peek = _peek_lines(start, options.max_line)
+        yield peek if peek[0] else _peek_lines(source, options.max_line)
 
 
 def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek) -> _Told:

@@ -19,7 +19,7 @@ import xxhash
 import zstandard
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
-from rlreport.read.remote import heads, list_remote, open_remote, shown
+from rlreport.read.remote import list_remote, open_remote, shown, try_ranges
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
@@ -352,8 +352,12 @@ def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> 
         most: bytes of each.
         whole: only files that are no larger than that.
     """
-    wanted = [bool(s.store and s.size and (s.size <= most or not whole)) for s in sources]
-    found = iter(heads([s for s, ask in zip(sources, wanted, strict=True) if ask], most))
-    return [
-        replace(s, head=next(found)) if ask else s for s, ask in zip(sources, wanted, strict=True)
-    ]
+    heads = {
+        i: (source, 0, min(source.size, most))
+        for i, source in enumerate(sources)
+        if source.store and source.size and (source.size <= most or not whole)
+    }
+    result = list(sources)
+    for i, data in zip(heads, try_ranges(list(heads.values())), strict=True):
+        result[i] = replace(sources[i], head=b"" if isinstance(data, OSError) else data)
+    return result

@@ -154,7 +154,8 @@ def line_blocks(part: ByteRange, max_line: int, block_bytes: int = BLOCK_BYTES) 
 def _opened(part: ByteRange) -> IO[bytes]:
     source = part.source
     if source.store and not source.compression and len(source.head) < source.size:
-        return cast("IO[bytes]", RangeStream(source, max(0, part.start - 1), part.stop))
+        stop = source.size if part.stop is None else part.stop
+        return cast("IO[bytes]", RangeStream(source, max(0, part.start - 1), stop))
     return source.open()
 
 

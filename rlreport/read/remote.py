@@ -1,7 +1,7 @@
 """Files in object stores, through fsspec: listed once, read by byte ranges, many at a time.
 
-Credentials are the store's own business. Error messages of stores are shown without addresses,
-which may be signed.
+fsspec's libraries find the credentials. Addresses are removed from error messages of stores, as
+they may be signed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import errno
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from glob import has_magic
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -21,23 +22,19 @@ if TYPE_CHECKING:
     from rlreport.read.files import Source
 
 BLOCK = 8 << 20
-"""Bytes of one request where a file is read through."""
+"""Bytes per request when a file is read from start to end."""
 
 RANGE = 32 << 20
-"""Bytes of a byte range that are requested at once."""
+"""Bytes of the first pass's requests."""
 
 HEAD = 256 << 10
-"""Bytes at a file's start that format detection looks at."""
+"""Bytes at a file's start that format detection reads."""
 
 SMALL = 4 << 20
-"""Files up to this size are requested whole, many at a time."""
-
-_MAX_AT_ONCE = 256
-_NEAR = 64 << 10
-"""Ranges of a file closer than this are one request."""
+"""Files up to this size are requested whole, many at once."""
 
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
-_MOST_SAID = 200
+_MAX_MESSAGE = 200
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
 
 
@@ -60,40 +57,40 @@ def filesystem(store: str) -> Any:
             f"'rlreport[remote]', and s3fs, gcsfs or adlfs{wanted}"
         ) from None
     except Exception as error:
-        raise UsageError(f"{shown(store)}: {said(error)}") from None
+        raise UsageError(f"{shown(store)}: {store_message(error)}") from None
 
 
 def shown(url: str) -> str:
-    """Return a URL as it may be shown: without user, password, query and fragment."""
+    """Return a URL without user, password, query and fragment, as it may be shown."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
-    # Of a store a question mark may be a glob's; what signs an address names its parts.
+    # In a store's path a question mark may be a glob's; a signature has named parts.
     query = r"[?#]" if scheme.startswith("http") else r"\?(?=.*=)"
     rest = re.split(query, rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def said(error: BaseException) -> str:
-    """Return what a store says, in a line without addresses."""
+def store_message(error: BaseException) -> str:
+    """Return a store's error message as one line without addresses."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError) and " " not in text:
         text = "not found"  # the text is the path
     elif isinstance(error, PermissionError) and " " not in text:
         text = "permission denied"
-    return " ".join(_ADDRESS.sub("…", text).split())[:_MOST_SAID]
+    return " ".join(_ADDRESS.sub("…", text).split())[:_MAX_MESSAGE]
 
 
 def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
     """List the files at a URL: a file, a folder or a glob.
 
     Returns:
-        the URL that their names start from, whether it is one file that was named, and URL, size
-        and version of each: what changes with its content, "" where the store has none.
+        the URL that names are relative to, whether one file was given, and URL, size and version
+        of each file; the version changes with the content and is "" if the store has none.
 
     Raises:
-        UsageError: nothing is there, or the store does not let us see it.
+        UsageError: nothing is there, or access is denied.
         MissingExtraError: see ``filesystem``.
     """
     system = filesystem(url)
@@ -110,28 +107,21 @@ def list_remote(url: str) -> tuple[str, bool, list[tuple[str, int, str]]]:
             root, given = system._parent(path), True
             found = {path: system.info(path)} if system.exists(path) else {}
     except Exception as error:
-        raise UsageError(f"Cannot list {shown(url)}: {said(error)}") from None
+        raise UsageError(f"Cannot list {shown(url)}: {store_message(error)}") from None
     files = [
-        (_address(url, str(name)), _size(url, info), _version(info))
+        (system.unstrip_protocol(name), _size(url, info), _version(info))
         for name, info in sorted(found.items())
         if info.get("type") != "directory"
     ]
     if not files:
         raise UsageError(f"No such file or folder: {shown(url)}")
-    return _address(url, root), given, files
-
-
-def _address(url: str, name: str) -> str:
-    scheme = url.partition("://")[0]
-    if "://" in name:  # HTTP's names are whole
-        return name
-    return f"{scheme}://{name if scheme == 'file' else name.lstrip('/')}"
+    return system.unstrip_protocol(root), given, files
 
 
 def _size(url: str, info: dict[str, Any]) -> int:
     size = info.get("size")
     if size is None:
-        raise UsageError(f"{shown(url)}: the server does not tell how large the file is; copy it")
+        raise UsageError(f"{shown(url)}: the server does not send the file's size; copy it")
     return int(size)
 
 
@@ -143,10 +133,10 @@ def _version(info: dict[str, Any]) -> str:
 
 
 def open_remote(path: str, store: str) -> IO[bytes]:
-    """Open a file in a store to be read from its start to its end.
+    """Open a file in a store for reading from start to end.
 
     Raises:
-        OSError: the store does not give it.
+        OSError: it cannot be opened.
     """
     system = filesystem(store)
     try:
@@ -161,9 +151,8 @@ def open_remote(path: str, store: str) -> IO[bytes]:
 class RangeStream(io.RawIOBase):
     """A byte range of a file in a store; what follows the range is requested in small pieces."""
 
-    def __init__(self, source: Source, start: int, stop: int | None) -> None:
-        self._source, self._stop = source, source.size if stop is None else stop
-        self._position = start
+    def __init__(self, source: Source, start: int, stop: int) -> None:
+        self._source, self._position, self._stop = source, start, stop
         self._start, self._data = 0, source.head
 
     def readable(self) -> bool:
@@ -180,7 +169,7 @@ class RangeStream(io.RawIOBase):
         start = self._position
         stop = min(start + (size if size and size > 0 else BLOCK), self._source.size)
         if not self._start <= start < self._start + len(self._data):
-            end = max(stop, min(self._stop, start + RANGE)) if start < self._stop else stop
+            end = max(stop, min(self._stop, start + RANGE))
             self._start, self._data = start, read_ranges([(self._source, start, end)])[0]
         data = self._data[start - self._start : stop - self._start]
         self._position += len(data)
@@ -188,62 +177,80 @@ class RangeStream(io.RawIOBase):
 
 
 def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
-    """Return ranges (file, start, stop) of files of one store; near ones are requested as one.
+    """Return byte ranges (file, start, stop) of files in stores.
 
     Raises:
         OSError: one of them cannot be read.
     """
-    joined: list[tuple[Source, int, int]] = []
-    part_of = [0] * len(wanted)
-    for i in sorted(range(len(wanted)), key=lambda i: (wanted[i][0].path, wanted[i][1])):
-        source, start, stop = wanted[i]
-        last, begin, end = joined[-1] if joined else (None, 0, 0)
-        near = last is not None and last.path == source.path and start <= end + _NEAR
-        if near and max(stop, end) - begin <= BLOCK:
-            joined[-1] = (source, begin, max(stop, end))
-        else:
-            joined.append(wanted[i])
-        part_of[i] = len(joined) - 1
-    found = _requested(joined)
-    for data in found:
+    parts = []
+    for data in try_ranges(wanted):
         if isinstance(data, OSError):
             raise data
-    return [
-        found[part][start - joined[part][1] : stop - joined[part][1]]  # type: ignore[index]
-        for part, (_, start, stop) in zip(part_of, wanted, strict=True)
-    ]
+        parts.append(data)
+    return parts
 
 
-def heads(sources: Sequence[Source], most: int) -> list[bytes]:
-    """Return the first ``most`` bytes of each file; b"" for one that cannot be had."""
-    found: list[bytes] = []
-    for _, batch in itertools.groupby(sources, key=lambda source: source.store):
-        ranges = [(source, 0, min(source.size, most)) for source in batch]
-        for first in range(0, len(ranges), _MAX_AT_ONCE):
-            some = _requested(ranges[first : first + _MAX_AT_ONCE])
-            found += [data if isinstance(data, bytes) else b"" for data in some]
-    return found
+def try_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
+    """Return byte ranges (file, start, stop), or why one cannot be read; all requested at once."""
+    parts: list[bytes | OSError] = [b""] * len(wanted)
+    for store, requests in itertools.groupby(_merged(wanted), key=lambda r: r.source.store):
+        for request, data in _responses(store, list(requests)):
+            for i in request.members:
+                start, stop = (offset - request.start for offset in wanted[i][1:])
+                parts[i] = data[start:stop] if isinstance(data, bytes) else data
+    return parts
 
 
-def _requested(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
-    """Return ranges of files of one store, or why one cannot be had."""
-    if not wanted:
-        return []
-    system = filesystem(wanted[0][0].store)
-    paths = [system._strip_protocol(source.path) for source, _, _ in wanted]
-    starts, stops = [start for _, start, _ in wanted], [stop for _, _, stop in wanted]
+@dataclass(slots=True)
+class _Request:
+    """A byte range to request, and the indices of the ranges in it."""
+
+    source: Source
+    start: int
+    stop: int
+    members: list[int]
+
+
+def _merged(wanted: Sequence[tuple[Source, int, int]]) -> list[_Request]:
+    """Return requests by store; ranges of a file share one if they are at least half of it."""
+    requests: list[_Request] = []
+    size = 0
+    for i in sorted(range(len(wanted)), key=lambda i: _place(*wanted[i])):
+        source, start, stop = wanted[i]
+        last = requests[-1] if requests else None
+        if last and last.source.path == source.path:
+            end, size = max(stop, last.stop), size + stop - start
+            if end - last.start <= min(2 * size, BLOCK):
+                last.stop = end
+                last.members.append(i)
+                continue
+        requests.append(_Request(source, start, stop, [i]))
+        size = stop - start
+    return requests
+
+
+def _place(source: Source, start: int, stop: int) -> tuple[str, str, int]:
+    return source.store, source.path, start
+
+
+def _responses(
+    store: str, requests: Sequence[_Request]
+) -> Iterator[tuple[_Request, bytes | OSError]]:
+    system = filesystem(store)
+    paths = [system._strip_protocol(request.source.path) for request in requests]
+    starts, stops = [r.start for r in requests], [r.stop for r in requests]
     try:
         found = system.cat_ranges(paths, starts, stops, on_error="return")
     except Exception as error:
-        found = [error] * len(wanted)
-    return [
-        # A server without ranges answers with the whole file.
-        (data[start:stop] if len(data) > stop - start else data)
-        if isinstance(data, bytes)
-        else _store_error(data)
-        for data, start, stop in zip(found, starts, stops, strict=True)
-    ]
+        found = [error] * len(requests)
+    for request, data in zip(requests, found, strict=True):
+        if not isinstance(data, bytes):
+            yield request, _store_error(data)
+        elif len(data) > request.stop - request.start:  # a server without ranges sends all
+            yield request, data[request.start : request.stop]
+        else:
+            yield request, data
 
 
 def _store_error(error: Any) -> OSError:
-    return OSError(getattr(error, "errno", None) or errno.EIO, said(error))
+    return OSError(getattr(error, "errno", None) or errno.EIO, store_message(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -12,36 +11,34 @@ from pathlib import Path
 
 import pytest
 
-from rlreport import cluster as clusters
+from rlreport import ray_executor
 from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.pipeline import build_report
-from rlreport.pool import Pool
 from rlreport.progress import Silent
-from rlreport.read import logs as reading
-from rlreport.read.splits import plan_splits
+from rlreport.read.lines import byte_ranges
+from rlreport.workers import Workers
 from tests import jobs
 from tests.running import rlreport
 from tests.store import BUCKET, local_files, long_log
 
 pytestmark = pytest.mark.ci
 NODES = 3
+STORE_BYTES = 150 << 20
 
 
 @pytest.fixture(scope="module")
 def nodes(store):  # whose address the nodes inherit
     from ray.cluster_utils import Cluster
 
-    memory = 150 << 20
-    found = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory}
-    )
+    size = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+    cluster = Cluster(initialize_head=True, head_node_args=size)
     for _ in range(NODES - 1):
-        found.add_node(num_cpus=1, object_store_memory=memory)
-    found.wait_for_nodes()
-    yield found
-    found.shutdown()
+        cluster.add_node(**size)
+    cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +48,13 @@ def log(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splits of 2 MiB, a task each; the driver alone plans them."""
-    defaults = plan_splits.__kwdefaults__
-    assert defaults
-    monkeypatch.setitem(defaults, "split_bytes", 2 << 20)
-    monkeypatch.setattr(reading, "CLUSTER_TASK_BYTES", 1)
+    """Byte ranges of 2 MiB, a task each."""
+    assert byte_ranges.__kwdefaults__
+    monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 2 << 20)
 
 
 class Killing(Silent):
-    """Lets a node die when a phase has come so far."""
+    """Kills a node in each phase after its second result; another node joins instead."""
 
     def __init__(self, nodes, phases: list[str]) -> None:
         self.nodes, self.phases = nodes, phases
@@ -72,10 +67,11 @@ class Killing(Silent):
 
             def advance(self, amount: float) -> None:
                 self.advanced += 1
-                if name in progress.phases and self.advanced == 3:
+                if name in progress.phases and self.advanced == 2:
                     progress.phases.remove(name)
-                    gone = next(iter(progress.nodes.worker_nodes))
-                    progress.nodes.remove_node(gone, allow_graceful=False)
+                    node = next(iter(progress.nodes.worker_nodes))
+                    progress.nodes.remove_node(node, allow_graceful=False)
+                    progress.nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
 
             def __enter__(self):
                 return self
@@ -85,38 +81,18 @@ class Killing(Silent):
         return Phase()
 
 
-@pytest.fixture
-def arrived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What tasks sent to this process."""
-    found = []
-    own = clusters.RayExecutor._future
-
-    def future(self, ref, settle):
-        def counted(result):
-            found.append(pickle.dumps(result))
-            return settle(result)
-
-        return own(self, ref, counted)
-
-    monkeypatch.setattr(clusters.RayExecutor, "_future", future)
-    return found
-
-
-def is_page(data: bytes) -> bool:
-    return b"<!doctype html" in data.lower()
-
-
-def test_a_report_of_logs_in_a_store_made_on_a_cluster_is_the_local_report_though_nodes_die(
-    store, nodes, log: Path, tmp_path: Path, many_tasks: None, arrived: list[bytes]
+def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(
+    store, nodes, log: Path, tmp_path: Path, many_tasks: None
 ) -> None:
     store.put_folder(log.parent, "cluster/run")
     url, out = f"s3://{BUCKET}/cluster/run", f"s3://{BUCKET}/cluster/report"
     build(log.parent, tmp_path / "local", workers=1)
     wanted = local_files(tmp_path / "local")
+    assert len([name for name in wanted if name.startswith("steps/")]) == 20
     build(url, tmp_path / "whole", ray=nodes.address)
     assert local_files(tmp_path / "whole") == wanted
-    killing = Killing(nodes, ["reading", "pages"])
-    with Pool(ray=nodes.address) as pool:
+    killing = Killing(nodes, ["reading", "sample", "pages"])
+    with Workers(ray=nodes.address) as workers:
         build_report(
             [url],
             out,
@@ -124,50 +100,26 @@ def test_a_report_of_logs_in_a_store_made_on_a_cluster_is_the_local_report_thoug
             figures=FigureOptions(),
             report=ReportOptions(),
             progress=killing,
-            pool=pool,
+            workers=workers,
         )
     assert not killing.phases
-    for _ in range(NODES - 1):
-        nodes.add_node(num_cpus=1, object_store_memory=150 << 20)
-    nodes.wait_for_nodes()
     assert store.files("cluster/report") == wanted
-    # Pages went from where they were baked to the store, or to the disk that all nodes see.
-    assert sum(is_page(data) for data in wanted.values()) > 20
-    assert arrived
-    assert not any(map(is_page, arrived))
 
 
-def test_pages_come_back_where_not_all_nodes_see_the_place(
-    nodes, log: Path, tmp_path: Path, arrived: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build(log, tmp_path / "local")
-    monkeypatch.setattr(clusters.RayExecutor, "everywhere", lambda *_: ["did not answer"])
-    build(log, tmp_path / "report", ray=nodes.address)
-    assert local_files(tmp_path / "report") == local_files(tmp_path / "local")
-    assert any(map(is_page, arrived))
-
-
-def test_pages_are_baked_in_ranges_and_what_they_share_is_sent_once(
+def test_what_tasks_share_is_sent_once(
     nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared, ranges = [], []
-    share, submit = clusters.RayExecutor.share, clusters.RayExecutor.submit
+    shared = []
+    share = ray_executor.RayExecutor.share
 
-    def sharing(self, packed):
-        shared.append(packed)
-        return share(self, packed)
+    def sharing(self, data):
+        shared.append(data)
+        return share(self, data)
 
-    def submitting(self, function, job, *args):
-        if isinstance(job, list):
-            ranges.append(len(job))
-        return submit(self, function, job, *args)
-
-    monkeypatch.setattr(clusters.RayExecutor, "share", sharing)
-    monkeypatch.setattr(clusters.RayExecutor, "submit", submitting)
+    monkeypatch.setattr(ray_executor.RayExecutor, "share", sharing)
     build(log, tmp_path / "report", ray=nodes.address)
-    assert sum(ranges) >= 20
-    assert len(ranges) <= 8
-    assert sum(b"bake_range" in data for data in shared) == 1
+    assert sum(b"read_chunk" in data or b"_read_part" in data for data in shared) <= 2
+    assert sum(b"render_step" in data for data in shared) <= 3  # measured pages and the others
 
 
 def test_a_cluster_without_a_free_cpu_is_told_once(
@@ -175,7 +127,7 @@ def test_a_cluster_without_a_free_cpu_is_told_once(
 ) -> None:
     import ray
 
-    monkeypatch.setattr(clusters, "_IDLE", 2.0)
+    monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
 
     def busy():
         time.sleep(15)
@@ -191,7 +143,7 @@ def test_a_cluster_without_a_free_cpu_is_told_once(
         ray.shutdown()
     said = [line for line in capfd.readouterr().err.splitlines() if "no CPU" in line]
     assert len(said) == 1
-    assert f"wait for one each, and it has {count}" in said[0]
+    assert f"is free; it has {count}" in said[0]
 
 
 def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
@@ -208,23 +160,23 @@ def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
 def test_nodes_that_are_not_as_this_one_are_named(
     nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = clusters._versions()
-    monkeypatch.setattr(clusters, "_versions", lambda: {**own, "NumPy": "0.1"})
+    own = ray_executor._versions()
+    monkeypatch.setattr(ray_executor, "_versions", lambda: {**own, "NumPy": "0.1"})
     with pytest.raises(UsageError, match=f"has NumPy {own['NumPy']}, here it is 0.1"):
         build(log, tmp_path / "report", ray=nodes.address)
     monkeypatch.undo()
-    monkeypatch.setattr(clusters, "_size", lambda file: 17)
+    monkeypatch.setattr(ray_executor, "_sizes", lambda files: dict.fromkeys(files, 17))
     with pytest.raises(UsageError, match=r"does not see .*a\.jsonl as it is here"):
         build(log, tmp_path / "report", ray=nodes.address)
     assert not (tmp_path / "report").exists()
 
 
 def test_jobs_on_a_cluster_are_done_elsewhere_in_order_and_raise_what_they_raise(nodes) -> None:
-    with Pool(ray=nodes.address) as pool:
-        assert list(pool.map(jobs.named, range(20), "page")) == [f"page {i}" for i in range(20)]
-        assert os.getpid() not in set(pool.map(jobs.where, range(20), 0.0))
+    with Workers(ray=nodes.address) as workers:
+        assert list(workers.map(jobs.named, range(20), "page")) == [f"page {i}" for i in range(20)]
+        assert os.getpid() not in set(workers.map(jobs.where, range(20), 0.0))
         with pytest.raises(RlreportError, match=r"^job 3 cannot be done$"):
-            list(pool.map(jobs.fail_at, range(9), 3))
+            list(workers.map(jobs.fail_at, range(9), 3))
 
 
 def test_ctrl_c_ends_a_build_on_a_cluster_and_leaves_nothing(

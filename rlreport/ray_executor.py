@@ -1,0 +1,244 @@
+"""The processes of a Ray cluster (``--ray``), for ``Workers``.
+
+The cluster is the user's: none is started, nothing is installed on it and no GPU requested.
+Every node needs the same version of this package. A task whose node dies runs again elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import platform
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlreport import __version__
+from rlreport.errors import MissingExtraError, RlreportError, UsageError
+from rlreport.store import program
+
+_RETRIES = 3
+_CHECK_SECONDS = 120.0
+_BUSY_SECONDS = 30.0
+_CONNECT_SECONDS = 10.0
+_MAX_NAMED = 3
+
+
+class RayFuture(NamedTuple):
+    """A task; its result is fetched when asked for, so that the driver holds one at a time."""
+
+    result: Callable[[], Any]
+
+
+class RayExecutor:
+    """Runs functions of this package as Ray tasks."""
+
+    def __init__(self, address: str, say: Callable[[str], None]) -> None:
+        """Connect to the cluster, unless this program is connected already.
+
+        Args:
+            address: ``auto`` or HOST:PORT.
+            say: called with a line if no CPU is free.
+
+        Raises:
+            MissingExtraError: Ray is not installed.
+            UsageError: there is no cluster, or it runs another version of Ray.
+        """
+        self._ray, self._connected = _connect(address)
+        self._task = self._ray.remote(
+            num_cpus=1, num_gpus=0, max_retries=_RETRIES, scheduling_strategy="SPREAD"
+        )(_run_task)
+        self._versions = _versions()
+        self._running: set[Any] = set()
+        self._say = say
+        self._first = self._task.remote(self._versions, int)
+        self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> RayFuture:
+        """Start a task."""
+        ref = self._task.remote(self._versions, function, *args)
+        self._running.add(ref)
+        return RayFuture(partial(self._result, ref))
+
+    def share(self, data: bytes) -> Any:
+        """Return a reference that tasks take as an argument; each node gets the bytes once."""
+        return self._ray.put(np.frombuffer(data, np.uint8))
+
+    def check(self, logs: Sequence[str], tokenizer: str | None = None) -> None:
+        """Check that every node has this program and sees these files as they are here.
+
+        Of the logs, by absolute path, the first, a middle and the last one are checked.
+
+        Raises:
+            UsageError: a node has another version, or does not see a file; it is named.
+        """
+        some = [logs[i] for i in (0, len(logs) // 2, -1)] if logs else []
+        sizes = _sizes([*some, *([tokenizer] if tokenizer else [])])
+        problems = [
+            f"{node}: {problem}"
+            for node, answer in self._ask_nodes(list(sizes))
+            for problem in _problems(answer, self._versions, sizes)
+        ]
+        if problems:
+            more = len(problems) - _MAX_NAMED
+            rest = f"; and {more:,} more" if more > 0 else ""
+            raise UsageError(f"--ray: node {'; '.join(problems[:_MAX_NAMED])}{rest}")
+
+    def shutdown(self) -> None:
+        """Cancel running tasks, and disconnect unless the connection is the caller's."""
+        for ref in self._running:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(ref, force=True)
+        if self._connected:
+            self._ray.shutdown()
+
+    def _result(self, ref: Any) -> Any:
+        first, self._first = self._first, None
+        try:
+            if first is not None and not self._ray.wait([first], timeout=_BUSY_SECONDS)[0]:
+                self._say(f"--ray: no CPU of the cluster is free; it has {self.count:,}")
+            return pickle.loads(self._ray.get(ref))
+        except Exception as error:
+            raise _cause(error) from None
+        finally:
+            self._running.discard(ref)
+
+    def _ask_nodes(self, files: list[str]) -> list[tuple[str, Any]]:
+        """Return each node's versions and file sizes, or the error that prevented the answer."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        def inspect() -> Any:
+            # Pickled by value: a node without this package can still say so.
+            from rlreport.ray_executor import _sizes, _versions
+
+            return _versions(), _sizes(files)
+
+        names = {}
+        for node in self._ray.nodes():
+            if node["Alive"] and node["Resources"].get("CPU"):
+                here = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
+                task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)
+                name = node.get("NodeName") or node["NodeManagerAddress"]
+                names[task(inspect).remote()] = f"{name} ({node['NodeID'][:8]})"
+        self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
+        answers: list[tuple[str, Any]] = []
+        for ref, name in names.items():
+            try:
+                answers.append((name, self._ray.get(ref, timeout=1)))
+            except Exception as error:
+                answers.append((name, _cause(error)))
+        return answers
+
+
+def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> list[str]:
+    """Return how a node differs from this one; of the files only the first."""
+    if isinstance(answer, Exception):
+        return [_first_line(answer)]
+    other = [
+        f"has {name} {version}, here it is {versions.get(name)}"
+        for name, version in answer[0].items()
+        if version != versions.get(name)
+    ]
+    unseen = [
+        f"does not see {file} as it is here; logs have to lie in a store, or on a disk that all "
+        "nodes share"
+        for file, size in answer[1].items()
+        if size != sizes[file]
+    ]
+    return [*other, *unseen[:1]]
+
+
+def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any) -> bytes:
+    """Run a function on a node, which may have joined after the others were checked.
+
+    The result is pickled here: the arrays of one that Ray unpickles stay in the object store.
+    """
+    if versions != (own := _versions()):
+        raise UsageError(f"--ray: node {platform.node()} has {own}, here it is {versions}")
+    return pickle.dumps(function(*args), pickle.HIGHEST_PROTOCOL)
+
+
+def _connect(address: str) -> tuple[Any, bool]:
+    """Return Ray, and whether this call connected to the cluster."""
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("--ray needs Ray: pip install 'rlreport[ray]'") from None
+    if ray.is_initialized():
+        return ray, False
+    if address in ("", "local") or address.startswith("ray://"):
+        raise UsageError(
+            f"--ray {address}: give 'auto', or HOST:PORT of a running cluster, on one of its "
+            "nodes; none is started, and Ray's client is not used"
+        )
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        _check_port(address)
+        # Ray's workers import from the driver's current folder, which is not to be trusted.
+        with contextlib.chdir(Path(__file__).resolve().parents[1]):
+            ray.init(
+                address, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR
+            )
+    except Exception as error:
+        raise UsageError(f"--ray {address}: {_first_line(error)}") from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
+    return ray, True
+
+
+def _check_port(address: str) -> None:
+    """Fail at once if nothing listens: Ray would try for minutes, then end the process."""
+    if address == "auto":
+        with contextlib.suppress(ImportError):  # a private function, which may be renamed
+            from ray._private.services import canonicalize_bootstrap_address
+
+            address = canonicalize_bootstrap_address("auto") or address
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        if address != "auto":
+            raise ValueError("give 'auto' or HOST:PORT")
+        return  # Ray itself says that there is none
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise OSError(f"no cluster at {host}:{port} ({_first_line(error)})") from None
+
+
+def _versions() -> dict[str, str]:
+    """Return what has to be the same on all nodes for the report to be the same."""
+    return {
+        "rlreport": f"{__version__} ({program()[-32:-20]})",
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+    }
+
+
+def _sizes(files: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of each file, -1 for one that cannot be seen."""
+    sizes = dict.fromkeys(files, -1)
+    for file in sizes:
+        with contextlib.suppress(OSError):
+            sizes[file] = Path(file).stat().st_size
+    return sizes
+
+
+def _cause(error: Exception) -> Exception:
+    """Return what a task raised, or an error that says why it was lost."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        return cause
+    lost = type(error).__module__.startswith("ray.")
+    return RlreportError(f"--ray: {_first_line(error)}") if lost else error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]
