@@ -304,7 +304,8 @@ def load_csv(data: bytes, cells: int, **options: Any) -> pd.DataFrame:
     rows = data.count(b"\n") + data.count(b"\r")
     if max(data.count(b",") + rows, columns * rows) > cells:
         raise LimitError(message("a table of over {most:count} cells", most=cells))
-    return pd.read_csv(io.BytesIO(data), index_col=False, **options)
+    table: pd.DataFrame = pd.read_csv(io.BytesIO(data), index_col=False, **options)
+    return table
 
 
 @contextmanager

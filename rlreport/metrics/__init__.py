@@ -8,9 +8,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.metrics.records import EVENTS, STEP_KEYS, is_event, records
@@ -133,16 +135,15 @@ def read_metrics(path: Path) -> pd.DataFrame:
                         refused.add(hash(name))
                         continue
                     curves[name] = (array("q"), array("d"))
-                steps, numbers = curves[name]
-                steps.append(step)
-                numbers.append(value)
+                curves[name][0].append(step)
+                curves[name][1].append(value)
     except (OSError, ValueError, csv.Error) as error:
         raise UnusableInputError(f"{path.name}: cannot be read as metrics: {error}") from error
-    logged = [np.frombuffer(steps, np.int64) for steps, _ in curves.values()]
-    steps = np.unique(np.concatenate(logged)) if logged else np.empty(0, np.int64)
+    logged = [np.frombuffer(at, np.int64) for at, _ in curves.values()]
+    steps = np.unique(np.concatenate([np.empty(0, np.int64), *logged]))
     room = _room(len(steps))
     left_out += _missing(len(curves) + len(refused), room)
-    columns = {"step": steps}
+    columns: dict[str, NDArray[Any]] = {"step": steps}
     for name in sorted({*list(curves)[:room]} - {"step"}):
         column = np.full(len(steps), np.nan)
         column[np.searchsorted(steps, curves[name][0])] = curves[name][1]
