@@ -137,8 +137,7 @@ def _check_json(data: bytes) -> None:
     if memory > MAX_MEMORY:
         raise LimitError(
             message(
-                "a JSON document whose values take over {most:count} bytes of memory; write it "
-                "as lines (.jsonl)",
+                "its values take over {most:count} bytes of memory; write it as lines (.jsonl)",
                 most=MAX_MEMORY,
             )
         )

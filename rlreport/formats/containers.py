@@ -82,8 +82,8 @@ def _json_objects(file: File) -> Iterator[Row]:
     data = _read(file)
     try:
         document = load_json(data)
-    except LimitError:
-        raise
+    except LimitError as error:
+        raise RowError(message("no JSON document: {why}", why=error.reason)) from None
     except ValueError as error:
         # Data sets in `.json` are often lines.
         document = _objects_of_lines(data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +29,9 @@ MAX_UNPACKED = 256_000_000
 
 MAX_VALUES = 20_000_000
 """Numbers and texts of a file, those in lists counted one by one."""
+
+MAX_VALUE_GROWTH = 20
+"""The same for each byte of the file, beside that allowance."""
 
 MAX_TEXT = 1_000_000_000
 """Bytes of a file's texts, repeated ones counted as often as they stand there."""
@@ -131,11 +134,14 @@ def _size(file: str | Path | IO[bytes]) -> int:
 
 def _check_footer(file: str | Path | IO[bytes]) -> None:
     """Raise LimitError if the description of a file is too long."""
-    opened = Path(file).open("rb") if isinstance(file, str | Path) else nullcontext(file)
-    with opened as stream:
-        stream.seek(max(0, _size(stream) - 8))
-        if int.from_bytes(stream.read(4), "little") > MAX_FOOTER:
-            raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as stream:
+            _check_footer(stream)
+        return
+    file.seek(max(0, _size(file) - 8))
+    length, mark = file.read(4), file.read(4)
+    if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
+        raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
 
 
 def _check_metadata(metadata: Any, size: int) -> None:
@@ -144,7 +150,7 @@ def _check_metadata(metadata: Any, size: int) -> None:
         raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [group.column(i) for group in groups for i in range(metadata.num_columns)]
-    unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_GROWTH * size
+    unpacked, values = MAX_UNPACKED + MAX_GROWTH * size, MAX_VALUES + MAX_VALUE_GROWTH * size
     if sum(max(0, chunk.total_uncompressed_size) for chunk in chunks) > unpacked:
         raise LimitError(message("pages that unpack to over {most:count} bytes", most=unpacked))
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
@@ -176,13 +182,15 @@ def _values(array: Any) -> list[Any]:
     import pyarrow.compute as pc
 
     kind = array.type
+    if "dictionary" not in str(kind):
+        return array.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_dictionary(kind):
         numbers = pc.unique(array.indices)
         texts = dict(
             zip(numbers.to_pylist(), array.dictionary.take(numbers).to_pylist(), strict=True)
         )
-        return [texts[number] for number in array.indices.to_pylist()]
-    if pa.types.is_struct(kind) and "dictionary" in str(kind):
+        return list(map(texts.__getitem__, array.indices.to_pylist()))
+    if pa.types.is_struct(kind) and kind.num_fields:
         names = [field.name for field in kind]
         columns = zip(*map(_values, array.flatten()), strict=True)
         valid = array.is_valid().to_pylist()
@@ -190,7 +198,7 @@ def _values(array: Any) -> list[Any]:
             dict(zip(names, row, strict=True)) if there else None
             for there, row in zip(valid, columns, strict=True)
         ]
-    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and "dictionary" in str(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         items = iter(_values(array.flatten()))
         lengths = array.value_lengths().to_pylist()
         return [None if length is None else list(islice(items, length)) for length in lengths]
