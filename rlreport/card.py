@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rlreport.credentials import Scalar, is_secret, named_value
-from rlreport.errors import UsageError
+from rlreport.errors import RowError, UsageError
+from rlreport.sidefiles import load_config
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -29,7 +28,6 @@ FOUND_BESIDE = (
 )
 """Configuration files that are taken where they lie in a folder of logs, or in its parent."""
 
-MOST_BYTES = 2_000_000
 MOST_ENTRIES = 2_000
 MOST_CHARACTERS = 500
 MOST_IN_ALL = 60_000
@@ -170,8 +168,8 @@ class _Builder:
             UsageError: it was asked for and cannot be read.
         """
         try:
-            found = _parsed(path)
-        except (OSError, ValueError, RecursionError) as error:
+            found = load_config(path)
+        except (OSError, ValueError) as error:
             reason = message(
                 "{file}: cannot be read as a configuration: {why}",
                 file=path.name,
@@ -205,73 +203,53 @@ class _Builder:
                 card.cut += 1
 
 
-def _parsed(path: Path) -> Any:
-    if not path.is_file():
-        raise OSError("is no regular file")
-    with path.open("rb") as stream:
-        raw = stream.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"larger than {MOST_BYTES:,} bytes")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8") from None
-    if path.suffix.lower() == ".json":
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"is no JSON, line {error.lineno}") from None
-    if path.suffix.lower() == ".toml":
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            raise ValueError("is no TOML") from None
-    import yaml
-
-    try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
-        raise ValueError(f"is no plain YAML{line}") from None
-    except (yaml.YAMLError, ValueError):
-        raise ValueError("is no plain YAML") from None
-
-
 def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
     """Yield (dotted name, scalar); lists of scalars are one text.
 
     Anchors of YAML may refer to themselves or multiply: depth and number end that.
     """
     left = 4 * MOST_ENTRIES
-    waiting: list[tuple[str, Any, int]] = [(name, value, depth)]
+    waiting = [iter([(name, value)])]
     while waiting and left:
+        at, inner = next(waiting[-1], (None, None))
+        if at is None:
+            waiting.pop()
+            continue
         left -= 1
-        at, inner, deep = waiting.pop()
+        deep = depth + len(waiting) - 1
         if isinstance(inner, Mapping) and deep < _DEEPEST:
-            prefix = f"{at}." if at else ""
-            inner = named_value(inner)
-            children = [
-                (f"{prefix}{_short(_text(key))}", child, deep + 1) for key, child in inner.items()
-            ]
-            waiting.extend(reversed(children))
+            pairs = {_text(key): child for key, child in inner.items()}
+            waiting.append(_children(at, named_value(pairs).items()))
         elif isinstance(inner, int) and inner.bit_length() > _BITS:
-            yield at, f"a whole number of {inner.bit_length():,} bits"
+            yield at, _in_words(inner)
         elif isinstance(inner, (bool, int, float)) or inner is None:
             yield at, inner
         elif isinstance(inner, (list, tuple)):
             if any(isinstance(item, (Mapping, list, tuple)) for item in inner):
                 if deep < _DEEPEST:
-                    items = [(f"{at}.{i}", item, deep + 1) for i, item in enumerate(inner)]
-                    waiting.extend(reversed(items))
+                    waiting.append(_children(at, enumerate(inner)))
             else:
-                yield at, _text(", ".join(str(item) for item in inner[:100]))
+                yield at, _text(", ".join(_text(item) for item in inner[:100]))
         else:
             yield at, _text(inner)
 
 
+def _children(name: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value); long names are cut, as each level repeats those above."""
+    prefix = f"{name}." if name else ""
+    for key, child in items:
+        yield _short(f"{prefix}{_short(_text(key))}"), child
+
+
 def _text(value: object) -> str:
     """Return enough of a text to tell a secret by its shape, in what pages can show."""
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        return _in_words(value)  # str() refuses thousands of digits
     return safe_text(str(value)[:_LOOKED_AT])
+
+
+def _in_words(number: int) -> str:
+    return f"a whole number of {number.bit_length():,} bits"
 
 
 def _short(text: str) -> str:
@@ -282,7 +260,7 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     # Messages of ours alone: those of parsers quote the file, and so may tell a secret.
-    return "is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+    return error.reason if isinstance(error, RowError) else str(error)[:200]
 
 
 def _git() -> dict[str, Scalar]:

@@ -5,9 +5,7 @@ Inside a rank and a severity this order decides which finding comes first.
 
 from __future__ import annotations
 
-import stat
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +50,7 @@ from rlreport.check.check import Check
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
+from rlreport.sidefiles import load_toml, read_bounded
 
 CHECKS: tuple[Check, ...] = (
     nan_metrics.CHECK,
@@ -138,13 +137,11 @@ def load_thresholds(path: str | Path) -> Thresholds:
     file = Path(path)
     try:
         # A pipe or a device may have no end.
-        if not (stat.S_ISREG(file.stat().st_mode) and file.stat().st_size <= MAX_TOML):
+        if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
             raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        given = load_toml(read_bounded(file, MAX_TOML).decode())
     except OSError as error:
-        raise UsageError(f"{path}: cannot read thresholds: {error.strerror}") from error
-    except RecursionError:
-        raise UsageError(f"{path}: not valid TOML: nested too deep") from None
+        raise UsageError(f"{path}: cannot read thresholds: {error.strerror or error}") from error
     except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     for name, settings in given.items():

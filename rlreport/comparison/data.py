@@ -16,6 +16,7 @@ from pandas.api.types import is_numeric_dtype
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from rlreport.read.batch import text_hash
+from rlreport.sidefiles import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
 from rlreport.text.cells import escape, unescape
 
@@ -40,6 +41,9 @@ LEVEL = 4
 
 MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""
+
+MAX_CELLS = 50_000_000
+"""Cells of response data that are read."""
 
 _FIGURES = [c.name for c in RESPONSE_COLUMNS if c.dtype == "float64" and c.listed]
 _FURTHER = ("response_chars", "mismatch_k3", "prompt_chars")
@@ -180,20 +184,21 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     broken = UnusableInputError(f"{name}: its {PATH} is broken; build the report again")
     try:
         with gzip.open(io.BytesIO(data)) as stream:
-            text = stream.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise broken
+            text = read_stream(stream, MOST_BYTES)
         with warnings.catch_warnings():
             # From 3.1 on pandas reads exactly unasked, and warns of the argument. It also warns
             # of ids of which some look like numbers.
             warnings.simplefilter("ignore")
-            table = pd.read_csv(
-                io.BytesIO(text),
+            table = load_csv(
+                text,
+                MAX_CELLS,
                 dtype={"split": str, **dict.fromkeys(_HASHES, str)},
                 keep_default_na=False,
                 na_values=[""],
                 float_precision="round_trip",
             )
+    except LimitError as error:
+        raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
     except (OSError, EOFError, ValueError, MemoryError, pd.errors.ParserError) as error:
         raise broken from error
     if not set(_NEEDED) <= set(table) or table.empty:

@@ -10,7 +10,6 @@ import base64
 import gzip
 import html
 import io
-import json
 import re
 import zipfile
 import zlib
@@ -18,16 +17,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 
 from rlreport.check.findings import SCHEMA
 from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
 from rlreport.errors import UnreadableReportError, UnusableInputError
+from rlreport.sidefiles import (
+    LimitError,
+    load_csv,
+    load_json,
+    open_zip,
+    read_bounded,
+    read_stream,
+)
 
 MOST_PART = 500_000_000
-"""Bytes of one part of a report that are read."""
+"""Bytes of one part of a report that are read, and of a report in one file."""
+
+MOST_PAGE = 64_000_000
+"""Bytes of the page of a step that are read."""
+
+MOST_CELLS = 2_000_000
+"""Cells of an exported table that are read."""
 
 FIRST_SCHEMA = 1
 """Of reports that name none."""
@@ -57,27 +70,20 @@ _Parts = Callable[[str], bytes | None]
 """Reads a part of a report by its path in the folder form; None where the form carries none."""
 
 
-def _bounded(stream: IO[bytes] | gzip.GzipFile) -> bytes | None:
-    content = stream.read(MOST_PART + 1)
-    return content if len(content) <= MOST_PART else None
-
-
 def _of_folder(root: Path) -> _Parts:
     def read(path: str) -> bytes | None:
         file = root / path
-        if not file.is_file() or file.stat().st_size > MOST_PART:
-            return None
-        return file.read_bytes()
+        return read_bounded(file, _most(path)) if file.is_file() else None
 
     return read
 
 
 def _of_zip(file: Path) -> _Parts:
     def read(path: str) -> bytes | None:
-        with zipfile.ZipFile(file) as archive:
+        with open_zip(file) as archive:
             try:
                 with archive.open(path) as stream:
-                    return _bounded(stream)
+                    return read_stream(stream, _most(path))
             except KeyError:
                 return None
 
@@ -85,7 +91,7 @@ def _of_zip(file: Path) -> _Parts:
 
 
 def _of_one_file(file: Path) -> _Parts:
-    text = file.read_bytes().decode("utf-8", "replace")
+    text = read_bounded(file, MOST_PART).decode("utf-8", "replace")
     views: dict[str, str] = {}
 
     def read(path: str) -> bytes | None:
@@ -100,9 +106,14 @@ def _of_one_file(file: Path) -> _Parts:
         if path not in views:
             return None
         with gzip.open(io.BytesIO(base64.b64decode(views[path]))) as stream:
-            return _bounded(stream)
+            return read_stream(stream, _most(path))
 
     return read
+
+
+def _most(path: str) -> int:
+    """Return how many bytes of a part are read."""
+    return MOST_PART if path == PATH else MOST_REPORT if path == REPORT else MOST_PAGE
 
 
 def _node(text: str, name: str) -> str | None:
@@ -163,7 +174,7 @@ class Earlier:
             content = self.parts(path)
             if content is None:
                 return None
-            return pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+            return load_csv(content, MOST_CELLS, dtype=str, keep_default_na=False)
         except _UNREADABLE:
             return None
 
@@ -173,21 +184,24 @@ _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, Ru
 
 def _shown(page: str) -> dict[int, Texts]:
     """Return the texts of a step's page: those of its table, the others from its data."""
-    data = json.loads(_node(page, "rows-data") or "{}")
+    data = load_json((_node(page, "rows-data") or "{}").encode())
     texts = data.get("texts", {})
     found: dict[int, dict[str, str]] = {}
     for key in ("prompt", "response"):
         for n, text in zip(data.get("n", []), texts.get(key, []), strict=False):
             if isinstance(text, str):
                 found.setdefault(int(n), {})[key] = text
-    starts = [*_ROW.finditer(page)]
-    ends = [*(row.start() for row in starts[1:]), len(page)]
-    for row, end in zip(starts, ends, strict=False):  # a page may have no rows at all
+    rows = _ROW.finditer(page)
+    row = next(rows, None)
+    while row is not None:
+        following = next(rows, None)
+        end = len(page) if following is None else following.start()
         for cell in _CELL.finditer(page, row.end(), end):
             shown = _until(page, "</div>", cell.end(), end)
             if shown is None:
                 break
             found.setdefault(int(row[1]), {})[cell[1]] = html.unescape(shown)
+        row = following
     return {n: (t["prompt"], t["response"]) for n, t in found.items() if len(t) == 2}
 
 
@@ -230,7 +244,9 @@ def _refused(name: str) -> Iterator[None]:
     """Refuse a report that cannot be read."""
     try:
         yield
-    except (*_UNREADABLE, RecursionError) as error:
+    except LimitError as error:
+        raise UnreadableReportError(f"{name}: is a broken report: {error}") from None
+    except _UNREADABLE as error:
         raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 
 
@@ -255,9 +271,7 @@ def _parts(path: Path) -> _Parts | None:
 
 
 def _about(name: str, raw: bytes) -> dict[str, Any]:
-    if len(raw) > MOST_REPORT:
-        raise ValueError("too large")
-    about = json.loads(raw)
+    about = load_json(raw)
     generator = about.get("generator") if isinstance(about, dict) else None
     if (
         not isinstance(about, dict)
@@ -280,9 +294,9 @@ def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:
         return None
     try:
         pages = []
-        for step in (int(row["step"]) for row in about["steps"]):
+        for step in dict.fromkeys(int(row["step"]) for row in about["steps"]):
             page = (parts(f"steps/{step}.html") or b"").decode("utf-8", "replace")
-            data, texts = json.loads(_node(page, "rows-data") or "{}"), _shown(page)
+            data, texts = load_json((_node(page, "rows-data") or "{}").encode()), _shown(page)
             if "split" in data["strings"]:
                 return None
             prompts, responses = zip(*(texts[n] for n in data["n"]), strict=True)

@@ -5,23 +5,17 @@ Lines are the reader's own business. Here an object's address is its index in th
 
 from __future__ import annotations
 
-import json
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import orjson
-
-from rlreport.errors import MissingExtraError
 from rlreport.formats.base import Row, RowError
+from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_stream
 from rlreport.text.messages import message
 
 File = str | Path | IO[bytes]
 
-MAX_JSON = 256_000_000
-"""Bytes of a JSON document read at most: it must be parsed whole, as a line of lines."""
-
-_BATCH = 256
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
     ".db": "sqlite",
@@ -79,19 +73,20 @@ def _reader(container: str) -> Callable[[File, set[int] | None], Iterator[tuple[
         from rlreport.formats.inspect_ai import sample_rows
 
         return sample_rows
-    return _parquet_rows
+    from rlreport.formats.parquet import parquet_rows
+
+    return parquet_rows
 
 
 def _json_objects(file: File) -> Iterator[Row]:
     data = _read(file)
     try:
-        document = _loads(data)
+        document = load_json(data)
+    except LimitError as error:
+        raise RowError(message("no JSON document: {why}", why=error.reason)) from None
     except ValueError as error:
         # Data sets in `.json` are often lines.
-        try:
-            document = [_loads(line) for line in data.splitlines() if line.strip()]
-        except ValueError:
-            raise RowError(message("no JSON document: {why}", why=str(error))) from None
+        document = _objects_of_lines(data)
         if len(document) < 2:
             raise RowError(message("no JSON document: {why}", why=str(error))) from None
     if isinstance(document, dict) and _is_table(document):
@@ -112,66 +107,32 @@ def _is_table(document: Row) -> bool:
     return named and isinstance(data, list) and len(document) <= 3
 
 
-def _loads(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        # NaN, Infinity, lone surrogates and a byte order mark: json takes them.
-        try:
-            return json.loads(data.decode("utf-8-sig"))
-        except RecursionError:
-            raise ValueError("nested too deep") from None
+def _objects_of_lines(data: bytes) -> list[Row]:
+    """Return the objects of lines, none if a line is no object."""
+    objects: list[Row] = []
+    for line in io.BytesIO(data):
+        if line.strip():
+            try:
+                obj = load_json(line)
+            except ValueError:
+                return []
+            if not isinstance(obj, dict):
+                return []
+            objects.append(obj)
+    return objects
 
 
 def _read(file: File) -> bytes:
-    if isinstance(file, str | Path):
-        with Path(file).open("rb") as opened:
-            data = opened.read(MAX_JSON + 1)
-    else:
+    try:
+        if isinstance(file, str | Path):
+            with Path(file).open("rb") as opened:
+                return read_stream(opened, MAX_JSON)
         file.seek(0)
-        data = file.read(MAX_JSON + 1)
-    if len(data) > MAX_JSON:
+        return read_stream(file, MAX_JSON)
+    except LimitError:
         raise RowError(
             message(
                 "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
                 most=MAX_JSON,
             )
-        )
-    return data
-
-
-def _parquet_rows(file: File, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError(
-            "reading parquet logs needs pyarrow: pip install 'rlreport[parquet]'"
         ) from None
-    if not isinstance(file, str | Path):
-        file.seek(0)
-    try:
-        with pq.ParquetFile(file) as parquet:
-            start = 0
-            for group in range(parquet.num_row_groups):
-                size = parquet.metadata.row_group(group).num_rows
-                if wanted is None or any(start <= index < start + size for index in wanted):
-                    yield from _group_rows(parquet, group, start, wanted)
-                start += size
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-        raise RowError(message("no parquet file: {why}", why=str(error))) from None
-
-
-def _group_rows(
-    parquet: Any, group: int, start: int, wanted: set[int] | None
-) -> Iterator[tuple[int, Row]]:
-    for batch in parquet.iter_batches(batch_size=_BATCH, row_groups=[group]):
-        if wanted is None:
-            yield from enumerate(batch.to_pylist(), start)
-        else:
-            for i in range(batch.num_rows):
-                if start + i in wanted:
-                    yield start + i, batch.slice(i, 1).to_pylist()[0]
-        start += batch.num_rows

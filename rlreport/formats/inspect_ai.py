@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
 import zstandard
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, named
 from rlreport.formats.logged import columns, dicts, mapping, present
 from rlreport.formats.messages import exchange, is_messages, said
+from rlreport.sidefiles import load_json, open_zip, read_stream
 from rlreport.text.messages import message
 
 _KEYS = ("id", "epoch", "input", "target")
@@ -184,10 +184,8 @@ def sample_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int
     Raises:
         RowError: it is no such log.
     """
-    if not isinstance(file, str) and hasattr(file, "seek"):
-        file.seek(0)
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_zip(file) as archive:
             # Of documents of one name the last counts, as of files that are written again.
             infos = {info.filename: info for info in archive.infolist()}
             names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
@@ -225,7 +223,7 @@ def _header(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo]) -> Row:
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
     try:
-        found = orjson.loads(_unpacked(archive, info))
+        found = load_json(_unpacked(archive, info))
     except _DAMAGED as error:
         return {"error_reading": f"{info.filename[:80]}: {error}"}
     if not isinstance(found, dict):
@@ -242,13 +240,9 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         stream = zstandard.ZstdDecompressor().stream_reader(
             io.BytesIO(_packed(archive, info)), read_across_frames=True
         )
-        data = stream.read(MAX_SAMPLE + 1)
-    else:
-        with archive.open(info) as entry:
-            data = entry.read(MAX_SAMPLE + 1)
-    if len(data) > MAX_SAMPLE:
-        raise ValueError(f"over {MAX_SAMPLE:,} bytes")
-    return data
+        return read_stream(stream, MAX_SAMPLE)
+    with archive.open(info) as entry:
+        return read_stream(entry, MAX_SAMPLE)
 
 
 def _packed(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

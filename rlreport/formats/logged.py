@@ -8,11 +8,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
 from rlreport.formats.taken import Watched, take
+from rlreport.sidefiles import load_json
 from rlreport.text.messages import message
 
 SHORT = 200
@@ -131,15 +130,15 @@ def from_json(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
+        return load_json(value.encode())
+    except ValueError:
         return None
 
 
 def json_object(data: bytes | str) -> Row:
     """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
     try:
-        return mapping(orjson.loads(data))
+        return mapping(load_json(data.encode() if isinstance(data, str) else data))
     except ValueError:
         return {}
 

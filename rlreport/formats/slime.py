@@ -18,6 +18,7 @@ from rlreport.formats.base import (
     FileStamp,
     Match,
     Row,
+    RowError,
     Where,
     has_keys,
     named,
@@ -26,6 +27,7 @@ from rlreport.formats.base import (
 from rlreport.formats.containers import iterate
 from rlreport.formats.logged import columns, mapping, present
 from rlreport.formats.messages import asked_and_answered, exchange, is_messages
+from rlreport.formats.parquet import read_column
 from rlreport.formats.token_arrays import span_turns
 from rlreport.formats.torch_file import ROLLOUT_ID
 from rlreport.text.messages import message
@@ -205,14 +207,11 @@ def _lines_of(file: FileStamp) -> dict[int, int]:
 @lru_cache(maxsize=4)
 def _rows_of(file: FileStamp) -> dict[int, int]:
     """Return sample -> its row."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.read_table(file.path, columns=["sample_index"])
-    except (pa.ArrowException, OSError):
+        column = read_column(file.path, "sample_index")
+    except (OSError, RowError):
         return {}
-    return _told_apart(enumerate(map(logged.integer, table.column(0).to_pylist())))
+    return _told_apart(enumerate(map(logged.integer, column)))
 
 
 def _told_apart(samples: Iterable[tuple[int, int | None]]) -> dict[int, int]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
-from rlreport.formats.containers import MAX_JSON
 from rlreport.formats.logged import columns, dicts, mapping, present
 from rlreport.formats.messages import asked_and_answered
+from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import conversation_text
 from rlreport.text.messages import message
 
@@ -117,11 +117,10 @@ def _shown(value: Any) -> str:
 def _groups(file: FileStamp) -> list[Group]:
     """Return the groups of a logtree, in its order."""
     try:
-        with Path(file.path).open("rb") as opened:
-            data = opened.read(MAX_JSON + 1)
-    except OSError:
+        data = read_bounded(Path(file.path), MAX_JSON)
+    except (OSError, LimitError):
         return []
-    root = mapping(logged.json_object(data).get("root")) if len(data) <= MAX_JSON else {}
+    root = mapping(logged.json_object(data).get("root"))
     return [_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats.base import Row, RowError
+from rlreport.sidefiles import LimitError, open_zip
 from rlreport.text.messages import message
 
 MAX_PICKLE = 256_000_000
@@ -80,11 +81,11 @@ def _load(file: Any) -> Any:
 
 def _check(file: Any) -> None:
     """Refuse what is no archive of torch's, and more than fits into memory."""
-    if not isinstance(file, str | Path):
-        file.seek(0)
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_zip(file) as archive:
             infos = archive.infolist()
+    except LimitError:
+        raise
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise RowError(message("no file of torch.save: {why}", why=str(error))) from None
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):

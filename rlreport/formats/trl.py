@@ -13,13 +13,17 @@ from typing import Any
 import orjson
 import xxhash
 
+from rlreport.errors import MissingExtraError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, named
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, present
 from rlreport.formats.messages import asked_and_answered, without_nulls
+from rlreport.formats.parquet import open_parquet
+from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.messages import message
 
+_FLOATS = ("halffloat", "float", "double")
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
@@ -155,9 +159,10 @@ def _history_in(states: tuple[FileStamp, ...]) -> _History:
     entries: list[Row] = []
     for file in states:
         try:
-            found = dicts(logged.json_object(Path(file.path).read_bytes()).get("log_history"))
-        except OSError:
+            state = logged.json_object(read_bounded(Path(file.path), MAX_JSON))
+        except (OSError, LimitError):
             continue
+        found = dicts(state.get("log_history"))
         if len(found) > len(entries):
             entries = found
     by_step: dict[int, list[Row]] = {}
@@ -172,23 +177,21 @@ def _history_in(states: tuple[FileStamp, ...]) -> _History:
 def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
     """Say what was taken for the reward where nothing tells, and whether its mean is TRL's."""
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        schema = pq.read_schema(path)
-        names = schema.names
-        if "reward" in names:
-            return ""
-        if form.functions is None:
-            between = names[names.index("completion") + 1 : names.index("advantage")]
-            taken = [n for n in between if pa.types.is_floating(schema.field(n).type)]
-            return message(
-                "no trainer_state.json names the reward functions; taken for them: {names}",
-                names=tuple(f"`{name}`" for name in taken),
-            )
-        present = [name for name in form.functions if name in names]
-        table = pq.read_table(path, columns=present).to_pylist()
-    except (ImportError, ValueError, OSError):  # pyarrow's own errors are of these kinds
+        with open_parquet(path) as parquet:
+            schema = parquet.schema_arrow
+            names = schema.names
+            if "reward" in names:
+                return ""
+            if form.functions is None:
+                between = names[names.index("completion") + 1 : names.index("advantage")]
+                taken = [n for n in between if str(schema.field(n).type) in _FLOATS]
+                return message(
+                    "no trainer_state.json names the reward functions; taken for them: {names}",
+                    names=tuple(f"`{name}`" for name in taken),
+                )
+            present = [name for name in form.functions if name in names]
+            table = parquet.read(columns=present).to_pylist()
+    except (MissingExtraError, ValueError, OSError):
         return ""
     means = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
     known = [float(value) for value in means if isinstance(value, int | float)]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
+from rlreport.sidefiles import (
+    MAX_COLUMNS,
+    MAX_JSON,
+    LimitError,
+    bounded_lines,
+    load_json,
+    read_bounded,
+)
+from rlreport.text.messages import message
 
 Record = tuple[int, dict[str, float]]
 """Step and the metrics logged at it."""
@@ -25,6 +31,12 @@ STEP_KEYS = (
 
 _DEEPEST = 16
 """Levels of objects in which metrics are looked for."""
+
+MAX_NAME = 500
+"""Characters of a metric's name; longer ones are left out."""
+
+MAX_EVENTS = 1_000_000_000
+"""Bytes of a file of TensorBoard events, which its library reads whole."""
 
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 _NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
@@ -64,6 +76,8 @@ def flat_numbers(
     """Yield (name, value) of every number in an object, nested names joined by ``/``."""
     for key, value in obj.items():
         name = f"{prefix}{key}"
+        if len(name) > MAX_NAME:
+            continue
         if isinstance(value, dict) and depth:
             yield from flat_numbers(value, f"{name}/", depth - 1)
         elif isinstance(value, int | float) and name not in _NO_METRICS:
@@ -107,7 +121,7 @@ def _own_metrics(event: dict[str, Any]) -> dict[str, Any]:
 
 def _trainer_state(path: Path) -> Iterator[Record]:
     """Yield transformers' ``log_history``; the summary at the end of training is no curve."""
-    state = parsed(path.read_bytes())
+    state = load_json(read_bounded(path, MAX_JSON), "replace")
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise UnusableInputError(f"{path.name}: no `log_history` in it, so no trainer state")
@@ -122,9 +136,9 @@ def _trainer_state(path: Path) -> Iterator[Record]:
 def _lines(path: Path) -> Iterator[Record]:
     """Yield the objects of a JSONL log."""
     with path.open("rb") as lines:
-        for line in lines:
+        for line in bounded_lines(lines):
             try:
-                event = parsed(line)
+                event = load_json(line, "replace")
             except ValueError:
                 continue  # the torn last line of a growing log
             step = step_in(event) if isinstance(event, dict) else None
@@ -136,8 +150,10 @@ def _lines(path: Path) -> Iterator[Record]:
 
 
 def _csv(path: Path) -> Iterator[Record]:
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as table:
-        rows = csv.DictReader(table)
+    with path.open("rb") as table:
+        rows = csv.DictReader(line.decode("utf-8-sig", "replace") for line in bounded_lines(table))
+        if len(rows.fieldnames or ()) > MAX_COLUMNS:
+            raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
         key = next((key for key in STEP_KEYS if key in (rows.fieldnames or ())), None)
         if key is None:
             raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
@@ -157,6 +173,8 @@ def _tensorboard(path: Path) -> Iterator[Record]:
         raise MissingExtraError(
             "reading TensorBoard events needs tensorboard: pip install 'rlreport[tensorboard]'"
         ) from None
+    if path.stat().st_size > MAX_EVENTS:
+        raise LimitError(message("larger than {most:count} bytes", most=MAX_EVENTS))
     everything = {event_accumulator.SCALARS: 0, event_accumulator.TENSORS: 0}
     log = event_accumulator.EventAccumulator(str(path), size_guidance=everything)
     log.Reload()
@@ -166,20 +184,11 @@ def _tensorboard(path: Path) -> Iterator[Record]:
             yield int(event.step), {tag: float(event.value)}
     for tag in tags[event_accumulator.TENSORS]:
         for event in log.Tensors(tag):
+            if event.tensor_proto.tensor_shape.dim:
+                continue  # a few bytes can declare an array of any size
             value = tensor_util.make_ndarray(event.tensor_proto)
             if value.ndim == 0 and value.dtype.kind in "fiu":
                 yield int(event.step), {tag: float(value)}
-
-
-def parsed(data: bytes) -> Any:
-    """Return the JSON value in ``data``, NaN and Infinity included; raises ValueError."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(data.decode("utf-8-sig", errors="replace"))  # NaN and Infinity
-        except RecursionError:
-            raise ValueError("nested too deep") from None
 
 
 def _cell(cell: object) -> float | None:
