@@ -116,11 +116,11 @@ class Workers:
         if self._cluster is not None:
             blob = self._cluster.share(blob)
         number = next(_map_numbers)
-        room = QUEUED * (self._count if self.is_remote else self._count - 1)
+        room = QUEUED * (self._count if self._cluster else self._count - 1)
         pending: deque[Future[Result] | RayFuture] = deque()
         try:
             for job in jobs:
-                if self.is_remote or sum(not one.done() for one in pending) < room:  # type: ignore[union-attr]
+                if self._cluster or sum(not one.done() for one in pending) < room:  # type: ignore[union-attr]
                     pending.append(executor.submit(_run, number, blob, job))
                 else:  # the others have enough to do
                     pending.append(_done(function, job, shared))
@@ -144,7 +144,7 @@ class Workers:
 
     def _ready(self, pending: deque[Any], room: int) -> bool:
         """Whether the first result is there, or has to be waited for."""
-        if self.is_remote:
+        if self._cluster:
             return len(pending) > room
         return bool(pending) and (pending[0].done() or len(pending) > AHEAD * (room + 1))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.tables import TextSample, Tables
+from rlreport.tables import Tables, TextSample
 from tests.tables_builder import make_tables
 
 STEPS, RESPONSES, PROMPTS, GROUP = 40, 64, 150, 4

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
-from rlreport.tables import LogFile, TextSample, Tables
+from rlreport.tables import LogFile, Tables, TextSample
 from rlreport.text.special import EOS_TOKENS
 from rlreport.text.units import units
 

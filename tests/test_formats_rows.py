@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlreport.fields import FIELDS, Field
+from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowError, RowReader, Where, detect, format_by_id
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.trl import repeated_files
-from rlreport.figures.metadata import normalize_turns_and_mask
 from tests.format_logs import ANSWERS, QUESTIONS, STEPS, WRITERS, reward_of, samples
 
 Row = dict[str, Any]

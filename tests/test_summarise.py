@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rlreport.columns import PROMPT_COLUMNS, RESPONSE_COLUMNS, STEP_COLUMNS, TOKEN_COLUMNS
-from rlreport.read.sample import EDGE, FIGURES
+from rlreport.read.sample_parts import EDGE, FIGURES
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import commonest, incomplete, step_table, window_size
 from rlreport.summarise.tokens import step_bigrams, token_table

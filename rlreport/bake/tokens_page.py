@@ -19,7 +19,7 @@ from rlreport.bake.views import (
 )
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
-from rlreport.read.sample import EDGE
+from rlreport.read.sample_parts import EDGE
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, sentences, span
 

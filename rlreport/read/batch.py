@@ -266,7 +266,9 @@ class Batch:
             columns[name][tokens.rows] = values
         if "rlhf_reward" in found:
             columns["non_score_reward"] = columns["rlhf_reward"] - columns["reward"]  # type: ignore[operator]
-        columns["nan_values"][tokens.rows] += sampled.nan_values
+        nan_values = columns["nan_values"].astype(np.int64)
+        nan_values[tokens.rows] += sampled.nan_values
+        columns["nan_values"] = nan_values
 
     def _prompt_figures(self, prompt: str) -> tuple[int, int]:
         """Return hash and characters of the cleaned prompt; most prompts occur many times."""
@@ -319,7 +321,7 @@ def _carried(rows: Sequence[Row], columns: Columns) -> Ints:
         dtype=np.int64,
     )
     for name in _REWARDS:
-        bits += np.where(np.isnan(columns[name]), 0, FIELD_BITS[name])  # type: ignore[arg-type]
+        bits += np.where(np.isnan(columns[name]), 0, FIELD_BITS[name])
     return bits
 
 

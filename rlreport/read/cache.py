@@ -201,7 +201,7 @@ def _decode(head: dict[str, Any], arrays: list[NDArray[Any]], files: Sequence[in
     for name, texts in head["extras"]:
         own, numbers = next(pairs), next(pairs)
         held = np.array([row for row, _ in texts], dtype=np.int64)
-        if any(len(one) and not (0 <= one.min() and one.max() < rows) for one in (own, held)):
+        if any(len(one) and not (one.min() >= 0 and one.max() < rows) for one in (own, held)):
             raise ValueError(name)
         chunk.extras[str(name)] = Extra(
             array("q", own.tobytes()), array("d", numbers.tobytes()), dict(map(tuple, texts))

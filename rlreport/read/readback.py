@@ -72,7 +72,7 @@ class RowLocations:
 
     def source(self, row: int) -> Source:
         """Return the file of a row."""
-        return self.sources[self.file[row]]
+        return self.sources[int(self.file[row])]
 
     def lines(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Yield rows of line-based files with their bytes; rows ascend by file and offset.

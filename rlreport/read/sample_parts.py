@@ -103,7 +103,7 @@ def _load(store: Store, key: bytes, rows: int) -> Part | None:
         return None
     try:
         head, arrays = unpack(data)
-        part = Part(*arrays, strings=[str(string) for string in head["strings"]])
+        part = Part._make([*arrays, [str(string) for string in head["strings"]]])
         last = max(part.ids.max(initial=-1), part.references.max(initial=-1))
         fits = len(part.rows) == rows and len(part.ids) == part.lengths.sum()
         fits &= last < len(part.strings)

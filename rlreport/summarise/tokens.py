@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rlreport.columns import TOKEN_COLUMNS
 from rlreport.figures.ragged import Floats, row_ends
-from rlreport.read.sample import EDGE
+from rlreport.read.sample_parts import EDGE
 from rlreport.summarise.grouped import ratio
 from rlreport.summarise.steps import window_size
 from rlreport.tables import GAP, TextSample, TokenSample
