@@ -186,7 +186,7 @@ def large_log(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         words = [f"t{j}" for j in rng.integers(0, 40, size)]
         fields = {"logprobs": logp, "ref_logprobs": ref, "values": ref, "token_rewards": logp}
         lines[i % 2].append(tokens(*words, step=i // 90, prompt=f"p{i // 6}", **fields))
-    return [write(folder / f"rank_{rank}.jsonl", rows) for rank, rows in enumerate(lines)]  # type: ignore[arg-type]
+    return [write(folder / f"rank_{rank}.jsonl", rows) for rank, rows in enumerate(lines)]
 
 
 @pytest.fixture(scope="module")

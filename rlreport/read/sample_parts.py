@@ -36,8 +36,8 @@ class Part(NamedTuple):
     """Some sampled responses; ``ids`` are indices into ``strings``.
 
     ``ids`` holds the units of all responses, cut by ``lengths``; ``references`` likewise those
-    of ``reference_rows``; rows are places among those to be read. ``figures`` is float32 (len(FIGURES), units), or empty without any
-    token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
+    of ``reference_rows``; rows are places among those to be read. ``figures`` is float32
+    (len(FIGURES), units), or empty without any token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
     ``tenth_sums`` sum the critic's errors by tenth of the response.
     """
 
@@ -231,6 +231,7 @@ class _Reader:
 
 
 def no_values(count: int) -> NDArray[np.float32]:
+    """Return NaN for so many units, float32 (len(FIGURES), count)."""
     return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
 
 
