@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 import orjson
@@ -63,6 +63,14 @@ _LONG_NUMBER = 100
 """Characters of a base-60 number (``1:30:00``); its value is computed in quadratic time."""
 
 
+class Readable(Protocol):
+    """A binary stream, as far as it is read here."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most ``size`` bytes."""
+        ...
+
+
 class LimitError(RowError):
     """A file exceeds a bound, which the message names."""
 
@@ -80,7 +88,7 @@ def read_bounded(path: Path, most: int) -> bytes:
         return read_stream(stream, most)
 
 
-def read_stream(stream: IO[bytes], most: int) -> bytes:
+def read_stream(stream: Readable, most: int) -> bytes:
     """Return the rest of a stream, which may unpack without end.
 
     Raises:

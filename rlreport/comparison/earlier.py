@@ -32,6 +32,7 @@ from rlreport.sidefiles import (
     read_bounded,
     read_stream,
 )
+from rlreport.text.messages import message
 
 MOST_PART = 500_000_000
 """Bytes of one part of a report that are read, and of a report in one file."""
@@ -293,9 +294,12 @@ def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:
     if about["schema"] != FIRST_SCHEMA or (about.get("settings") or {}).get("redact"):
         return None
     try:
-        pages = []
+        pages, room = [], MOST_PART
         for step in dict.fromkeys(int(row["step"]) for row in about["steps"]):
             page = (parts(f"steps/{step}.html") or b"").decode("utf-8", "replace")
+            room -= len(page)
+            if room < 0:
+                raise LimitError(message("pages of over {most:count} bytes", most=MOST_PART))
             data, texts = load_json((_node(page, "rows-data") or "{}").encode()), _shown(page)
             if "split" in data["strings"]:
                 return None

@@ -1,0 +1,286 @@
+"""Side files that are small on disk and would be large, slow or endless to read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlreport.errors import RlreportError, RowError
+from rlreport.metrics import LEFT_OUT, MAX_METRICS, metrics_beside, read_metrics
+from rlreport.sidefiles import (
+    MAX_COLUMNS,
+    LimitError,
+    load_csv,
+    load_json,
+    load_toml,
+    load_yaml,
+    open_zip,
+    read_bounded,
+)
+
+SECONDS = 60
+MEGABYTES = 600
+"""By which a process may grow while it reads one of these files."""
+
+READERS = {
+    "config": "from rlreport.card import run_card\n"
+    "read = lambda path: run_card([], configs=[path])",
+    "metrics": "from pathlib import Path\n"
+    "from rlreport.metrics import read_metrics\n"
+    "read = lambda path: read_metrics(Path(path))",
+    "log": "from rlreport.formats.containers import container_of, iterate\n"
+    "import gzip\n"
+    "def read(path):\n"
+    "    with (gzip.open if path.endswith('gz') else open)(path, 'rb') as file:\n"
+    "        return sum(1 for _ in iterate(file, container_of(path)))\n"
+    "import pyarrow.parquet",
+    "report": "from rlreport.comparison.earlier import earlier_report as read",
+}
+
+
+def outcome(kind: str, path: Path) -> str:
+    """Read a file in a process of its own; return its error, "" for none."""
+    program = f"""
+import resource
+path = {str(path)!r}
+{READERS[kind]}
+from rlreport.errors import RlreportError, RowError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    read(path)
+    said = ""
+except (RlreportError, RowError) as error:
+    said = str(error)
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+assert grown < {MEGABYTES}, f"grew by {{grown}} MB"
+print(said)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+MERGES = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 40)
+)
+LONG_TEXT = f"a: &a {'x' * 1_000_000}\n" + f"b: [{'*a,' * 100}]\n" * 500
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("c.yaml", "[" * 30_000, "nested too deep"),
+        ("c.json", "[" * 30_000, "nested too deep"),
+        ("c.toml", f"a = {'[' * 30_000}", "nested too deep"),
+        ("c.toml", f"{'a.' * 400_000}a = 1", "nested too deep"),
+        ("c.yaml", MERGES, "100,000 values with aliases expanded"),
+        ("c.yaml", LONG_TEXT, "2,000,000 characters with aliases expanded"),
+        ("c.yaml", "".join(f"%TAG !a{i}! b\n" for i in range(120_000)), "100 directives"),
+        ("c.yaml", f"a: {':'.join(['1'] * 900_000)}", ""),
+        ("c.yaml", f"a: {':'.join(['1'] * 900)}.5", ""),
+        ("c.yaml", f"0x{'f' * 20_000}: [0x{'f' * 20_000}]", ""),
+        ("c.json", '{"k":' * 22 + f"[{','.join(['{}'] * 600_000)}]" + "}" * 22, ""),
+        ("c.yaml", "a: " + "x" * 2_000_000, "larger than 2,000,000 bytes"),
+    ],
+)
+def test_a_configuration_ends(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    error = outcome("config", tmp_path / name)
+    assert said in error
+    assert not said or name in error
+
+
+def test_metrics_with_a_new_name_per_line_are_cut_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(f'{{"step": {i}, "m{i}": 1.5}}\n' for i in range(20_000)))
+    assert outcome("metrics", path) == ""
+    table = read_metrics(path)
+    assert len(table.columns) == 1 + MAX_METRICS
+    assert table.attrs[LEFT_OUT] == ["18,000 metrics beyond the first 2,000 left out"]
+    assert [note.text for note in metrics_beside([], [str(path)]).notes] == table.attrs[LEFT_OUT]
+
+
+def test_metrics_of_many_files_share_a_bound(tmp_path: Path) -> None:
+    for k in range(3):
+        event = {"step": 1, **{f"m{k}_{i}": 1.0 for i in range(1_000)}}
+        (tmp_path / f"{k}.jsonl").write_text(json.dumps(event))
+    read = metrics_beside([], [str(tmp_path / f"{k}.jsonl") for k in range(3)])
+    assert len(read.table.columns) == 1 + MAX_METRICS
+    assert "1,000 metrics beyond" in read.notes[-1].text
+
+
+def test_metrics_of_many_columns_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("step" + ",x" * 2_000_000 + "\n1" + ",2" * 2_000_000)
+    assert "m.csv: cannot be read as metrics: a table of over 5,000 columns" in outcome(
+        "metrics", tmp_path / "m.csv"
+    )
+
+
+def test_a_tensor_that_claims_any_size_is_no_metric(tmp_path: Path) -> None:
+    writer = pytest.importorskip("tensorboard.summary.writer.event_file_writer")
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
+
+    size = tensor_shape_pb2.TensorShapeProto.Dim(size=1 << 33)
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[size])
+    tensor = tensor_pb2.TensorProto(dtype=1, tensor_shape=shape, float_val=[1.0])
+    value = summary_pb2.Summary.Value(tag="a", tensor=tensor)
+    events = writer.EventFileWriter(str(tmp_path))
+    events.add_event(event_pb2.Event(step=1, summary=summary_pb2.Summary(value=[value])))
+    events.close()
+    assert outcome("metrics", next(tmp_path.iterdir())) == ""
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"), [(b"[],", 29_000_000), (b'{"":0},', 12_000_000), (b'"a",', 50_000_000)]
+)
+def test_a_packed_document_of_empty_values_is_refused(
+    unit: bytes, times: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(b"[" + unit * times + b"[]]"))
+    assert "over 1,000,000,000 bytes of memory" in outcome("log", path)
+
+
+def test_a_document_of_short_lines_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"{}\n" * 40_000_000)
+    assert "bytes of memory" in outcome("log", tmp_path / "a.json")
+
+
+def test_brackets_and_quotes_in_texts_count_for_nothing() -> None:
+    text = '[{"\\"}, ' * 3_000_000
+    assert load_json(json.dumps([text] * 2).encode()) == [text] * 2
+    assert load_json(b'{"a": NaN, "b": "\\ud800"}')["b"] == "\ud800"
+    deep: Any = []
+    for _ in range(150):
+        deep = [deep, "]" * 300, '"', "\\"]
+    assert load_json(json.dumps(deep).encode()) == deep
+    with pytest.raises(LimitError, match="nested too deep"):
+        load_json(b"[" * 201 + b"]" * 201)
+
+
+def dictionary_file(path: Path, text: str, rows: int) -> Path:
+    """Write a parquet file that holds one text in every row, and on disk once."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
+    pq.write_table(pa.table({"prompt": column}), path, compression="zstd")
+    return path
+
+
+def test_a_parquet_file_that_repeats_a_long_text_is_refused(tmp_path: Path) -> None:
+    path = dictionary_file(tmp_path / "a.parquet", "x" * 35_000_000, 256)
+    assert path.stat().st_size < 3_000
+    assert "texts that repeat" in outcome("log", path)
+
+
+def test_a_parquet_file_of_one_value_is_refused_by_what_it_claims(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": pa.repeat(1.0, 50_000_000)}), tmp_path / "a.parquet")
+    assert "values for its size" in outcome("log", tmp_path / "a.parquet")
+    pq.write_table(pa.table({"a": ["x" * 400_000_000]}), tmp_path / "a.parquet", compression="zstd")
+    assert "pages that unpack to over" in outcome("log", tmp_path / "a.parquet")
+    pq.write_table(pa.table({f"c{i}": [1] for i in range(5_001)}), tmp_path / "a.parquet")
+    assert "5,000 columns" in outcome("log", tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_parquet_values_are_those_of_pyarrow(
+    rows: int, use_dictionary: bool, tmp_path: Path
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    from rlreport.formats.containers import iterate
+
+    table = pa.table(
+        {
+            "text": ["a", None, "b", "a"],
+            "texts": [["x", None], None, [], ["y"]],
+            "messages": [[{"role": "u", "content": None}], [None], None, []],
+            "nested": [{"a": "q", "b": [1, None]}, None, {"a": None, "b": None}, {}],
+            "numbers": [None, 1.5, float("inf"), 2.0],
+            "lists": [[["a"], None], [], None, [[]]],
+            "map": pa.array([[("k", "v")], [], None, []], pa.map_(pa.string(), pa.string())),
+            "large": pa.array(["a", "b", None, "c"], pa.large_string()),
+            "category": pa.array(["a", "b", None, "a"]).dictionary_encode(),
+            "bytes": [b"a", b"\xff", None, b""],
+        }
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, use_dictionary=use_dictionary, row_group_size=rows)
+    expected = dict(enumerate(table.to_pylist()))
+    assert dict(iterate(path, "parquet")) == expected
+    assert dict(iterate(path, "parquet", {1, 3})) == {i: expected[i] for i in (1, 3)}
+
+
+def report(folder: Path, table: bytes) -> Path:
+    """Write a report of the figures of responses alone."""
+    (folder / "data").mkdir()
+    about = {"generator": {"name": "rlreport"}, "schema": 2}
+    (folder / "data" / "report.json").write_text(json.dumps(about))
+    (folder / "data" / "responses.csv.gz").write_bytes(gzip.compress(table))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (b"step,n,split,prompt_id,reward" + b",x" * 2_000_000 + b"\n", "5,000 columns"),
+        (b"step,n,split,prompt_id,reward" + b",x" * 4_000 + b"\n" + b"1\n" * 20_000, "cells"),
+        (b"step,n,split,prompt_id,reward\n" + b"," * 60_000_000, "cells"),
+    ],
+)
+def test_a_report_whose_table_is_wide_is_refused(table: bytes, said: str, tmp_path: Path) -> None:
+    error = outcome("report", report(tmp_path, table))
+    assert said in error
+    assert str(tmp_path) in error
+
+
+def test_a_report_that_unfolds_is_refused(tmp_path: Path) -> None:
+    about = report(tmp_path, b"") / "data" / "report.json"
+    about.write_bytes(b"[" + b"[]," * 20_000_000 + b"[]]")
+    assert "bytes of memory" in outcome("report", tmp_path)
+    about.write_bytes(b" " * 64_000_001)
+    assert "64,000,000 bytes" in outcome("report", tmp_path)
+
+
+def test_an_archive_of_endless_entries_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"PK\x05\x06" + b"\0" * 8 + b"\xff" * 4 + b"\0" * 6)
+    with pytest.raises(LimitError, match="list of entries"), open_zip(path):
+        pass
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="regular"):
+        read_bounded(Path("/dev/zero"), 10)
+    (tmp_path / "a").write_bytes(b"12345678901")
+    with pytest.raises(LimitError, match="larger than 10 bytes"):
+        read_bounded(tmp_path / "a", 10)
+
+
+def test_usual_files_are_read_as_before() -> None:
+    assert load_yaml("a: &a {b: [1, 2.5, 1:30]}\nc: {<<: *a, d: 0x10}") == {
+        "a": {"b": [1, 2.5, 90]},
+        "c": {"b": [1, 2.5, 90], "d": 16},
+    }
+    assert load_toml("[a.b]\nc.d = '1.2.3'\n") == {"a": {"b": {"c": {"d": "1.2.3"}}}}
+    assert list(load_csv(b"a,b\n1,2\n", 10)["b"]) == [2]
+    with pytest.raises(LimitError):
+        load_csv(b"a" + b",a" * MAX_COLUMNS + b"\n", 10**9)
+
+
+def test_limits_are_errors_that_every_reader_shows() -> None:
+    assert issubclass(LimitError, RowError)
+    assert not issubclass(LimitError, RlreportError)
