@@ -127,13 +127,14 @@ class RayExecutor:
                 task = self._ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)
                 name = node.get("NodeName") or node["NodeManagerAddress"]
                 names[task(inspect).remote()] = f"{name} ({node['NodeID'][:8]})"
-        self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
+        done, _ = self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
         answers: list[tuple[str, Any]] = []
         for ref, name in names.items():
             try:
-                answers.append((name, self._ray.get(ref, timeout=1)))
+                late = RlreportError(f"did not answer within {_CHECK_SECONDS:.0f} s")
+                answers.append((name, self._ray.get(ref) if ref in done else late))
             except Exception as error:
-                answers.append((name, _cause(error)))
+                answers.append((name, getattr(error, "cause", None) or error))
         return answers
 
 
