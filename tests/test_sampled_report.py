@@ -36,6 +36,8 @@ def log(tmp_path_factory) -> Path:
                 "response_tokens": tokens,
                 "logprobs": [-0.5] * 6,
                 "ref_logprobs": [-0.25 - rng.random() for _ in tokens],
+                "values": [0.5] * 6,
+                "token_rewards": [0.0] * 5 + [1.0],
             }
             text = "".join(tokens)
             reward = hacked + rng.random() / 4
@@ -60,6 +62,7 @@ def test_pages_with_figures_of_the_sample_say_so(report):
     assert f"Counts of texts and tokens come {NOTE}." in index
     assert index.count(f"Distinct-2 is {NOTE}.") == 2  # the key figures, the table of steps
     assert f"(distinct-2), {NOTE}<" in index
+    assert f"Error of the critic by position, {NOTE}<" in index
     assert f"Counted {NOTE}." in index  # the finding that counts texts
     assert "Whole groups are drawn by a hash" in pages["data"]
 

@@ -42,14 +42,14 @@ def data_view(
 
 
 def _sample(tables: Tables) -> str:
-    if not (said := sampling(tables)):
-        return ""
+    if not tables.sample_note:
+        return sampling(tables)
     chosen = message(
         "Whole groups are drawn by a hash of their place in the logs, equally many responses of "
-        "each step. Distinct-2, texts that spread, languages, templates and tokens are counted in "
-        "the sample; all other figures come from all responses."
+        "each step. Distinct-2, texts that spread, languages, templates, tokens and the critic's "
+        "error by position come from the sample, all other figures from all responses."
     )
-    return sentences([said, chosen if tables.sample_note else ""])
+    return sentences([sampling(tables), chosen])
 
 
 def note_in_words(note: Note) -> str:

@@ -59,7 +59,6 @@ class CurveChart:
         scale: of the y axis; a symlog one is used where values leave [-2, 2], and said.
         needs: a column that is not 0 throughout, or the chart says nothing.
         note: ends the description.
-        sampled: comes from the sample of responses, where there is one.
     """
 
     name: str
@@ -71,7 +70,6 @@ class CurveChart:
     scale: Scale = "linear"
     needs: str = ""
     note: str = ""
-    sampled: bool = False
 
 
 def _reference(title: str, column: str, std: str = "") -> Curve:
@@ -91,7 +89,6 @@ def _single(
     scale: Scale = "linear",
     needs: str = "",
     note: str = "",
-    sampled: bool = False,
 ) -> CurveChart:
     return CurveChart(
         name,
@@ -101,7 +98,6 @@ def _single(
         scale=scale,
         needs=needs,
         note=note,
-        sampled=sampled,
     )
 
 
@@ -188,7 +184,6 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "distinct_2",
         "Variety of word pairs (distinct-2)",
         Curve("policy", "policy", "distinct_2"),
-        sampled=True,
     ),
     _single(
         "duplicates",

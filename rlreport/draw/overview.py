@@ -16,6 +16,9 @@ from rlreport.draw.series import Series
 from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 
+SAMPLED = ("distinct_2", "error_by_position")
+"""Names of charts that come from the sample of responses."""
+
 
 def overview_charts(
     tables: Tables,
@@ -42,17 +45,14 @@ def overview_charts(
             charts.append(_of_step_figures(tables, frame, wanted, band))
         else:
             charts.extend(wanted(trained, frame))
-    return [_told(chart, run) for chart in charts if chart is not None]
+    return [_told(chart, run, tables.sample_note) for chart in charts if chart is not None]
 
 
-def titled(title: str, sample_note: str) -> str:
-    """Return a chart's title, with the responses that it comes from."""
-    if not sample_note:
-        return title
-    return message("{title}, {sample}", title=title, sample=sample_note)
-
-
-def _told(chart: Chart, run: str) -> Chart:
+def _told(chart: Chart, run: str, sample_note: str) -> Chart:
+    if sample_note and chart.name in SAMPLED:
+        chart = replace(
+            chart, title=message("{title}, {sample}", title=chart.title, sample=sample_note)
+        )
     parts = (
         run,
         message("{title}. {description}", title=chart.title, description=chart.description),
@@ -96,7 +96,7 @@ def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: flo
         return curve_chart(
             frame,
             wanted.name,
-            titled(message(wanted.title), tables.sample_note if wanted.sampled else ""),
+            message(wanted.title),
             series,
             axis=axis,
             wide=wanted.wide,
