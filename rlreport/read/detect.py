@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
@@ -28,27 +28,46 @@ from rlreport.read.rows import load_object
 from rlreport.tables import Note
 from rlreport.text.messages import message
 
-PEEKED = 20
+MAX_PEEKED = 20
+"""Objects at the start of a file that its format is detected from."""
+
 METRICS_FILE = "metrics_file"
-"""Kind of the note on a file that is no log, but is read as trainer metrics."""
+"""Kind of the note on a file that is not a log, but read as trainer metrics."""
+
 FORMAT = "format"
-"""Kind of the note on what a format took for what."""
+"""Kind of the note on how a format interpreted a file."""
+
 OTHER_SPLIT = "other_split"
 """Kind of the note on files of a split that is not read."""
-_PEEKED_ALIKE = 16
-"""Files looked at of those in a folder whose names differ in numbers alone, if these agree."""
+
+_MAX_PEEKED_FILES = 16
+"""Files looked at among those in a folder whose names differ in numbers only, if they agree."""
 
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
-_Peek = tuple[list[dict[str, Any]], str]
-"""A file's first objects, and why there are none or no more."""
-_Told = tuple[LogFormat | None, str, str, set[str]]
-"""A file's format (None where it is no log), why, a remark for the report, and the splits that its
-first rows name, where its path names none."""
+
+
+class _Peek(NamedTuple):
+    """First objects of a file, and why there are none or no more."""
+
+    objects: list[dict[str, Any]]
+    problem: str
+
+
+class _Detection(NamedTuple):
+    """Result for a file: None as format if it is not a log.
+
+    ``splits`` are those that its first rows name, if its path names none.
+    """
+
+    format: LogFormat | None
+    reason: str
+    remark: str = ""
+    splits: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class LogFiles:
-    """Files to read, with their formats, and remarks on those that are not read."""
+    """Files to read with their formats, and notes on those that are not read."""
 
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
@@ -62,7 +81,7 @@ def detect_formats(
 
     Args:
         listing: the files found.
-        options: what they are said to be.
+        options: as the user gave them.
         metrics: files that are read as trainer metrics.
 
     Raises:
@@ -73,17 +92,18 @@ def detect_formats(
     splits: dict[str, list[int]] = {}
     mixed: list[int] = []
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
-    formats = _formats(listing.sources, options, listed)
-    for source, (log_format, reason, remark, told) in zip(listing.sources, formats, strict=True):
+    detections = _detections(listing.sources, options, listed)
+    for source, detection in zip(listing.sources, detections, strict=True):
+        log_format, reason, remark, row_splits = detection
         if remark:
             found.notes.append(Note(FORMAT, remark, 1, source.name))
         if log_format is None:
             kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
             found.notes.append(Note(kind, message("not read: {why}", why=reason), 1, source.name))
             continue
-        for split in told or {log_format.split}:
+        for split in row_splits or {log_format.split}:
             splits.setdefault(split, []).append(len(found.sources))
-        if told:
+        if row_splits:
             mixed.append(len(found.sources))
         found.sources.append(source)
         found.formats.append(log_format)
@@ -128,7 +148,7 @@ def _without_repeats(files: LogFiles) -> LogFiles:
 def _chosen_splits(
     found: LogFiles, splits: dict[str, list[int]], mixed: list[int], wanted: str | None
 ) -> LogFiles:
-    """Keep the files of training and those of the split that stands beside, or of the one asked.
+    """Keep the files of training and of one split to watch, or of the split asked for.
 
     Args:
         found: all files.
@@ -163,41 +183,43 @@ def _chosen_splits(
     )
 
 
-def _formats(
+def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
-) -> list[_Told]:
-    """Look at the files; of many alike at some, which stand for the others where they agree."""
+) -> list[_Detection]:
+    """Detect the format of every file; of many alike, some stand for the others if they agree."""
     alike: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
         # An empty file is like no other.
         name = _NUMBERS.sub("#", source.name) if source.size else f"/{number}"
         alike.setdefault(name, []).append(number)
-    first = [n for numbers in alike.values() for n in _some(numbers)]
-    peeks = _looked_at([sources[n] for n in first], options)
-    found: dict[int, _Told] = {}
-    others: list[int] = []
+    first = [n for numbers in alike.values() for n in _evenly_spaced(numbers)]
+    peeks = _peeks([sources[n] for n in first], options)
+    found: dict[int, _Detection] = {}
+    disagreeing: list[int] = []
     for numbers in alike.values():
-        for n in _some(numbers):
+        some = _evenly_spaced(numbers)
+        for n in some:
             peek = next(peeks)
-            found[n] = _format_of(sources[n], options, listed, peek)
+            found[n] = _detected(sources[n], options, listed, peek)
         rest = [n for n in numbers if n not in found]
-        told = (found[n] for n in _some(numbers))
-        if len({(form and form.id, why, *sorted(splits)) for form, why, _, splits in told}) > 1:
-            others += rest
+        kinds = {(d.format and d.format.id, d.reason, d.splits) for d in (found[n] for n in some)}
+        if len(kinds) > 1:
+            disagreeing += rest
         else:
-            found.update((n, _format_of(sources[n], options, listed, peek)) for n in rest)
-    for n, peek in zip(others, _looked_at([sources[n] for n in others], options), strict=True):
-        found[n] = _format_of(sources[n], options, listed, peek)
+            found.update((n, _detected(sources[n], options, listed, peek)) for n in rest)
+    peeks = _peeks([sources[n] for n in disagreeing], options)
+    for n, peek in zip(disagreeing, peeks, strict=True):
+        found[n] = _detected(sources[n], options, listed, peek)
     return [found[n] for n in range(len(sources))]
 
 
-def _some(numbers: list[int]) -> list[int]:
+def _evenly_spaced(numbers: list[int]) -> list[int]:
     """Return the first, the last and some between; all of a few."""
-    last, most = len(numbers) - 1, min(len(numbers), _PEEKED_ALIKE)
+    last, most = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, most - 1)] for i in range(most)]
 
 
-def _looked_at(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
     from rlreport.formats.containers import container_of
 
     for source in with_heads(sources, HEAD):
@@ -207,10 +229,12 @@ def _looked_at(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
         # A whole line is usually in the head; else the file is opened, which requests BLOCK bytes.
         start = replace(source, size=len(source.head)) if source.head else source
         peek = _peek_lines(start, options.max_line)
-        yield peek if peek[0] else _peek_lines(source, options.max_line)
+        yield peek if peek.objects else _peek_lines(source, options.max_line)
 
 
-def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek) -> _Told:
+def _detected(
+    source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
+) -> _Detection:
     # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
@@ -218,7 +242,7 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
     from rlreport.formats.ids import TokenNames
 
     lines = container_of(source.name) in (None, "lines")
-    objects, damage = peek
+    objects = peek.objects
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and lines:
         # Texts that are messages are another format's.
@@ -233,8 +257,9 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
             fields = ", ".join(f"`{name}`" for name in REQUIRED)
             why = f"has {fields}" if native else "as named"
             by_path = split_of(source.name)
-            told = set() if by_path else {split_named(o["split"]) for o in objects if "split" in o}
-            return LogFormat(why=why, split=by_path or "train"), "", "", told - {""}
+            named = () if by_path else (split_named(o["split"]) for o in objects if "split" in o)
+            log_format = LogFormat(why=why, split=by_path or "train")
+            return _Detection(log_format, "", splits=frozenset(named) - {""})
     detected = detect(
         source.name,
         objects,
@@ -243,16 +268,17 @@ def _format_of(source: Source, options: ReadOptions, listed: frozenset[Path], pe
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return None, damage or refusal(source.name, objects), "", set()
+        return _Detection(None, peek.problem or refusal(source.name, objects))
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
-        return None, form, "", set()
+        return _Detection(None, form)
     container = container_of(source.name) or "lines"
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
-    told = set() if by_path else set(map(split_named, reader.splits_of(objects, source.name)))
+    rows = () if by_path else reader.splits_of(objects, source.name)
     log_format = LogFormat(form.id, container, reader, detected.reason, by_path or "train")
-    return log_format, detected.reason, getattr(form, "remark", ""), told - {""}
+    remark, splits = getattr(form, "remark", ""), frozenset(map(split_named, rows)) - {""}
+    return _Detection(log_format, detected.reason, remark, splits)
 
 
 def _peek_lines(source: Source, max_line: int) -> _Peek:
@@ -264,11 +290,11 @@ def _peek_lines(source: Source, max_line: int) -> _Peek:
                 objects.append(load_object(line.removeprefix(BOM))[0])
             except RowError:
                 continue
-            if len(objects) >= PEEKED:
-                return objects, ""
-        # The first block tells; a file of broken lines is not read to its end here.
+            if len(objects) >= MAX_PEEKED:
+                return _Peek(objects, "")
+        # The first block is enough; a file of broken lines is not read to its end here.
         break
-    return objects, ""
+    return _Peek(objects, "")
 
 
 def _peek_container(source: Source) -> _Peek:
@@ -279,8 +305,8 @@ def _peek_container(source: Source) -> _Peek:
         with source.open() as stream:
             for _, obj in iterate(stream, container_of(source.name) or "lines"):
                 objects.append(obj)
-                if len(objects) >= PEEKED:
+                if len(objects) >= MAX_PEEKED:
                     break
     except (RowError, *DAMAGED) as error:
-        return objects, reason_of(error)
-    return objects, ""
+        return _Peek(objects, reason_of(error))
+    return _Peek(objects, "")

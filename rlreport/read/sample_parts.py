@@ -37,8 +37,8 @@ class Part(NamedTuple):
 
     ``ids`` holds the units of all responses, cut by ``lengths``; ``references`` likewise those
     of ``reference_rows``; rows are places among those to be read. ``figures`` is float32
-    (len(FIGURES), units), or empty without any token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
-    ``tenth_sums`` sum the critic's errors by tenth of the response.
+    (len(FIGURES), units), or empty without any token. ``bigrams`` and ``distinct`` count those
+    of each response. ``tenths`` and ``tenth_sums`` sum the critic's errors by tenth.
     """
 
     rows: Ints
