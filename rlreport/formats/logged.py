@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from rlreport.fields import CANONICAL
 from rlreport.formats.base import Row, RowError, Where
 from rlreport.formats.taken import Watched, take
@@ -141,6 +143,14 @@ def json_object(data: bytes | str) -> Row:
         return mapping(load_json(data.encode() if isinstance(data, str) else data))
     except ValueError:
         return {}
+
+
+def encoded(value: object) -> bytes:
+    """Return bytes that are equal for equal values, to be hashed."""
+    try:
+        return orjson.dumps(value, default=str)
+    except TypeError:  # lone surrogates, integers beyond 64 bits
+        return repr(value).encode("utf-8", "surrogatepass")
 
 
 def ints(value: object) -> list[int] | None:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
 import xxhash
 
 from rlreport.formats import logged
@@ -110,7 +109,7 @@ def _texts(obj: Row) -> tuple[str, str] | None:
 
 def _digest(obj: Row) -> int:
     texts = [obj.get("input_prompt"), obj.get("output_response")]
-    return xxhash.xxh3_64_intdigest(orjson.dumps(texts, default=str))
+    return xxhash.xxh3_64_intdigest(logged.encoded(texts))
 
 
 def _turns(prompt: str, response: str, cut: Sequence[tuple[int, int]]) -> list[Turn]:

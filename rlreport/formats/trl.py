@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import orjson
 import xxhash
 
 from rlreport.errors import MissingExtraError
@@ -242,5 +241,5 @@ def _content_of(file: File, container: str) -> tuple[int, str]:
         if index == 0:
             step = logged.integer(obj.get("step")) or 0
         rest = {key: value for key, value in obj.items() if key != "step"}
-        digest.update(orjson.dumps(rest, default=str))
+        digest.update(logged.encoded(rest))
     return step, digest.hexdigest()

@@ -92,7 +92,7 @@ def _rows_by_file(columns: Columns, rows: Ints) -> list[tuple[int, Ints]]:
     file, offset, sub = (columns[name][rows].astype(np.int64) for name in ("file", "offset", "sub"))
     rows = rows[np.lexsort((sub, offset, file))]
     numbers, starts = np.unique(np.sort(file), return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
+    return list(zip(numbers.tolist(), np.split(rows, starts)[1:], strict=True))
 
 
 def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
