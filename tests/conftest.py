@@ -100,10 +100,11 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], obje
 @pytest.fixture(scope="session")
 def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of real runs as plain ``.jsonl``: ``ppo_healthy``, ``grpo_math``, …"""
-    return once(tmp_path_factory, "real_runs", _unpack)
+    return once(tmp_path_factory, "real_runs", unpack_runs)
 
 
-def _unpack(folder: Path) -> None:
+def unpack_runs(folder: Path) -> None:
+    """Write the real runs as plain ``.jsonl``."""
     for name, source in REAL_RUNS.items():
         run = folder / name
         run.mkdir()
