@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rlreport.errors import RlreportError
-from rlreport.workers import QUEUED, Workers
+from rlreport.workers import AHEAD, QUEUED, Workers
 from tests import jobs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,11 +48,14 @@ def test_results_come_in_the_order_of_their_jobs(count, parallel):
             assert list(results) == [f"page {i}" for i in range(jobs_in_all)]
 
 
-def test_all_processes_work_and_this_one_waits():
+def test_this_process_works_along_with_the_others():
+    processes = set()
     with Workers(3) as workers:
-        processes = set(workers.map(jobs.where, range(60), 0.05))
-    assert len(processes) == 3
-    assert os.getpid() not in processes
+        for process in workers.map(jobs.where, range(MANY), 0.01):
+            processes.add(process)
+            if len(processes) == 3:
+                break
+    assert os.getpid() in processes
 
 
 def test_small_jobs_start_no_process():
@@ -73,14 +76,14 @@ def test_jobs_are_taken_only_when_there_is_room_for_their_results():
         results = workers.map(jobs.named, taking(), "page")
         for done in range(1, 20):
             next(results)
-            assert len(taken) <= done + 2 * QUEUED
+            assert len(taken) <= done + AHEAD * (QUEUED + 1) + 1
 
 
 def test_what_jobs_share_is_sent_to_a_process_once(tmp_path):
     shared = jobs.Counted(tmp_path / "count")
     with Workers(3) as workers:
         processes = set(workers.map(jobs.use, range(400), shared))
-    assert shared.file.read_text() == "x" * len(processes)
+    assert shared.file.read_text() == "x" * len(processes - {os.getpid()})
 
 
 def test_workers_can_be_used_again_after_results_were_given_up():
@@ -116,7 +119,7 @@ def test_no_process_is_left_when_the_workers_end():
     with Workers(3) as workers:
         results = workers.map(jobs.where, range(MANY), 0.02)
         next(results)
-        assert len(below()) == 3
+        assert len(below()) == 2
     assert below() == []
 
 
@@ -165,10 +168,10 @@ def working(**environment: str) -> tuple[subprocess.Popen[str], list[psutil.Proc
     process.stdout.readline()
     deadline = time.monotonic() + 60
     children: list[psutil.Process] = []
-    while len(children) < 5 and time.monotonic() < deadline:
+    while len(children) < 4 and time.monotonic() < deadline:
         time.sleep(0.02)
         children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) == 5
+    assert len(children) == 4
     return process, children
 
 
