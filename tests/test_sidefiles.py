@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from rlreport.errors import RlreportError, RowError
+from rlreport.check import load_thresholds
+from rlreport.errors import RlreportError, RowError, UsageError
 from rlreport.metrics import LEFT_OUT, MAX_METRICS, metrics_beside, read_metrics
 from rlreport.sidefiles import (
     MAX_COLUMNS,
@@ -51,7 +52,8 @@ def outcome(kind: str, path: Path) -> str:
 import resource
 path = {str(path)!r}
 {READERS[kind]}
-from rlreport.errors import RlreportError, RowError
+from rlreport.check import load_thresholds
+from rlreport.errors import RlreportError, RowError, UsageError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     read(path)
@@ -195,6 +197,22 @@ def test_a_parquet_file_of_one_value_is_refused_by_what_it_claims(tmp_path: Path
     assert "5,000 columns" in outcome("log", tmp_path / "a.parquet")
 
 
+def test_a_parquet_file_whose_schema_nests_without_end_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    root, group, leaf = (
+        b"\x48\x01s\x15\x02\0",
+        b"\x35\x02\x18\x01a\x15\x02\0",
+        b"\x15\x02\x25\x02\x18\x01v\0",
+    )
+    count = 20_002  # elements, as a varint of three bytes
+    size = bytes([count & 127 | 128, count >> 7 & 127 | 128, count >> 14])
+    schema = root + group * (count - 2) + leaf
+    footer = b"\x15\x04\x19\xfc" + size + schema + b"\x16\0\x19\x0c\0"
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert "no parquet file" in outcome("log", path)
+
+
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("use_dictionary", [False, True])
 def test_parquet_values_are_those_of_pyarrow(
@@ -279,6 +297,13 @@ def test_usual_files_are_read_as_before() -> None:
     assert list(load_csv(b"a,b\n1,2\n", 10)["b"]) == [2]
     with pytest.raises(LimitError):
         load_csv(b"a" + b",a" * MAX_COLUMNS + b"\n", 10**9)
+
+
+@pytest.mark.parametrize("value", ["0x{}", "[0x{}]"])
+def test_a_threshold_of_too_many_digits_is_refused(value: str, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(f"[kl_explosion]\nwarn = {value.format('f' * 5_000)}")
+    with pytest.raises(UsageError, match="thousands of digits"):
+        load_thresholds(tmp_path / "a.toml")
 
 
 def test_limits_are_errors_that_every_reader_shows() -> None:

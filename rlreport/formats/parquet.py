@@ -21,6 +21,9 @@ from rlreport.text.messages import message
 MAX_FOOTER = 32_000_000
 """Bytes of a file's description of its columns and row groups."""
 
+MAX_ELEMENTS = 8_000
+"""Elements of a file's schema, and row groups: pyarrow recurses into nested elements."""
+
 MAX_GROWTH = 200
 """Times its own size that a file may expand to, beside the allowances below."""
 
@@ -58,7 +61,8 @@ def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
         ) from None
     try:
         _check_footer(file)
-        metadata = pq.read_metadata(file)
+        with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
+            metadata = parquet.metadata
         _check_metadata(metadata, _size(file))
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING"]
