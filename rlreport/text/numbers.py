@@ -11,7 +11,7 @@ from typing import Literal
 
 MISSING = "–"
 MINUS = "−"
-NOT_LOGGED = "not a number or not logged"
+NOT_LOGGED = "not logged, not a number, or not in the sample"
 
 NumberKind = Literal["number", "count", "share"]
 """How the numbers of a column are written; see ``written``."""
