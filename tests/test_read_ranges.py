@@ -126,10 +126,10 @@ def test_cuts_at_any_byte_and_any_groups_of_ranges_give_the_same_tables(
     assert_same(tables([read_chunk(group, *SETTINGS) for group in groups], sources), whole)
 
 
-def test_small_blocks_and_small_batches_change_nothing(
+def test_small_buffers_and_small_batches_change_nothing(
     sources: list[Source], whole: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlreport.read.lines.line_blocks.__defaults__", (700,))
+    monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
     monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
     ranges = byte_ranges(sources, [LogFormat()] * len(sources))
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)

@@ -11,7 +11,7 @@ from rlreport.errors import RowError, UnreadRow
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch, Chunk, Columns, Place, RangeCounts, joined_columns
 from rlreport.read.files import with_heads
-from rlreport.read.lines import BOM, DAMAGED, Block, ByteRange, line_blocks, reason_of
+from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
 from rlreport.read.notes import LogPosition, UnreadLine
 from rlreport.read.remote import SMALL
 from rlreport.read.rows import Row, load_object, parse_line, parse_record
@@ -45,8 +45,7 @@ class _Reader:
             self._range = ByteRange(part.file, source, part.start, part.stop, part.format)
             self._lines = self._rows = self._unread = 0
             if part.format.container == "lines":
-                for block in line_blocks(self._range, self._options.max_line):
-                    self._read_block(block)
+                self._read_lines(Lines(self._range, self._options.max_line))
             else:
                 self._read_container()
             if part.format.reader is not None:
@@ -63,39 +62,29 @@ class _Reader:
             self._columns.append(self._batch.columns(self._chunk))
         self._pending = 0
 
-    def _read_block(self, block: Block) -> None:
+    def _read_lines(self, lines: Lines) -> None:
         native = self._range.format.reader is None
-        data = block.data
-        for start, stop in block.spans():
+        for offset, line, torn in lines:
             self._lines += 1
-            offset = block.offset + start
-            line = data[start:stop]
-            if not line or line.isspace():
+            if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if len(line) > self._options.max_line:
+                if line is None or len(line) > self._options.max_line:
                     raise RowError(message(_TOO_LONG, most=self._options.max_line))
-                if not offset and line.startswith(BOM):
-                    line = line[len(BOM) :]
-                    offset = len(BOM) if native else 0
                 digest = xxhash.xxh3_64_intdigest(line)
                 if native:
                     self._add(parse_line(line), offset, len(line), 0, digest)
                 else:
-                    self._read_object(load_object(line)[0], offset, stop - start, digest)
+                    self._read_object(load_object(line)[0], offset, len(line), digest)
             except _UNUSABLE as error:
-                last = stop == block.stop
-                self._add_unread(offset, _why(error), torn=last and block.unterminated)
-        if block.too_long:
-            self._lines += 1
-            self._add_unread(block.offset, message(_TOO_LONG, most=self._options.max_line))
-        if block.unended:
+                self._add_unread(offset, _why(error), torn=torn)
+        if lines.unended:
             position = LogPosition(self._range.file, _END, self._lines)
             self._chunk.remarks.add("unended", position)
-        if block.damage is not None:
+        if lines.damage is not None:
             self._lines += 1
             self._add_unread(
-                _END, message("cannot be read further: {why}", why=block.damage), torn=True
+                _END, message("cannot be read further: {why}", why=lines.damage), torn=True
             )
 
     def _read_object(self, obj: dict[str, Any], offset: int, length: int, digest: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from rlreport.read.files import (
     is_url,
     with_heads,
 )
-from rlreport.read.lines import BOM, DAMAGED, ByteRange, line_blocks, reason_of
+from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
 from rlreport.read.remote import HEAD
 from rlreport.read.rows import load_object
 from rlreport.tables import Note
@@ -283,17 +283,12 @@ def _detected(
 
 def _peek_lines(source: Source, max_line: int) -> _Peek:
     objects: list[dict[str, Any]] = []
-    for block in line_blocks(ByteRange(0, source, 0, min(HEAD, source.size)), max_line, HEAD):
-        for start, stop in block.spans():
-            line = block.data[start:stop]
-            try:
-                objects.append(load_object(line.removeprefix(BOM))[0])
-            except RowError:
-                continue
-            if len(objects) >= MAX_PEEKED:
-                return _Peek(objects, "")
-        # The first block is enough; a file of broken lines is not read to its end here.
-        break
+    # A file of broken lines is not read to its end here.
+    for line in Lines(ByteRange(0, source, 0, min(HEAD, source.size)), max_line):
+        with suppress(RowError, RecursionError):
+            objects.append(load_object(line.data or b"")[0])
+        if len(objects) >= MAX_PEEKED:
+            break
     return _Peek(objects, "")
 
 

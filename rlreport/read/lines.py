@@ -1,13 +1,14 @@
-"""The lines of a byte range, in blocks of bounded size."""
+"""Byte ranges of files, and their lines."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import zstandard
 
@@ -15,13 +16,13 @@ from rlreport.errors import RowError
 from rlreport.read.files import LogFormat, Source
 from rlreport.read.remote import RangeStream
 
-BLOCK_BYTES = 1 << 20
-"""Small enough for a block to be parsed while it is in the processor's cache."""
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
-_TAIL_BYTES = 64 << 10
+_BUFFER = 1 << 20
 _SLICE = 16 << 10
-"""Unpacked bytes asked of a compressed stream at a time, which damage behind them costs."""
-_RETURN = ord("\r")
+"""Unpacked bytes requested of a compressed stream at a time; damage behind them costs as many."""
+
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
@@ -31,6 +32,7 @@ DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 RANGE_BYTES = 32 << 20
 """Files are cut at multiples of this, so that a growing file keeps its earlier ranges."""
 
+_NO_END = 2**62
 _GROUP_FILES = 256
 _SMALL_BYTES = 4 << 20
 _SMALL_PACKED_BYTES = 64 << 10
@@ -98,57 +100,118 @@ def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
     return groups
 
 
-@dataclass(slots=True)
-class Block:
-    """Some consecutive lines.
+class Line(NamedTuple):
+    """A line without its line end.
 
     Attributes:
-        data: the lines, each with its line end but perhaps the last.
-        stop: where they end in ``data``; what follows is the next block's.
-        offset: where they begin in the file.
-        too_long: the block stands for one line over the limit, which was not kept.
-        damage: why the file could not be read further.
-        unended: the stream has no end, and no line is lost, as where its writer was killed.
+        offset: where it begins, in decompressed bytes.
+        data: its bytes; None for a line over the limit, which is not kept.
+        torn: the file ends inside it: it may still be growing.
     """
 
-    data: bytes = b""
-    stop: int = 0
-    offset: int = 0
-    too_long: bool = False
-    damage: str | None = None
-    unended: bool = False
-
-    @property
-    def unterminated(self) -> bool:
-        """The last line has no line end: the file may still be growing."""
-        return not self.data.endswith(b"\n", 0, self.stop)
-
-    def spans(self) -> Iterator[tuple[int, int]]:
-        """Yield where each line lies in ``data``, without line end, blank lines included."""
-        data, find, start, last = self.data, self.data.find, 0, self.stop
-        while (stop := find(b"\n", start, last)) >= 0:
-            yield start, stop - 1 if stop > start and data[stop - 1] == _RETURN else stop
-            start = stop + 1
-        if start < last:
-            yield start, last - 1 if data[last - 1] == _RETURN else last
+    offset: int
+    data: bytes | None
+    torn: bool = False
 
 
-def line_blocks(part: ByteRange, max_line: int, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Yield the lines of a range, about ``block_bytes`` at a time, blank lines included.
+class Lines:
+    """The lines of a byte range, blank ones included.
 
-    Never reads beyond the size that the source had when it was listed. A damaged or
-    truncated file ends with a block that says so; the lines before it are good.
+    Never reads beyond the size that the file had when it was listed. After iterating:
+
+    Attributes:
+        damage: why the file could not be read further; the lines before are good.
+        unended: the stream has no end but no line is lost, as when its writer was killed.
     """
-    try:
-        stream = _opened(part)
-    except DAMAGED as error:
-        yield Block(damage=reason_of(error))
-        return
-    with stream:
+
+    def __init__(self, part: ByteRange, max_line: int) -> None:
+        self._part, self._max_line = part, max_line
+        self.damage: str | None = None
+        self.unended = False
+
+    def __iter__(self) -> Iterator[Line]:
         try:
-            yield from _Reader(stream, part, max_line, block_bytes).blocks()
+            source = _UntilDamage(_opened(self._part), max(0, self._part.start - 1))
         except DAMAGED as error:
-            yield Block(damage=reason_of(error))
+            self.damage = reason_of(error)
+            return
+        torn = False
+        with source, io.BufferedReader(source, _BUFFER) as stream:
+            for line in self._lines(cast("IO[bytes]", stream)):
+                torn = line.torn
+                yield line
+        self.damage = source.damage
+        if self.damage and not torn and _ends_flushed(self._part.source):
+            self.damage, self.unended = None, True
+
+    def _lines(self, stream: IO[bytes]) -> Iterator[Line]:
+        part = self._part
+        end = _NO_END if part.source.compression else part.source.size
+        stop = end if part.stop is None else part.stop
+        position = max(0, part.start - 1)
+        if part.start:
+            # One byte early: a range that begins right after a line end begins with a line.
+            position += _skip_line(stream)
+        while position < stop:
+            line = stream.readline(self._max_line + 2)[: end - position]
+            if not line:
+                return
+            offset, position = position, position + len(line)
+            if not offset and line.startswith(BOM):
+                offset, line = len(BOM), line[len(BOM) :]
+            if line.endswith(b"\n"):
+                yield Line(offset, line[:-2] if line.endswith(b"\r\n") else line[:-1])
+            elif len(line) > self._max_line:
+                yield Line(offset, None)
+                position += _skip_line(stream)
+            else:
+                yield Line(offset, line.removesuffix(b"\r"), torn=True)
+
+
+class _UntilDamage(io.RawIOBase):
+    """A stream that ends where a file is damaged, and tells why."""
+
+    def __init__(self, stream: IO[bytes], start: int) -> None:
+        self._stream = stream
+        self._packed = isinstance(stream, gzip.GzipFile | zstandard.ZstdDecompressionReader)
+        self.damage: str | None = None
+        if start:
+            stream.seek(start)
+
+    def readable(self) -> bool:
+        """See io."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """See io."""
+        view = memoryview(buffer).cast("B")
+        try:
+            # ``read`` would lose what it had unpacked when the file is damaged or ends early.
+            data = (
+                cast("io.BufferedIOBase", self._stream).read1(_SLICE)
+                if self._packed
+                else self._stream.read(len(view))
+            )
+        except DAMAGED as error:
+            self.damage = reason_of(error)
+            return 0
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """See io."""
+        self._stream.close()
+        super().close()
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Read up to the next line end; return the number of bytes."""
+    skipped = 0
+    while piece := stream.readline(_BUFFER):
+        skipped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return skipped
 
 
 def _opened(part: ByteRange) -> IO[bytes]:
@@ -175,113 +238,3 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
-
-
-class _Reader:
-    """Cuts a stream into lines; holds the tail that awaits its line end, ``held`` bytes, in pieces.
-
-    Joining pieces only when the line end is there keeps a line of any length linear.
-    """
-
-    def __init__(self, stream: IO[bytes], part: ByteRange, max_line: int, block_bytes: int) -> None:
-        self.stream = stream
-        self.source = part.source
-        self.max_line = max_line
-        self.block_bytes = block_bytes
-        self.stop = part.stop
-        # The size of what a compressed file holds is only known at its end.
-        self.size = None if part.source.compression else part.source.size
-        # One byte early: a range that begins right after a line end begins with a line.
-        self.position = max(0, part.start - 1)
-        self.skipping = part.start > 0
-        self.tail: list[bytes] = []
-        self.held = 0
-        self.packed = bool(part.source.compression)
-        self.rereads = not part.source.compression and block_bytes > 4 * _TAIL_BYTES
-        self.damage: str | None = None
-        if self.position:
-            stream.seek(self.position)
-
-    def blocks(self) -> Iterator[Block]:
-        while not self._past_stop():
-            chunk = self._read()
-            if not chunk:
-                if self.held and not self.skipping:
-                    tail = b"".join(self.tail)
-                    yield Block(tail, len(tail), self.position - len(tail))
-                if self.damage and not self.held and _ends_flushed(self.source):
-                    yield Block(unended=True)
-                elif self.damage:
-                    yield Block(damage=self.damage)
-                return
-            yield from self._cut(chunk)
-
-    def _past_stop(self) -> bool:
-        if self.stop is None or self.skipping:
-            # Whoever skips to the first line end gives up once no line can start inside.
-            return self.stop is not None and self.position - self.held > self.stop
-        return self.position - self.held >= self.stop
-
-    def _read(self) -> bytes:
-        want = self.block_bytes
-        if self.stop is not None:
-            # Beyond the stop only the end of one line is wanted.
-            beyond = max(_TAIL_BYTES, min(self.held, want))
-            want = min(want, self.stop - self.position) if self.position < self.stop else beyond
-        if self.size is not None:
-            want = min(want, self.size - self.position)
-        chunk = self._fill(want) if want > 0 and not self.damage else b""
-        self.position += len(chunk)
-        return chunk
-
-    def _fill(self, want: int) -> bytes:
-        """Read up to ``want`` bytes; of what came before a damaged place all but ``_SLICE``."""
-        if not self.packed:
-            return self.stream.read(want)
-        packed = cast("io.BufferedIOBase", self.stream)
-        pieces: list[bytes] = []
-        got = 0
-        try:
-            # ``read`` would lose all that it had unpacked when the file is damaged or ends early.
-            while got < want and (piece := packed.read1(min(want - got, _SLICE))):
-                pieces.append(piece)
-                got += len(piece)
-        except DAMAGED as error:
-            self.damage = reason_of(error)
-        return b"".join(pieces)
-
-    def _cut(self, chunk: bytes) -> Iterator[Block]:
-        if self.skipping:
-            first = chunk.find(b"\n")
-            if first < 0:
-                return
-            chunk = chunk[first + 1 :]
-            self.skipping = False
-        if self.held and b"\n" not in chunk:
-            self.tail.append(chunk)
-            self.held += len(chunk)
-        else:
-            yield from self._block(b"".join([*self.tail, chunk]) if self.held else chunk)
-        if self.held > self.max_line:
-            yield Block(offset=self.position - self.held, too_long=True)
-            self._hold([])
-            self.skipping = True
-
-    def _block(self, data: bytes) -> Iterator[Block]:
-        start = self.position - len(data)
-        end = data.rfind(b"\n") + 1
-        self._hold([data[end:]])
-        if self.stop is not None and start + end > self.stop:
-            # The line that runs over the stop is the last one.
-            end = data.find(b"\n", max(0, self.stop - start - 1)) + 1 if start < self.stop else 0
-            self._hold([])
-        if end:
-            yield Block(data, end, start)
-        if end and self.rereads and 0 < self.held <= _TAIL_BYTES:
-            # Reading the tail once more costs less than copying the next block to join it.
-            self.position -= self.held
-            self.stream.seek(self.position)
-            self._hold([])
-
-    def _hold(self, pieces: list[bytes]) -> None:
-        self.tail, self.held = pieces, sum(map(len, pieces))

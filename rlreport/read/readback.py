@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -16,7 +15,7 @@ from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.files import LogFormat, Source
-from rlreport.read.lines import BOM, DAMAGED, reason_of
+from rlreport.read.lines import DAMAGED, reason_of
 from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.remote import read_ranges
 from rlreport.read.rows import Row, load_object, number_of, parse_line, parse_record
@@ -81,19 +80,18 @@ class RowLocations:
             UnusableInputError: a file cannot be read any more.
         """
         waiting: list[int] = []
+        size = 0
         for row in rows:
             source = self.source(row)
             if not source.store or source.compression:
-                with _unchanged(source):
-                    line = self._read(row, source)
-                yield row, line
+                yield row, self._read(row, source)
                 continue
-            size = sum(int(self.length[i]) for i in waiting)
             full = size >= _AT_ONCE_BYTES or len(waiting) >= _AT_ONCE_ROWS
             if waiting and (full or self.source(waiting[0]).store != source.store):
                 yield from self._request(waiting)
-                waiting = []
+                waiting, size = [], 0
             waiting.append(row)
+            size += int(self.length[row])
         yield from self._request(waiting)
 
     def _request(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
@@ -103,22 +101,26 @@ class RowLocations:
         ]
         if not ranges:
             return iter(())
-        with _unchanged(ranges[0][0]):
-            found = read_ranges(ranges)
-        return zip(rows, found, strict=True)
+        try:
+            return zip(rows, read_ranges(ranges), strict=True)
+        except OSError as error:
+            raise _changed(ranges[0][0], error) from None
 
     def _read(self, row: int, source: Source) -> bytes:
         """Read a line; streams stay open, so that compressed files are unpacked once."""
-        file, offset = int(self.file[row]), int(self.offset[row])
+        file, offset, length = int(self.file[row]), int(self.offset[row]), int(self.length[row])
         stream = self._streams.get(file)
-        if stream is None or (stream.tell() > offset and source.compression):
-            if stream is not None:
-                self._streams.pop(file).close()
-            while len(self._streams) >= _MAX_OPEN:
-                self._streams.pop(next(iter(self._streams))).close()
-            stream = self._streams[file] = source.open()
-        stream.seek(offset)
-        return stream.read(int(self.length[row]))
+        try:
+            if stream is None or (source.compression and stream.tell() > offset):
+                if stream is not None:
+                    self._streams.pop(file).close()
+                while len(self._streams) >= _MAX_OPEN:
+                    self._streams.pop(next(iter(self._streams))).close()
+                stream = self._streams[file] = source.open()
+            stream.seek(offset)
+            return stream.read(length)
+        except DAMAGED as error:
+            raise _changed(source, error) from None
 
     def close(self) -> None:
         """Close open files."""
@@ -146,8 +148,10 @@ def read_rows(locations: RowLocations, rows: Sequence[int]) -> Iterator[tuple[in
         UnusableInputError: a log changed or vanished since the first pass.
     """
     for row, record in _records(locations, rows):
-        with _unchanged(locations.source(row)):
+        try:
             parsed = parse_line(record) if isinstance(record, bytes) else parse_record(record)
+        except RowError as error:
+            raise _changed(locations.source(row), error) from None
         yield row, parsed
 
 
@@ -198,9 +202,11 @@ def fetch_texts(
     options = options or ReadOptions()
     prompts: dict[int, str] = {}
     for row, record in _records(locations, reading_order(locations, rows).tolist()):
-        with _unchanged(locations.source(row)):
+        try:
             obj = load_object(record)[0] if isinstance(record, bytes) else record
             prompts[row] = _prompt(obj["prompt"], options)[:PROMPT_CHARS]
+        except (RowError, KeyError) as error:
+            raise _changed(locations.source(row), error) from None
     return [prompts[row] for row in rows]
 
 
@@ -208,15 +214,10 @@ def _prompt(prompt: str, options: ReadOptions) -> str:
     return clean_prompt(prompt, options.pad_tokens, options.system_end_token)
 
 
-@contextmanager
-def _unchanged(source: Source) -> Iterator[None]:
-    """Raise UnusableInputError for whatever fails because a log changed."""
-    try:
-        yield
-    except (RowError, IndexError, KeyError, *DAMAGED) as error:
-        raise UnusableInputError(
-            f"{source.name} changed while it was read ({reason_of(error)}); build again"
-        ) from None
+def _changed(source: Source, error: Exception) -> UnusableInputError:
+    return UnusableInputError(
+        f"{source.name} changed while it was read ({reason_of(error)}); build again"
+    )
 
 
 def _records(
@@ -230,17 +231,21 @@ def _records(
         if locations.formats[file].container != "lines":
             by_file.setdefault(file, {}).setdefault(index, []).append(row)
     for file, by_index in by_file.items():
-        with _unchanged(locations.sources[file]):
+        try:
             yield from _container_records(locations, file, by_index)
+        except (RowError, IndexError, *DAMAGED) as error:
+            raise _changed(locations.sources[file], error) from None
     for row, line in locations.lines(lines):
         log_format, source = locations.formats[locations.file[row]], locations.source(row)
         if log_format.reader is None:
             yield row, line
             continue
-        with _unchanged(source):
-            obj, _ = load_object(line.removeprefix(BOM))
+        try:
+            obj, _ = load_object(line)
             made = log_format.rows(obj, source.name, int(locations.line[row]), 0)
             record = _readable(made[int(locations.sub[row])])
+        except (RowError, IndexError) as error:
+            raise _changed(source, error) from None
         yield row, record
 
 

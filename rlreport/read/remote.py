@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BLOCK = 8 << 20
 """Bytes per request when a file is read from start to end."""
 
+_TAIL = 64 << 10
 RANGE = 32 << 20
 """Bytes of the first pass's requests."""
 
@@ -167,7 +168,10 @@ class RangeStream(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """See io; OSError if the store does not give it."""
         start = self._position
-        stop = min(start + (size if size and size > 0 else BLOCK), self._source.size)
+        wanted = size if size and size > 0 else BLOCK
+        # Beyond the range only the end of one line is wanted.
+        stop = min(start + wanted, self._stop) if start < self._stop else start + min(wanted, _TAIL)
+        stop = min(stop, self._source.size)
         if not self._start <= start < self._start + len(self._data):
             end = max(stop, min(self._stop, start + RANGE))
             self._start, self._data = start, read_ranges([(self._source, start, end)])[0]
