@@ -82,6 +82,8 @@ lint-files:
 COVER ?=
 ifneq ($(COVER),)
 export COVERAGE_CORE := $(shell $(PYTHON) -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')")
+# Absolute, as each test runs in an empty folder of its own, and forked processes write there else.
+export COVERAGE_FILE := $(CURDIR)/.coverage
 COVERED = --cov --cov-append --cov-report= --cov-fail-under=0
 endif
 
