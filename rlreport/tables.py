@@ -110,6 +110,7 @@ class LogTables:
         ngrams: units of the sampled responses, None without any text, and once counted.
         ref_ngrams: the same of the reference's responses, None without them.
         sampled: responses that figures of texts and tokens come from.
+        sampled_of: responses that these were drawn from: all, or those of training.
         reward_parts: names of extras that are parts of the reward.
         files, bad_lines, notes: what was read, and what was not.
         bad_count: unreadable lines in all (``bad_lines`` is capped).
@@ -123,6 +124,7 @@ class LogTables:
     ngrams: TextSample | None = None
     ref_ngrams: TextSample | None = None
     sampled: int = 0
+    sampled_of: int = 0
     reward_parts: list[str] = field(default_factory=list)
     files: list[LogFile] = field(default_factory=list)
     bad_lines: list[BadLine] = field(default_factory=list)
@@ -160,7 +162,7 @@ class Tables(LogTables):
     @property
     def sample_note(self) -> str:
         """From which responses figures of texts and tokens come, "" if from all of them."""
-        return sample_note(self.sampled, len(self.responses))
+        return sample_note(self.sampled, self.sampled_of)
 
     @property
     def steps_with_responses(self) -> int:

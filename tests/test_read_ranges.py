@@ -72,7 +72,7 @@ def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
     rows = log_rows(
         chunks, LogFiles(sources, [LogFormat()] * len(sources), []), keep_restarted=True
     )
-    totals = pd.DataFrame(rows.counts).groupby("file")[["lines", "rows", "unread"]].sum()
+    totals = pd.DataFrame(rows.counts).groupby("file")[["lines", "unread"]].sum()
     remarks = rows.remarks
     extras, carried, _ = extras_table(chunks, rows.order)
     return [

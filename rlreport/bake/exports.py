@@ -45,7 +45,7 @@ def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, A
         "built": context.stamp or None,
         "run": context.run,
         "responses": len(tables.responses),
-        "sampled": {"responses": tables.sampled, "of": len(tables.responses)},
+        "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
         "settings": {one.key: one.value for one in settings(context)},
         "versions": dict(versions()),
         "card": context.card.as_json(),

@@ -17,7 +17,7 @@ from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
 from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.read.detect import OTHER_SPLIT
-from rlreport.read.logs import SPLIT
+from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.rollout import Rollout, Turn
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
@@ -27,6 +27,8 @@ _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
 
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
 """Usual names of splits; any other comes from the logs."""
+
+_NAMELESS = message("[a note that tells a name]")
 
 _QUOTED = re.compile(r"['\"].*", re.DOTALL)
 """What follows a quotation mark in a reason may be taken from the logs."""
@@ -159,7 +161,7 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
     def unnamed(text: str) -> str:
         text = _unquoted(text)
         told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
-        return message("[a note that tells a name]") if told else text
+        return _NAMELESS if told else text
 
     return (
         replace(
@@ -175,7 +177,11 @@ def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
                 for bad in tables.bad_lines
             ],
             notes=[
-                replace(note, file=note.file and other(note.file), text=unnamed(note.text))
+                replace(
+                    note,
+                    file=note.file and other(note.file),
+                    text=_NAMELESS if note.kind == UNREAD_FIELDS else unnamed(note.text),
+                )
                 for note in tables.notes
             ],
         ),

@@ -26,6 +26,9 @@ FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 """What tells whether a response finished; 0 if nothing does."""
 
 MAX_EXTRAS = 64
+MAX_CHUNK_EXTRAS = 256
+"""More than the report shows, as rows may be left out once all are known."""
+
 MAX_TEXT = 1 << 22
 """Characters of a text whose words are counted."""
 
@@ -47,7 +50,6 @@ class RangeCounts(NamedTuple):
     file: int
     start: int
     lines: int
-    rows: int
     unread: int
 
 
@@ -78,7 +80,7 @@ class Chunk:
         columns: name -> array (R,): columns of the response table, and ``group_hash``,
             ``finish_source``, ``carried`` (bits of FIELD_BITS) and ``failed``. A column
             without any value is absent.
-        extras: further scalars, at most MAX_EXTRAS: the first names in alphabetical order.
+        extras: further scalars, at most MAX_CHUNK_EXTRAS: the first names in alphabetical order.
         extras_dropped: whether names beyond these were left out.
         reward_parts: names of extras that are parts of the reward.
         tools: answers of tools by row.
@@ -172,7 +174,7 @@ class Batch:
                 extra = extras.get(name)
                 if extra is None:
                     extra = extras[name] = Extra()
-                    if len(extras) > MAX_EXTRAS:
+                    if len(extras) > MAX_CHUNK_EXTRAS:
                         del extras[max(extras)]
                         chunk.extras_dropped = True
                 if isinstance(value, str):

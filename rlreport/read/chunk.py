@@ -43,16 +43,14 @@ class _Reader:
         sources = with_heads([part.source for part in ranges], SMALL, whole=True)
         for part, source in zip(ranges, sources, strict=True):
             self._range = ByteRange(part.file, source, part.start, part.stop, part.format)
-            self._lines = self._rows = self._unread = 0
+            self._lines = self._unread = 0
             if part.format.container == "lines":
                 self._read_lines(Lines(self._range, self._options.max_line))
             else:
                 self._read_container()
             if part.format.reader is not None:
                 self._chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
-            self._chunk.counts.append(
-                RangeCounts(part.file, part.start, self._lines, self._rows, self._unread)
-            )
+            self._chunk.counts.append(RangeCounts(part.file, part.start, self._lines, self._unread))
         self._flush()
         self._chunk.columns = joined_columns(self._columns)
         return self._chunk
@@ -128,8 +126,6 @@ class _Reader:
         elif not metadata.trainable:
             remarks.add("untrained", position)
             return
-        else:
-            self._rows += 1
         self._batch.add(row, Place(position, length, sub, digest, validation, metadata.failed))
         self._pending += length
         if self._pending >= _BATCH_BYTES or len(self._batch.rows) >= _BATCH_ROWS:

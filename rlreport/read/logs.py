@@ -23,6 +23,7 @@ from rlreport.read.notes import ODDITIES, LogPosition
 from rlreport.read.readback import RowLocations, fetch_texts
 from rlreport.read.remote import shown
 from rlreport.read.sample import Sample, read_sample
+from rlreport.read.sample_parts import EDGE
 from rlreport.read.tables import (
     LogRows,
     carried_fields,
@@ -32,7 +33,7 @@ from rlreport.read.tables import (
     response_table,
     tool_table,
 )
-from rlreport.tables import BadLine, LogFile, LogTables, Note, TokenSample
+from rlreport.tables import BadLine, LogFile, LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 from rlreport.text.tokens import detect_style
@@ -63,6 +64,7 @@ class Scan(LogTables):
         name: of the run: the folder or file that was given.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
         tokens: figures of the sampled tokens, None without token strings.
+        every: units of all sampled training responses, see ``Sample``.
         failed: step -> rollouts of training that failed before the policy wrote anything.
         sources, formats: the files, for reading rows back (``locations``).
     """
@@ -70,6 +72,7 @@ class Scan(LogTables):
     name: str
     prompt_rows: Ints
     tokens: TokenSample | None = None
+    every: TextSample | None = None
     failed: dict[int, int] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     formats: list[LogFormat] = field(default_factory=list)
@@ -211,7 +214,7 @@ def _scan(
         notes.append(note)
     return Scan(
         name=name,
-        files=_log_files(rows, files),
+        files=_log_files(rows, files, responses),
         responses=responses,
         extras=extras,
         reward_parts=sorted(rows.reward_parts & set(extras.columns)),
@@ -235,9 +238,34 @@ def _with_sample(scan: Scan, sample: Sample) -> Scan:
         ngrams=sample.texts,
         ref_ngrams=sample.references,
         tokens=sample.tokens,
+        every=sample.every,
         positions=sample.positions,
         sampled=sample.size,
+        sampled_of=sample.of,
+        notes=[*scan.notes, *_sample_notes(sample)],
     )
+
+
+def _sample_notes(sample: Sample) -> list[Note]:
+    """Return notes on sampled responses that count in part, or not at all."""
+    notes = []
+    if sample.shortened:
+        text = message(
+            "responses of over {most:count} tokens, of which texts and tokens count the first and "
+            "the last {edge:count}",
+            most=2 * EDGE,
+            edge=EDGE,
+        )
+        notes.append(Note("shortened", text, sample.shortened))
+    texts, every = sample.texts, sample.every
+    if texts is not None and every is not None and every is not texts:
+        text = (
+            message("responses without tokens where most have some, left out of texts and tokens")
+            if texts.unit == "token"
+            else message("responses with tokens where most have none, left out of texts")
+        )
+        notes.append(Note("mixed_units", text, len(every.rows) - len(texts.rows)))
+    return notes
 
 
 def _with_split(
@@ -303,14 +331,15 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
     return notes
 
 
-def _log_files(rows: LogRows, files: LogFiles) -> list[LogFile]:
-    totals = np.zeros((len(files.sources), 3), dtype=np.int64)
+def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:
+    totals = np.zeros((len(files.sources), 2), dtype=np.int64)
     for one in rows.counts:
-        totals[one.file] += (one.rows, one.lines, one.unread)
+        totals[one.file] += (one.lines, one.unread)
+    kept = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
     return [
-        LogFile(source.name, source.size, rows, lines, bad, log_format.id, log_format.why)
-        for source, log_format, (rows, lines, bad) in zip(
-            files.sources, files.formats, totals.tolist(), strict=True
+        LogFile(source.name, source.size, kept[i], lines, bad, log_format.id, log_format.why)
+        for i, (source, log_format, (lines, bad)) in enumerate(
+            zip(files.sources, files.formats, totals.tolist(), strict=True)
         )
     ]
 
@@ -325,12 +354,13 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
             f"; and {len(refused) - _MAX_NAMED:,} files more" if len(refused) > _MAX_NAMED else ""
         )
         return "No rollout log found" + (f" ({found}{more})" if found else "")
-    message = f"No usable response in {len(files.sources):,} log files"
+    text = f"No usable response in {len(files.sources):,} log files"
     if bad:
         first = bad[0]
         where = f"{first.file}, line {first.line:,}" if first.line else first.file
-        message += f"; {bad_count:,} lines could not be read, the first: {where}: {first.reason}"
-    return message
+        text += f"; {bad_count:,} lines could not be read, the first: {where}: {first.reason}"
+    left_out = [n for n in notes if n.kind in ("untrained", "failed", "other_split_rows")]
+    return text + "".join(f"; {note.count:,} {note.text}" for note in left_out)
 
 
 def _strict_message(bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import xxhash
+from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs
 from rlreport.options import FigureOptions, ReadOptions
@@ -36,16 +37,23 @@ class Sample:
         tokens: figures of the units of ``texts`` that are tokens, None without tokens.
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean``.
+        every: units of all sampled training responses; ``texts`` leaves out those that have
+            tokens where most do not, or the reverse.
         distinct_2: float64 (R,), of each response of the table; NaN outside the sample.
         size: responses sampled.
+        of: responses that the sample was drawn from: all, or those of training.
+        shortened: sampled responses of which only the first and the last EDGE units count.
     """
 
     texts: TextSample | None
     references: TextSample | None
     tokens: TokenSample | None
     positions: pd.DataFrame
+    every: TextSample | None
     distinct_2: Floats
     size: int
+    of: int
+    shortened: int
 
 
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
@@ -170,15 +178,25 @@ class _Collected:
         distinct_2 = np.full(count, np.nan)
         distinct_2[rows[bigrams > 0]] = distinct[bigrams > 0] / bigrams[bigrams > 0]
         training = responses["validation"].to_numpy()[rows] == 0
-        unit = "token" if (training & is_token & (lengths > 0)).any() else "word"
-        kept = np.flatnonzero(training & (is_token == (unit == "token")))
-        kept = kept[np.argsort(rows[kept])]
+        filled = training & (lengths > 0)
+        most = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
+        unit = "token" if most and filled.any() else "word"
+        units = np.concatenate([part.ids for part in parts])
         vocabulary = list(self.numbers)
-        place = _places(lengths, kept)
-        ids = np.concatenate([part.ids for part in parts])[place]
-        texts = TextSample(rows[kept], offsets_of(lengths[kept]), ids, vocabulary, unit)
+
+        def taken(chosen: NDArray[np.bool_]) -> tuple[TextSample | None, Ints]:
+            kept = np.flatnonzero(chosen)
+            kept = kept[np.argsort(rows[kept])]
+            place = _places(lengths, kept)
+            sample = TextSample(
+                rows[kept], offsets_of(lengths[kept]), units[place], vocabulary, unit
+            )
+            return (sample if len(place) else None), place
+
+        texts, place = taken(training & (is_token == (unit == "token")))
+        every = texts if (is_token == is_token[:1]).all() else taken(training)[0]
         tokens = None
-        if unit == "token":
+        if unit == "token" and texts is not None:
             figures = np.concatenate(
                 [
                     part.figures if any(part.is_token) else no_values(int(part.lengths.sum()))
@@ -188,12 +206,15 @@ class _Collected:
             )[:, place]
             tokens = TokenSample(texts, **dict(zip(FIGURES, figures, strict=True)))
         return Sample(
-            texts if len(ids) else None,
+            texts,
             self._references(responses, unit),
             tokens,
             self._positions(),
+            every,
             distinct_2,
             len(rows),
+            count if len(rows) == count else int((responses["validation"] == 0).sum()),
+            int(np.count_nonzero(lengths > 2 * EDGE)),
         )
 
     def _references(self, responses: pd.DataFrame, unit: str) -> TextSample | None:

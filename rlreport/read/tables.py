@@ -70,29 +70,30 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     responses = columns["failed"] == 0
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
-    keep = responses.copy()
-    for file, rows in _rows_by_file(columns, np.flatnonzero(responses)):
+    keep = np.ones(len(responses), dtype=bool)
+    for file, rows in _rows_by_file(columns):
         steps = columns["step"][rows].astype(np.int64)
         older = superseded_rows(steps, columns["validation"][rows] == 1)
+        keep[rows[older]] = keep_restarted
+        older &= responses[rows]
         if older.any():
             name = files.sources[file].name
             out.notes.append(restart_note(steps[older], name, kept=keep_restarted))
-            keep[rows[older]] = keep_restarted
-    failed = ~responses & (columns["validation"] == 0)
+    failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
     out.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
-    kept = np.flatnonzero(keep)
+    kept = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
     out.order = kept[np.lexsort([columns[name][kept] for name in names])]
     return out
 
 
-def _rows_by_file(columns: Columns, rows: Ints) -> list[tuple[int, Ints]]:
+def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
     """Return the rows of each file in their order in it."""
-    file, offset, sub = (columns[name][rows].astype(np.int64) for name in ("file", "offset", "sub"))
-    rows = rows[np.lexsort((sub, offset, file))]
-    numbers, starts = np.unique(np.sort(file), return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows, starts)[1:], strict=True))
+    file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
+    rows = np.lexsort((sub, offset, file))
+    numbers, starts = np.unique(file[rows], return_index=True)
+    return list(zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True))
 
 
 def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
@@ -173,7 +174,7 @@ def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, di
     names = sorted({name for chunk in chunks for name in chunk.extras})
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
-    for name in names[:MAX_EXTRAS]:
+    for name in names:
         numbers = np.full(bases[-1], np.nan)
         held = np.zeros(bases[-1], dtype=bool)
         texts: dict[int, str] = {}
@@ -184,6 +185,10 @@ def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, di
                 held[rows] = True
                 texts |= {base + row: text for row, text in extra.texts.items()}
         held[list(texts)] = True
+        if not held[order].any():  # of rows that were left out alone
+            continue
+        if len(table) == MAX_EXTRAS:
+            return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, True
         carried[name] = int(np.count_nonzero(held[order]))
         if not texts:
             table[name] = pd.Series(numbers[order])
@@ -194,10 +199,7 @@ def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, di
         for row, text in texts.items():
             column[row] = text
         table[name] = pd.Series(column[order], dtype=object)
-    # A column whose rows were all left out is none.
-    table = {name: column for name, column in table.items() if carried[name]}
-    carried = {name: carried[name] for name in table}
-    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, len(names) > MAX_EXTRAS
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, False
 
 
 def tool_table(chunks: Sequence[Chunk], rows: LogRows) -> pd.DataFrame:

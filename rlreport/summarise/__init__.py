@@ -37,7 +37,7 @@ def summarise(
     beside = scan.responses["validation"].to_numpy() == 1
     own = scan.responses[~beside] if beside.any() else scan.responses
     steps, validation = step_tables(
-        own, scan.responses[beside], step_bigrams(scan.ngrams, scan.responses), scan.failed
+        own, scan.responses[beside], step_bigrams(scan.every, scan.responses), scan.failed
     )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
     shared["notes"] = [*scan.notes, *metrics.notes]
