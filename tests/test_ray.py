@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,9 +129,22 @@ def test_a_cluster_without_a_free_cpu_is_told_once(
     import ray
 
     monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
+    told = tmp_path / "told"
+    connect = ray_executor.RayExecutor.__init__
+
+    def listening(self: ray_executor.RayExecutor, address: str, say: Callable[[str], None]) -> None:
+        def tell(line: str) -> None:
+            told.touch()
+            say(line)
+
+        connect(self, address, tell)
+
+    monkeypatch.setattr(ray_executor.RayExecutor, "__init__", listening)
 
     def busy():
-        time.sleep(15)
+        end = time.monotonic() + 120
+        while not told.exists() and time.monotonic() < end:
+            time.sleep(0.1)
 
     ray.init(address=nodes.address, log_to_driver=False)
     try:
