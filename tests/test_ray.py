@@ -82,6 +82,44 @@ class Killing(Silent):
         return Phase()
 
 
+def test_a_cluster_without_a_free_cpu_is_told_once(
+    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    import ray
+
+    # The first test of this file: later ones kill nodes, whose CPUs come and go for a while.
+    monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
+    told = tmp_path / "told"
+    connect = ray_executor.RayExecutor.__init__
+
+    def listening(self: ray_executor.RayExecutor, address: str, say: Callable[[str], None]) -> None:
+        def tell(line: str) -> None:
+            told.touch()
+            say(line)
+
+        connect(self, address, tell)
+
+    monkeypatch.setattr(ray_executor.RayExecutor, "__init__", listening)
+
+    def busy():
+        end = time.monotonic() + 120
+        while not told.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+
+    ray.init(address=nodes.address, log_to_driver=False)
+    try:
+        count = int(ray.cluster_resources()["CPU"])
+        held = [ray.remote(num_cpus=1)(busy).remote() for _ in range(count)]
+        time.sleep(3)
+        build(log, tmp_path / "report", ray=nodes.address, quiet=False)
+        del held
+    finally:
+        ray.shutdown()
+    said = [line for line in capfd.readouterr().err.splitlines() if "no CPU" in line]
+    assert len(said) == 1
+    assert f"is free; it has {count}" in said[0]
+
+
 def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die(
     store, nodes, log: Path, tmp_path: Path, many_tasks: None
 ) -> None:
@@ -121,43 +159,6 @@ def test_what_tasks_share_is_sent_once(
     build(log, tmp_path / "report", ray=nodes.address)
     assert sum(b"read_chunk" in data or b"_read_part" in data for data in shared) <= 2
     assert sum(b"render_step" in data for data in shared) <= 3  # measured pages and the others
-
-
-def test_a_cluster_without_a_free_cpu_is_told_once(
-    nodes, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
-) -> None:
-    import ray
-
-    monkeypatch.setattr(ray_executor, "_BUSY_SECONDS", 2.0)
-    told = tmp_path / "told"
-    connect = ray_executor.RayExecutor.__init__
-
-    def listening(self: ray_executor.RayExecutor, address: str, say: Callable[[str], None]) -> None:
-        def tell(line: str) -> None:
-            told.touch()
-            say(line)
-
-        connect(self, address, tell)
-
-    monkeypatch.setattr(ray_executor.RayExecutor, "__init__", listening)
-
-    def busy():
-        end = time.monotonic() + 120
-        while not told.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-
-    ray.init(address=nodes.address, log_to_driver=False)
-    try:
-        count = int(ray.cluster_resources()["CPU"])
-        held = [ray.remote(num_cpus=1)(busy).remote() for _ in range(count)]
-        time.sleep(3)
-        build(log, tmp_path / "report", ray=nodes.address, quiet=False)
-        del held
-    finally:
-        ray.shutdown()
-    said = [line for line in capfd.readouterr().err.splitlines() if "no CPU" in line]
-    assert len(said) == 1
-    assert f"is free; it has {count}" in said[0]
 
 
 def test_logs_on_a_disk_that_all_nodes_share_are_read_there(
