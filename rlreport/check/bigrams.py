@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlreport.check.ngram_counts import sample_of
-from rlreport.check.noise import student_z
+from rlreport.check.noise import deviate
 from rlreport.check.run import Run
 from rlreport.check.windows import Window, whole
 from rlreport.figures.ragged import Floats, Ints, row_ends
@@ -121,4 +121,4 @@ def _z(before: _Bigrams, after: _Bigrams) -> float:
     drawn = min(size, MOST_BIGRAMS)
     first, last = (np.array([_distinct(step, drawn) for step in part]) for part in steps)
     error = np.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last))
-    return student_z(float(first.mean() - last.mean()), float(error), len(first) + len(last) - 2)
+    return deviate(float(first.mean() - last.mean()), float(error), len(first) + len(last) - 2)

@@ -14,14 +14,15 @@ from rlreport.text.messages import message
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
-Level = Literal["critical", "warning", "healthy", "unjudged"]
+Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
-GLYPHS = {"critical": "✕", "warning": "▲", "info": "i", "healthy": "✓", "unjudged": "–"}
+GLYPHS = {"critical": "✕", "warning": "▲", "info": "i", "unclear": "?", "healthy": "✓", "unjudged": "–"}
 """The mark beside a finding of a severity, or a verdict of a level."""
 LEVELS = {
     "critical": message("critical"),
     "warning": message("warning"),
     "info": message("note"),
+    "unclear": message("unclear"),
     "healthy": message("healthy"),
     "unjudged": message("unjudged"),
 }

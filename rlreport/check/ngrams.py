@@ -15,7 +15,7 @@ from rlreport.check.ngram_merge import merge, readable
 from rlreport.check.onset import BASE
 from rlreport.check.reward_hacking_token import RewardHackingToken
 from rlreport.check.reward_lift import InsideReward
-from rlreport.check.reward_stalled import RewardStalled
+from rlreport.check.windows import Trend
 from rlreport.check.run import Run
 from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
@@ -324,7 +324,7 @@ def _gain_since(run: Run, begun: Onset | None) -> float:
         stop = max(int(np.searchsorted(run.steps, begun.low)), BASE)
         before = window(run.tables, max(0, stop - len(run.first.steps)), stop)
     moved = [run.change(run.column(name), first=before) for name in ("reward", "reward_gap")]
-    if not any(one.z >= run.limits[RewardStalled].z for one in moved):
+    if not any(one.z >= run.limits[Trend].z for one in moved):
         return np.nan
     moved += [run.change(run.column(name)) for name in ("reward", "reward_gap")]
     return float(np.nanmax([one.difference for one in moved]))

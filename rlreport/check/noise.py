@@ -125,7 +125,7 @@ def _z(
     likely = abs(difference) / error
     noise, freedom = _step_noise(tables, values, weights, parts)
     if freedom >= 1:
-        likely = min(likely, abs(student_z(difference, noise, freedom)))
+        likely = min(likely, abs(deviate(difference, noise, freedom)))
     return float(np.copysign(likely, difference))
 
 
@@ -180,7 +180,7 @@ def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = No
     return means
 
 
-def student_z(difference: float, error: float, freedom: float) -> float:
+def deviate(difference: float, error: float, freedom: float) -> float:
     """Return the normal deviate as rare as Student's t = difference / error (Wallace 1959)."""
     t = abs(difference) / max(error, abs(difference) * 1e-12, np.finfo(float).tiny)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)

@@ -30,11 +30,7 @@ from rlreport.check import (
     off_policy_weights,
     persistent_losers,
     ratio_drift,
-    reward_collapse,
     reward_hacking_token,
-    reward_part_dominance,
-    reward_shift,
-    reward_stalled,
     stale_rollouts,
     template_collapse,
     tool_disuse,
@@ -43,10 +39,10 @@ from rlreport.check import (
     unclosed_thinking,
     value_divergence,
     void_turns,
-    watched_reward_fall,
     zero_variance_groups,
 )
 from rlreport.check.check import Check
+from rlreport.check.judges import reward
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
@@ -55,7 +51,7 @@ from rlreport.sidefiles import load_toml, read_bounded
 CHECKS: tuple[Check, ...] = (
     nan_metrics.CHECK,
     broken_log.CHECK,
-    reward_shift.CHECK,
+    reward.REWARD_SHIFT,
     reward_hacking_token.CHECK,
     length_hacking.CHECK,
     stale_rollouts.CHECK,
@@ -70,8 +66,8 @@ CHECKS: tuple[Check, ...] = (
     value_divergence.CHECK,
     zero_variance_groups.CHECK,
     entropy_explosion.CHECK,
-    reward_collapse.CHECK,
-    watched_reward_fall.CHECK,
+    reward.REWARD_COLLAPSE,
+    reward.WATCHED_REWARD_FALL,
     length_collapse.CHECK,
     diversity_collapse.CHECK,
     entropy_collapse.CHECK,
@@ -83,10 +79,10 @@ CHECKS: tuple[Check, ...] = (
     kl_explosion.CHECK,
     language_drift.CHECK,
     group_std_fall.CHECK,
-    reward_stalled.CHECK,
+    reward.REWARD_STALLED,
     persistent_losers.CHECK,
     not_sharpening.CHECK,
-    reward_part_dominance.CHECK,
+    reward.REWARD_PART_DOMINANCE,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -17,8 +17,10 @@ from rlreport.check.finding import Example, Met, Onset, Op
 from rlreport.check.limits import Limit, Thresholds, above, at_least, below
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
+from rlreport.check.series import Series, Shape, shape_of
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 from rlreport.text.tokens import Style, detect_style, readable_tokens
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Responses that a finding shows."""
+
+SOLVED = 0.95
+"""Share of responses with the best reward from which a run was solved from the start."""
 
 CANDIDATES = 400
 """Clearest responses among which three of different prompts are looked for."""
@@ -141,6 +146,59 @@ class Run:
             return None
         return metrics.set_index("step")[metric].reindex(self.steps).to_numpy(np.float64)
 
+    @cached_property
+    def roles(self) -> Mapping[str, str]:
+        """Role -> name of the trainer's metric that has it; see ``metrics.roles``."""
+        return roles_of(str(name) for name in self.tables.metrics.columns[1:])
+
+    def series_of(self, role: str) -> Series | None:
+        """Return the trainer's metric of a role, None where it logged none."""
+        if (name := self.roles.get(role)) is None:
+            return None
+        metrics = self.tables.metrics
+        steps, values = (metrics[one].to_numpy() for one in ("step", name))
+        series = Series(steps.astype(np.int64), values.astype(np.float64), None, "metrics", name)
+        return series.known()
+
+    def series_by_step(self, column: str) -> Series:
+        """Return the mean of a column in each step, with the error that its spread implies."""
+        values = self.column(column)
+        counts = self.by_step_counts(values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = self.spread(column) / np.sqrt(counts)
+        return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
+
+    def by_step_counts(self, values: Floats) -> Ints:
+        """Return how many responses of each step have a value, int64 (S,)."""
+        return np.bincount(self.place[np.isfinite(values)], minlength=len(self.steps))
+
+    @cached_property
+    def reward(self) -> Series:
+        """The reward by step: the trainer's mean, which is of all its rollouts, if logged."""
+        trainers = self.series_of("reward")
+        if trainers is not None and 2 * len(trainers.steps) >= len(self.steps):
+            return trainers
+        return self.series_by_step("reward")
+
+    @cached_property
+    def reward_shape(self) -> Shape | None:
+        """What the reward does over the run, None in a run too short to judge."""
+        return shape_of(self.reward)
+
+    @cached_property
+    def watched_shape(self) -> Shape | None:
+        """The same of the watched reward: a second reward, or that of validation."""
+        if self.watched is not None:
+            seen, column = self.watched
+            return shape_of(seen.series_by_step(column), independent=seen is not self)
+        validation = self.series_of("validation")
+        return None if validation is None else shape_of(validation, independent=True)
+
+    def along(self, series: Series) -> Floats:
+        """Return a series at the run's steps, float64 (S,), NaN where it has none."""
+        at = pd.Series(series.values, index=series.steps)
+        return at.groupby(level=0).last().reindex(self.steps).to_numpy(np.float64)
+
     def late(self, series: Floats) -> Floats:
         """Return the part of a series by step that lies in the last window."""
         return series[-len(self.last.steps) :]
@@ -209,6 +267,30 @@ class Run:
             return Onset(start, start, start)
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
+    def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
+        """Return since when a series, which may have steps of its own, fell from its peak."""
+        return onset(series.steps, series.values, peak=peak)
+
+    @cached_property
+    def learned(self) -> bool:
+        """Whether the reward, or the watched one, rose over the run by more than chance."""
+        shapes = (self.reward_shape, self.watched_shape)
+        if any(shape is not None and shape.rose for shape in shapes):
+            return True
+        if self.first is None or self.short or self.reward.source == "metrics":
+            return False
+        return any(self.change(self.column(name)).rose for name in ("reward", "reward_gap"))
+
+    @cached_property
+    def solved(self) -> bool:
+        """Whether nearly all responses earn the best reward from the start: nothing to gain."""
+        reward = self.column("reward")
+        if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
+            return False
+        best = self.by_step(np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan))
+        ends = (best[: max(len(best) // 10, SHOWN)], best[-max(len(best) // 10, SHOWN) :])
+        return mean(best) > SOLVED and all(mean(part) > SOLVED - 0.02 for part in ends)
+
     def since(self, begun: Onset | None) -> tuple[int, ...]:
         """Return the steps from the onset on; the last window's without one."""
         if begun is None:
@@ -265,7 +347,9 @@ class Run:
         tables = self.tables
         responses = tables.responses.assign(reward=tables.responses["reward_gap"])
         steps = tables.steps.assign(reward_mean=tables.steps["reward_gap_mean"])
-        paid = dataclasses.replace(tables, responses=responses, steps=steps)
+        paid = dataclasses.replace(
+            tables, responses=responses, steps=steps, metrics=pd.DataFrame({"step": []})
+        )
         return Run(paid, self.limits, self.beside)
 
 

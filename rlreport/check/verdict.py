@@ -23,7 +23,6 @@ from rlreport.check.limits import Thresholds
 from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
-from rlreport.check.reward_stalled import RewardStalled
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
@@ -195,7 +194,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
         return "critical"
     if "warning" in severities:
         return "warning"
-    return "healthy" if run.first is not None else "unjudged"
+    if run.first is None:
+        return "unjudged"
+    return "healthy" if run.learned or run.solved else "unclear"
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
@@ -234,6 +235,6 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             moved = run.change(run.column(column))
             if np.isfinite(moved.last):
                 first = moved.first if np.isfinite(moved.first) else None
-                rose = not run.met(RewardStalled.z, "<", moved.z)
+                rose = run.learned if column == "reward" else moved.rose
                 found.append(Moved(name, first, moved.last, rose or None if run.short else rose))
     return tuple(found)

@@ -83,7 +83,7 @@ def headline(verdict: Verdict) -> str:
     if lead is None:
         if verdict.level == "unjudged":
             return message("Not judged: the run is too short")
-        return message("Healthy")
+        return message("Unclear: no clear learning") if verdict.level == "unclear" else message("Healthy")
     places = {"name": lead.name, "step": lead.onset.step if lead.onset else ""}
     if verdict.level == "critical":
         if lead.onset:

@@ -1,4 +1,4 @@
-"""``reward_shift``: the reward function, or the prompts, changed in mid-run."""
+"""A reward that jumps at one step and stays: what tells it from learning, and what explains it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Facts, Onset
-from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred, means_by
 from rlreport.check.onset import noise
-from rlreport.check.run import Run, Shown
+from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked
-
-
-class RewardShift(Limits):
-    """Thresholds of ``reward_shift``."""
-
-    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
-    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
-    still = Limit(4.0, "std errors", "without a reference: nothing else jumps by this at that step")
-
 
 NEAR = 5
 """Steps on each side over which a jump is told from a slope."""
@@ -104,49 +91,7 @@ def _moving(side: Floats) -> float:
     return float(abs(slope) * len(side))
 
 
-def judge(run: Run) -> Result:
-    """Look for a step at which the frozen reference's reward jumps, and stays.
-
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not.
-    Where prompts return, the same prompts are compared: if their reward stayed, it is the
-    prompts that changed, which is told as info.
-    """
-    limits = run.limits[RewardShift]
-    referenced = run.has("ref_reward")
-    column = "ref_reward" if referenced else "reward"
-    reward = run.column(column)
-    series = run.by_step(reward)
-    found = jump(series)
-    if found is None or not found.sudden:
-        return None
-    spread = run.spread(column)
-    size = found.after - found.before
-    z = run.met(RewardShift.z, ">=", min(found.z, MOST_TOLD))
-    far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
-    if not (z and far and abs(size) > 1e-9):
-        return None
-    if not referenced and (
-        not _evident(run, reward, found) or _others_jump(run, found, limits.still)
-    ):
-        return None
-    prompts_changed = _prompts_changed(run, reward, found)
-    step = int(run.steps[found.place])
-    return CHECK.finding(
-        run,
-        "info" if prompts_changed else "warning",
-        z + far,
-        series=series,
-        onset=Onset(step, step, step),
-        shown=Shown(reward, highest=size > 0),
-        before=found.before,
-        after=found.after,
-        at=step,
-        referenced=referenced,
-        prompts_changed=prompts_changed,
-    )
-
-
-def _evident(run: Run, reward: Floats, found: Jump) -> bool:
+def evident(run: Run, reward: Floats, found: Jump) -> bool:
     """Say whether the means of two single steps tell a jump from fast learning.
 
     A step's mean errs as those near the jump do, on its side: near a ceiling all err little.
@@ -169,7 +114,7 @@ def _evident(run: Run, reward: Floats, found: Jump) -> bool:
     return abs(found.after - found.before) >= EVIDENT * error
 
 
-def _others_jump(run: Run, found: Jump, still: float) -> bool:
+def others_jump(run: Run, found: Jump, still: float) -> bool:
     """Say whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     others = (
@@ -179,7 +124,7 @@ def _others_jump(run: Run, found: Jump, still: float) -> bool:
     return any(other is not None and other.sudden and other.z >= still for other in others)
 
 
-def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
+def prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     """Say whether the prompts explain the jump: those on both sides earn what they earned."""
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     known = np.isfinite(reward)
@@ -196,40 +141,3 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     # Prompts that never return say nothing; prompts that used to, and now are others, do.
     returned = len(np.unique(prompts[:first])) < NEW * first
     return bool(returned and fresh.mean() >= NEW)
-
-
-def title(facts: Facts) -> str:
-    """Return what jumped, when, and what changed."""
-    if facts["prompts_changed"]:
-        return marked(
-            "The prompts changed at step {at}: mean reward went from {before:figure} to "
-            "{after:figure}, but not that of prompts seen on both sides."
-        )
-    if facts["referenced"]:
-        return marked(
-            "The frozen reference's mean reward jumped from {before:figure} to {after:figure} at "
-            "step {at}: the scoring changed, not the policy."
-        )
-    return marked(
-        "The mean reward jumped from {before:figure} to {after:figure} at step {at}, while "
-        "length, KL and entropy did not move."
-    )
-
-
-CHECK = Check(
-    id="reward_shift",
-    name="the reward function changed",
-    rank="cause",
-    looks_for="the reward function, or the prompts, changed in mid-run",
-    needs=(REWARD,),
-    charts=("reward",),
-    judge=judge,
-    limits=RewardShift,
-    title=title,
-    why="Rewards before and after are not comparable: a rise or a fall across the change says "
-    "nothing about the policy. The other checks of the reward judge its gap to the reference, or "
-    "the longer part of the run.",
-    suggestion="Find what changed at this step: the reward model or its version, a penalty, a "
-    "scale, the data. Judge both parts of the run apart, and score an earlier checkpoint again.",
-    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
-)

@@ -1,0 +1,537 @@
+"""Checks of the reward: it fell or died, it did not rise, its function changed, one part rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.check import REF_REWARD, REWARD, Check, Result
+from rlreport.check.finding import Fact, Facts, Met, Onset, Severity
+from rlreport.check.jumps import (
+    LEAST_PROMPTS,
+    MOST_TOLD,
+    evident,
+    jump,
+    others_jump,
+    prompts_changed,
+)
+from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.noise import centred
+from rlreport.check.onset import BASE
+from rlreport.check.run import Run, Shown
+from rlreport.check.series import DEATH_Z, FALL_Z, LOST, Shape, running_mean
+from rlreport.check.windows import window
+from rlreport.text.messages import marked
+
+GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
+LMFLOW = marked("LMFlow post on PPO training")
+
+
+class RewardCollapse(Limits):
+    """Thresholds of ``reward_collapse``."""
+
+    lost = Limit(LOST, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+    z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
+    half = Limit(0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW)
+    dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
+    spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")
+
+
+class WatchedRewardFall(Limits):
+    """Thresholds of ``watched_reward_fall``."""
+
+    lost = Limit(0.25, "of the gain", "warning: part of the watched reward's gain lost again", GAO)
+    least = Limit(0.02, "of its range", "and lost at least this part of the range it had", GAO)
+    follow = Limit(0.5, "times", "does not rise, and ends below this part of training's reward")
+
+
+class RewardShift(Limits):
+    """Thresholds of ``reward_shift``."""
+
+    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
+    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
+    still = Limit(4.0, "std errors", "without a reference: nothing else jumps by this at that step")
+
+
+class RewardPartDominance(Limits):
+    """Thresholds of ``reward_part_dominance``."""
+
+    share = Limit(
+        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
+    )
+
+
+class RewardStalled(Limits):
+    """Thresholds of ``reward_stalled``."""
+
+    solved = Limit(0.95, "of responses", "earn the best reward in all steps: solved from the start")
+
+
+def judge_collapse(run: Run) -> Result:
+    """Look for a reward that died, fell, or fell and recovered.
+
+    It is critical where the reward stays at its lowest value to the end, or ends further below
+    its start than it had ever been above. Where the watched reward rose, or the prompts at the
+    end are others than those of the best steps, harder prompts explain a fall: a note.
+    """
+    shape = run.reward_shape
+    if shape is None:
+        return REWARD_COLLAPSE.too_short(run)
+    steps = shape.series.steps
+    facts: dict[str, Fact] = {"start": shape.start, "best": shape.best, "end": shape.end}
+    severity: Severity = "warning"
+    until = None
+    peak = (shape.best_place, shape.best_place + shape.window)
+    if shape.dead is not None:
+        kind, severity = "dead", "critical"
+        facts |= {"since": int(steps[shape.dead]), "end": _tail(shape, shape.dead)}
+        met = [Met("z", ">", DEATH_Z, max(shape.fall_z, DEATH_Z), "std errors")]
+    elif shape.below_start or _fell(run, shape):
+        kind = "below" if shape.below_start else "fell"
+        severity = "critical" if shape.below_start else "warning"
+        met = [
+            *run.met(RewardCollapse.lost, ">", _lost(shape, shape.end)),
+            *run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z)),
+        ]
+    elif shape.late is not None:
+        kind = "late"
+        facts |= {"since": int(steps[shape.late]), "end": _tail(shape, shape.late)}
+        met = run.met(RewardCollapse.lost, ">", _lost(shape, _tail(shape, shape.late)))
+        peak = (max(shape.late - shape.window, 0), shape.late)
+    elif shape.dip is not None:
+        kind = "dip"
+        part = (shape.dip.stop - shape.dip.start + 1) / len(steps)
+        met = run.met(RewardCollapse.dip, ">", part)
+        severity = "warning" if met and shape.dip.stop - shape.dip.start >= 10 else "info"
+        until = int(steps[shape.dip.stop])
+        facts |= {"best": shape.dip.level, "low": shape.dip.low, "until": until}
+        facts["since"] = int(steps[shape.dip.start])
+    else:
+        return None
+    if kind not in ("dead", "dip"):
+        if _with_the_reference(run, shape):
+            return None
+        if _prompts_explain(run, shape):
+            kind, severity = "prompts", "info"
+    series = run.along(shape.series)
+    if kind == "dip":
+        since = int(facts["since"] or 0)
+        onset: Onset | None = Onset(since, since, since)
+    else:
+        onset = run.onset_of(shape.series, peak)
+    return REWARD_COLLAPSE.finding(
+        run,
+        severity,
+        met,
+        series=series,
+        onset=onset,
+        until=until,
+        shown=Shown(run.column("reward"), highest=False),
+        more=facts,
+        kind=kind,
+        series_from=shape.series.source,
+    )
+
+
+def _tail(shape: Shape, place: int) -> float:
+    return float(shape.series.values[place:].mean())
+
+
+def _lost(shape: Shape, end: float) -> float:
+    """Return the part of the gain that is lost; all of it where there was none."""
+    gain = shape.best - shape.start
+    return (shape.best - end) / gain if gain > 0 else 1.0
+
+
+def _fell(run: Run, shape: Shape) -> bool:
+    """Say whether the reward fell: by the trainer's series, or by the responses' own errors."""
+    if shape.series.source == "metrics" or shape.abrupt is not None:
+        return shape.fell
+    limits, steps = run.limits[RewardCollapse], len(run.steps)
+    size = len(run.last.steps)
+    series = np.nan_to_num(run.by_step(run.column("reward")), nan=-np.inf)
+    place = int(np.argmax(running_mean(series, size)))
+    best, end = window(run.tables, place, place + size), window(run.tables, steps - size, steps)
+    reward = run.column("reward")
+    loss = run.change(reward, first=best, last=end)
+    gain = run.change(reward, first=run.first, last=best).difference
+    least = max(limits.half * gain, limits.spread * run.spread())
+    return loss.fell and -loss.difference > least
+
+
+def _prompts_explain(run: Run, shape: Shape) -> bool:
+    watched = run.watched_shape
+    if watched is not None and watched.rose and not watched.fell:
+        return True
+    if shape.series.source == "metrics" or run.first is None:
+        return False
+    best = window(run.tables, shape.best_place, shape.best_place + shape.window)
+    prompts, step = (run.responses[name].to_numpy() for name in ("prompt_id", "step"))
+    parts = []
+    for part in (best, run.last):
+        seen = {(one, at) for one, at in zip(prompts[part.rows], step[part.rows], strict=True)}
+        distinct = {one for one, _ in seen}
+        if len(distinct) * 2 > len(seen):  # prompts that never return say nothing
+            return False
+        parts.append(distinct)
+    return parts[0].isdisjoint(parts[1])
+
+
+def _with_the_reference(run: Run, shape: Shape) -> bool:
+    """Say whether the frozen reference fell as well and the gap to it did not: harder prompts."""
+    if shape.series.source == "metrics" or not run.has("reward_gap"):
+        return False
+    best = window(run.tables, shape.best_place, shape.best_place + shape.window)
+    reference, gap = (
+        run.change(run.column(name), first=best) for name in ("ref_reward", "reward_gap")
+    )
+    lost = shape.best - shape.end
+    fell_alike = reference.fell and -reference.difference > lost / 2
+    return fell_alike and not (gap.fell and -gap.difference > lost / 2)
+
+
+def collapse_title(facts: Facts) -> str:
+    """Return from where to where the reward fell."""
+    return {
+        "dead": marked(
+            "The reward died: it stays at {end:figure} from step {since} on, after {best:figure} "
+            "at its best."
+        ),
+        "late": marked(
+            "The reward fell to {end:figure} in the last steps, from step {since} on; its best "
+            "was {best:figure}."
+        ),
+        "below": marked(
+            "The reward fell from {best:figure} to {end:figure}, below its start at {start:figure}."
+        ),
+        "fell": marked(
+            "The reward fell from {best:figure} to {end:figure}; it had started at {start:figure}."
+        ),
+        "dip": marked(
+            "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
+            "recovered."
+        ),
+        "prompts": marked(
+            "The reward fell from {best:figure} to {end:figure}, but the prompts changed: no "
+            "prompt of its best steps is among the last, or the watched reward rose."
+        ),
+    }[str(facts["kind"])]
+
+
+REWARD_COLLAPSE = Check(
+    id="reward_collapse",
+    name="the reward collapsed",
+    rank="consequence",
+    looks_for="the reward fell or died, whenever that was",
+    needs=(REWARD,),
+    charts=("reward", "reward_distribution"),
+    judge=judge_collapse,
+    limits=RewardCollapse,
+    title=collapse_title,
+    clause="the reward fell from {best:figure} to {end:figure}",
+    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
+    suggestion="Keep a checkpoint from before the fall. Lower the learning rate, clip harder or "
+    "raise the KL coefficient, and look at KL, entropy and the critic where the fall begins.",
+    explains=(
+        *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
+        *("kl_explosion", "reward_stalled", "persistent_losers", "language_drift"),
+        *("watched_reward_fall", "zero_variance_groups", "unclosed_thinking"),
+    ),
+    of_reward=True,
+)
+
+
+def judge_watched(run: Run) -> Result:
+    """Judge the watched reward, or that of validation: it fell, or does not follow training."""
+    watched, trained = run.watched_shape, run.reward_shape
+    if run.watched is None and run.series_of("validation") is None:
+        return WATCHED_REWARD_FALL.not_run(
+            "a second reward (valid_reward), or responses or metrics of validation"
+        )
+    if watched is None:
+        return WATCHED_REWARD_FALL.too_short(run)
+    loss = watched.best - watched.end
+    lost = run.met(WatchedRewardFall.lost, ">", _lost(watched, watched.end))
+    span = float(np.ptp(watched.series.values))
+    # On a scale of 0 to 1 a fall of 0.02 is hardly seen, whatever the noise.
+    least = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
+    fell = bool(lost) and watched.fall_z > FALL_Z and loss > least
+    follows = trained is None or not _does_not_follow(run, watched, trained)
+    if not fell and follows:
+        return None
+    own = run.watched is not None and run.watched[0] is run
+    below = -watched.rise_z > FALL_Z
+    return WATCHED_REWARD_FALL.finding(
+        run,
+        "critical" if fell and below else "warning",
+        lost if fell else (),
+        series=run.along(watched.series) if own else None,
+        onset=run.onset_of(
+            watched.series, (watched.best_place, watched.best_place + watched.window)
+        )
+        if fell
+        else None,
+        dated=False,
+        shown=Shown(run.column("valid_reward"), highest=False) if own else None,
+        start=watched.start,
+        best=watched.best,
+        end=watched.end,
+        kind="stays" if not fell else "below" if below else "fell",
+        trained_start=trained.start if trained else np.nan,
+        trained_end=trained.end if trained else np.nan,
+        series_from=watched.series.source,
+    )
+
+
+def _does_not_follow(run: Run, watched: Shape, trained: Shape) -> bool:
+    """Say whether training's reward rises and the watched one, on the same scale, does not."""
+    both = [watched.series.values, trained.series.values]
+    in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
+    if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
+        return False
+    least = run.limits[WatchedRewardFall].follow
+    return trained.rise_z > FALL_Z and watched.end < least * trained.end
+
+
+def watched_title(facts: Facts) -> str:
+    """Return from where to where the watched reward fell, and what the trained one did."""
+    return {
+        "below": marked(
+            "The watched reward fell from {best:figure} to {end:figure}, below its start at "
+            "{start:figure}, while the trained one went from {trained_start:figure} to "
+            "{trained_end:figure}."
+        ),
+        "fell": marked(
+            "The watched reward fell from {best:figure} to {end:figure}, after {start:figure} at "
+            "first, while the trained one went from {trained_start:figure} to "
+            "{trained_end:figure}."
+        ),
+        "stays": marked(
+            "The watched reward does not follow: it went from {start:figure} to {end:figure}, "
+            "while the trained one rose from {trained_start:figure} to {trained_end:figure}."
+        ),
+    }[str(facts["kind"])]
+
+
+WATCHED_REWARD_FALL = Check(
+    id="watched_reward_fall",
+    name="the watched reward fell",
+    rank="consequence",
+    looks_for="the watched reward fell or did not follow, whatever the trained one did",
+    needs_also="a second reward (valid_reward), or responses or metrics of validation",
+    charts=("reward",),
+    judge=judge_watched,
+    limits=WatchedRewardFall,
+    title=watched_title,
+    clause="the watched reward went from {best:figure} to {end:figure}",
+    why="What training pays for is no longer what was meant: the policy games or over-fits its "
+    "reward.",
+    suggestion="Keep the checkpoint of the watched reward's best steps and read what came after. "
+    "Raise the KL coefficient, train for fewer steps, or mend the reward.",
+)
+
+
+def judge_stalled(run: Run) -> Result:
+    """Look for a rise over all steps, and for more wins than losses against the reference."""
+    if run.first is None and not REF_REWARD.met(run):
+        return REWARD_STALLED.too_short(run)
+    facts: dict[str, Fact] = {}
+    shape = run.reward_shape
+    if shape is not None and not run.learned and not run.solved:
+        facts |= {"start": shape.start, "end": shape.end, "series_from": shape.series.source}
+    gap = run.column("reward_gap")
+    end = gap[run.last.rows]
+    end = end[np.isfinite(end)]
+    if len(end) and np.mean(end > 0) <= np.mean(end < 0):
+        facts |= {"wins": float(np.mean(end > 0)), "losses": float(np.mean(end < 0))}
+    if not facts:
+        return None
+    by = gap if np.isfinite(gap).any() else run.column("reward")
+    return REWARD_STALLED.finding(run, "info", shown=Shown(by, highest=False), more=facts)
+
+
+def stalled_title(facts: Facts) -> str:
+    """Return what was not gained."""
+    if "wins" not in facts:
+        return marked("The reward did not rise: {start:figure} at first, {end:figure} at the end.")
+    if "start" not in facts:
+        return marked(
+            "The policy beats the reference in {wins:percent} of responses and loses in "
+            "{losses:percent}."
+        )
+    return marked(
+        "The reward did not rise: {start:figure} at first, {end:figure} at the end, where the "
+        "policy beats the reference in {wins:percent} of responses and loses in "
+        "{losses:percent}."
+    )
+
+
+REWARD_STALLED = Check(
+    id="reward_stalled",
+    name="no gain in reward",
+    rank="note",
+    looks_for="no gain over all steps, or none over the reference",
+    needs=(REWARD,),
+    charts=("reward", "win_rate"),
+    judge=judge_stalled,
+    limits=RewardStalled,
+    title=stalled_title,
+    why="The run cost its compute and the policy is no better by its own reward.",
+    suggestion="Look at the spread of the reward inside a step and inside groups: without "
+    "differences there is nothing to learn. Then try a higher learning rate, a lower KL "
+    "coefficient or easier prompts.",
+    source=RL_BOARD,
+    trend=False,
+    of_reward=True,
+)
+
+
+def judge_shift(run: Run) -> Result:
+    """Look for a step at which the frozen reference's reward jumps, and stays.
+
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not.
+    Where prompts return, the same prompts are compared: if their reward stayed, it is the
+    prompts that changed, which is told as info.
+    """
+    limits = run.limits[RewardShift]
+    referenced = run.has("ref_reward")
+    column = "ref_reward" if referenced else "reward"
+    reward = run.column(column)
+    series = run.by_step(reward)
+    found = jump(series)
+    if found is None or not found.sudden:
+        return None
+    spread = run.spread(column)
+    size = found.after - found.before
+    z = run.met(RewardShift.z, ">=", min(found.z, MOST_TOLD))
+    far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
+    if not (z and far and abs(size) > 1e-9):
+        return None
+    if not referenced and (not evident(run, reward, found) or others_jump(run, found, limits.still)):
+        return None
+    changed = prompts_changed(run, reward, found)
+    step = int(run.steps[found.place])
+    return REWARD_SHIFT.finding(
+        run,
+        "info" if changed else "warning",
+        z + far,
+        series=series,
+        onset=Onset(step, step, step),
+        shown=Shown(reward, highest=size > 0),
+        before=found.before,
+        after=found.after,
+        at=step,
+        referenced=referenced,
+        prompts_changed=changed,
+    )
+
+
+def shift_title(facts: Facts) -> str:
+    """Return what jumped, when, and what changed."""
+    if facts["prompts_changed"]:
+        return marked(
+            "The prompts changed at step {at}: mean reward went from {before:figure} to "
+            "{after:figure}, but not that of prompts seen on both sides."
+        )
+    if facts["referenced"]:
+        return marked(
+            "The frozen reference's mean reward jumped from {before:figure} to {after:figure} at "
+            "step {at}: the scoring changed, not the policy."
+        )
+    return marked(
+        "The mean reward jumped from {before:figure} to {after:figure} at step {at}, while "
+        "length, KL and entropy did not move."
+    )
+
+
+REWARD_SHIFT = Check(
+    id="reward_shift",
+    name="the reward function changed",
+    rank="cause",
+    looks_for="the reward function, or the prompts, changed in mid-run",
+    needs=(REWARD,),
+    charts=("reward",),
+    judge=judge_shift,
+    limits=RewardShift,
+    title=shift_title,
+    why="Rewards before and after are not comparable: a rise or a fall across the change says "
+    "nothing about the policy. The other checks of the reward judge its gap to the reference, or "
+    "the longer part of the run.",
+    suggestion="Find what changed at this step: the reward model or its version, a penalty, a "
+    "scale, the data. Judge both parts of the run apart, and score an earlier checkpoint again.",
+    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
+)
+
+
+def judge_parts(run: Run) -> Result:
+    """Share the reward's variance inside steps, and its gain, among its parts.
+
+    A part's share of the variance is its covariance with the reward over the reward's
+    variance; the shares of parts that add up to the reward add up to one.
+    """
+    extras = run.tables.extras
+    parts: dict[str, Any] = {
+        name: extras[name].to_numpy(np.float64)
+        for name in run.tables.reward_parts
+        if name in extras and pd.api.types.is_numeric_dtype(extras[name])
+    }
+    parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
+    if len(parts) < 2:
+        return REWARD_PART_DOMINANCE.not_run("reward_parts, two or more")
+    reward = run.column("reward")
+    gain = run.change(reward)
+    late = run.place >= len(run.steps) - len(run.last.steps)
+    found = []
+    for name, part in parts.items():
+        known = np.isfinite(reward) & np.isfinite(part) & late
+        y, x = (centred(values[known], run.place[known]) for values in (reward, part))
+        varied = float((y * y).sum())
+        of_variance = float((x * y).sum()) / varied if varied > 1e-12 else np.nan
+        of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
+        found.append((name, of_variance, of_gain))
+    name, of_variance, of_gain = max(found, key=lambda f: float(np.nanmax([f[1], f[2], -1.0])))
+    met = run.met(RewardPartDominance.share, ">", float(np.nanmax([of_variance, of_gain, -1.0])))
+    if not met:
+        return None
+    return REWARD_PART_DOMINANCE.finding(
+        run,
+        "info",
+        met,
+        shown=Shown(parts[name]),
+        part=name,
+        of_variance=of_variance,
+        of_gain=of_gain,
+    )
+
+
+def parts_title(facts: Facts) -> str:
+    """Return which part dominates, and what."""
+    if facts["of_gain"] is None:
+        return marked(
+            "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside "
+            "steps."
+        )
+    return marked(
+        "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside steps "
+        "and {of_gain:percent} of its gain."
+    )
+
+
+REWARD_PART_DOMINANCE = Check(
+    id="reward_part_dominance",
+    name="one part dominates the reward",
+    rank="note",
+    looks_for="one part of the reward carries it all",
+    needs=(REWARD,),
+    charts=("reward",),
+    judge=judge_parts,
+    limits=RewardPartDominance,
+    title=parts_title,
+    why="The other parts of the reward hardly steer the policy: it learns this one alone.",
+    suggestion="Weigh the parts so that their spreads inside a step are alike.",
+    source="rewardspy",
+    needs_also="reward_parts, two or more",
+    of_reward=True,
+)

@@ -1,0 +1,317 @@
+"""What a figure by step does over a run: rise, fall, death, a dip, and how sure that is.
+
+A series is one number a step, with the error of each number where it is known. Its noise is
+told from successive differences, which a trend hardly touches. Successive steps may be alike
+(autocorrelation), which makes means of several steps less certain; both are estimated as for an
+AR(1) process around a slow trend, whose differences have a lag-1 correlation of −(1 − ρ) / 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rlreport.check.noise import deviate
+from rlreport.figures.ragged import Floats, Ints
+
+SeriesSource = Literal["rollouts", "metrics"]
+
+FEWEST_STEPS = 5
+"""A shorter series is not judged."""
+
+WINDOW_SHARE = 0.1
+"""Part of the steps that the mean at the start, at the end and at the best place is taken over."""
+
+FEWEST_IN_WINDOW = 3
+STRONGEST_CORRELATION = 0.9
+
+RISE_Z = 3.0
+TREND_Z = 2.6
+"""A rise is told by the last window against the first, or by the slope over all steps."""
+
+EARLY_RISE_Z = 3.5
+"""A run that learns at once is compared with its first three steps."""
+
+FALL_Z = 3.5
+LOST = 0.35
+"""Part of the gain that a fall loses at least."""
+
+BELOW_Z = 4.0
+
+DEATH_Z = 4.0
+SHORT_DEATH_Z = 6.0
+"""A death of fewer steps than a fortieth of the run has to be clearer."""
+
+DEAD_SHARE = 0.02
+"""Part of the range within which the values of a dead end lie above the lowest one."""
+
+END_STEPS = (3, 5, 10)
+END_Z = 5.0
+"""The last steps against those just before, in standard errors."""
+
+ABRUPT_STEPS = 5
+ABRUPT_Z = 6.0
+"""A fall within so many steps that is larger than such differences are in this run."""
+
+DIP_Z = 8.5
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A figure by step.
+
+    Attributes:
+        steps: int64 (S,), ascending.
+        values: float64 (S,), NaN where a step has none.
+        errors: float64 (S,), standard error of each value, or None where nothing tells it.
+        source: ``rollouts`` or ``metrics``.
+        name: of the metric, "" for a figure of the rollouts.
+    """
+
+    steps: Ints
+    values: Floats
+    errors: Floats | None = None
+    source: SeriesSource = "rollouts"
+    name: str = ""
+
+    def known(self) -> Series:
+        """Return the steps that have a value."""
+        finite = np.isfinite(self.values)
+        errors = None if self.errors is None else self.errors[finite]
+        return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
+
+    def before(self, step: int) -> Series:
+        """Return the part before a step."""
+        early = self.steps < step
+        errors = None if self.errors is None else self.errors[early]
+        return Series(self.steps[early], self.values[early], errors, self.source, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Standard deviation of one step's value around the trend, and autocorrelation."""
+
+    sigma: float
+    rho: float = 0.0
+
+    def of_mean(self, steps: int) -> float:
+        """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
+        lag = np.arange(1, steps)
+        whole = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
+        return self.sigma * self._caution * float(np.sqrt(whole / steps))
+
+    def of_slope(self, steps: int) -> float:
+        """Return the standard error of the slope per step of a least-squares line."""
+        spread = np.sqrt((steps**3 - steps) / 12)
+        return float(
+            self.sigma * self._caution * np.sqrt((1 + self.rho) / (1 - self.rho)) / spread
+        )
+
+    @property
+    def _caution(self) -> float:
+        """The autocorrelation itself is estimated from few steps."""
+        return 1 + 0.2 * self.rho
+
+
+@dataclass(frozen=True, slots=True)
+class Dip:
+    """A fall that recovered: places of its first and last step, the level before, the lowest."""
+
+    start: int
+    stop: int
+    level: float
+    low: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a series does; places are indices into the steps that have a value.
+
+    Attributes:
+        series: those steps.
+        window: steps of the means below.
+        start, best, end: means of the first window, of the best and of the last.
+        best_place: where the best window begins.
+        low: lowest value.
+        rise_z, trend_z, fall_z: of last − first window, of the slope, of best − last window,
+            as deviates of a normal distribution.
+        gained: whether the best window lies above the first by more than chance.
+        rose: whether it rose over all steps by more than chance.
+        fell: whether it lost LOST of its gain by more than chance, and did not recover.
+        dead: place since which it stays at its lowest value, after it had been above; or None.
+        below_start: whether it ends further below its start than it had ever been above.
+        abrupt: place at which it fell within a few steps, for good; or None.
+        late: place from which the end lies below everything before; or None.
+        dip: a fall that recovered, or None.
+    """
+
+    series: Series
+    window: int
+    start: float
+    best: float
+    best_place: int
+    end: float
+    low: float
+    rise_z: float
+    trend_z: float
+    fall_z: float
+    gained: bool
+    rose: bool
+    fell: bool
+    dead: int | None = None
+    below_start: bool = False
+    abrupt: int | None = None
+    late: int | None = None
+    dip: Dip | None = None
+
+
+def running_mean(values: Floats, steps: int) -> Floats:
+    """Return the means of every ``steps`` consecutive values."""
+    return np.convolve(values, np.ones(steps) / steps, "valid")
+
+
+def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
+    """Return the noise of a series without gaps.
+
+    ``independent`` takes steps as independent, as evaluations are; ``whole`` counts a constant
+    end, too, which says nothing of how the values before it scatter.
+    """
+    values = series.values
+    live = len(values)
+    while not whole and live > 8 and values[live - 1] == values[-1]:
+        live -= 1
+    jumps = np.diff(values[:live])
+    jumps = jumps - np.median(jumps)
+    scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps))
+    inside = 0.0
+    if series.errors is not None and np.isfinite(series.errors).any():
+        inside = float(np.sqrt(np.nanmean(series.errors**2)))
+    clipped = np.clip(jumps, -3 * scale, 3 * scale)
+    variance = float((clipped**2).mean())
+    rho = 0.0
+    if variance > 0 and len(jumps) > 3 and not independent:
+        lagged = float((clipped[1:] * clipped[:-1]).mean()) / variance
+        rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, STRONGEST_CORRELATION))
+    return Noise(max(scale / float(np.sqrt(2 * (1 - rho))), inside), rho)
+
+
+def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
+    """Return what a series does, None where it is too short to judge."""
+    series = series.known()
+    y = series.values
+    steps = len(y)
+    if steps < FEWEST_STEPS:
+        return None
+    noise = noise_of(series, independent=independent)
+    window = max(FEWEST_IN_WINDOW, int(steps * WINDOW_SHARE))
+    means = running_mean(y, window)
+    best_place = int(np.argmax(means))
+    start, best, end, low = float(means[0]), float(means[best_place]), float(means[-1]), y.min()
+    error = noise.of_mean(window) * np.sqrt(2)
+    freedom = max(0.8 * steps * (1 - noise.rho) / (1 + noise.rho) - 1, steps / 8)
+    place = np.arange(steps) - (steps - 1) / 2
+    slope = float((place * y).sum() / (place**2).sum())
+    trend_z = deviate(slope, noise.of_slope(steps), freedom)
+    rise_z = deviate(end - start, error, freedom)
+    fall_z = deviate(best - end, error, freedom)
+    from_first = np.hypot(noise.of_mean(window), noise.of_mean(FEWEST_IN_WINDOW))
+    early_z = deviate(end - float(y[:FEWEST_IN_WINDOW].mean()), float(from_first), freedom)
+    # The best of many windows lies above the others by chance, by this many errors.
+    luck = np.sqrt(2 * np.log(steps / window))
+    gained = bool(best - start > (RISE_Z + luck) * error)
+    least = FALL_Z if gained else FALL_Z + luck
+    lost = best - end > LOST * (best - start)
+    abrupt = _abrupt(series, noise, best, end)
+    return Shape(
+        series,
+        window,
+        start,
+        best,
+        best_place,
+        end,
+        float(low),
+        rise_z,
+        trend_z,
+        fall_z,
+        gained,
+        rose=bool(trend_z > TREND_Z or rise_z > RISE_Z or early_z > EARLY_RISE_Z),
+        fell=bool(lost and (fall_z > least or -rise_z > BELOW_Z)) or abrupt is not None,
+        dead=_dead(series, best, best_place, window),
+        below_start=bool(
+            -rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)
+        ),
+        abrupt=abrupt,
+        late=_late(y, noise, window, start),
+        dip=_dip(y, noise, window, best, start),
+    )
+
+
+def _dead(series: Series, best: float, best_place: int, window: int) -> int | None:
+    y = series.values
+    steps, low = len(y), float(y.min())
+    span = best - low
+    alive = np.flatnonzero(y > low + DEAD_SHARE * span)
+    at = int(alive[-1]) + 1 if len(alive) else 0
+    count = steps - at
+    if span <= 0 or not FEWEST_IN_WINDOW <= count < steps - 2 or best_place >= at:
+        return None
+    sigma = noise_of(series, whole=True).sigma
+    error = sigma * np.hypot(1 / np.sqrt(count), 1 / np.sqrt(window))
+    least = DEATH_Z if count >= steps // 40 else SHORT_DEATH_Z
+    drop = best - float(y[at:].mean())
+    return at if drop > least * error and drop > span / 2 else None
+
+
+def _abrupt(series: Series, noise: Noise, best: float, end: float) -> int | None:
+    """Return where it fell at once and stayed: drifting noise does not fall so far so soon."""
+    y = series.values
+    means = running_mean(y, 3)
+    if len(means) < 2 * ABRUPT_STEPS + 2:
+        return None
+    falls = means[:-ABRUPT_STEPS] - means[ABRUPT_STEPS:]
+    scale = 1.4826 * float(np.median(np.abs(falls - np.median(falls))))
+    floor = noise.sigma * np.sqrt(1 - noise.rho)
+    if series.errors is not None and np.isfinite(series.errors).any():
+        floor = float(np.nanmedian(series.errors))
+    at = int(np.argmax(falls))
+    middle = means[at] - falls[at] / 2
+    fell = falls[at] > ABRUPT_Z * max(scale, floor * np.sqrt(2 / 3), 1e-12)
+    stays = end < middle and bool((means[at + ABRUPT_STEPS :] < middle).all())
+    return at + 3 if fell and stays and falls[at] > LOST * (best - y.min()) else None
+
+
+def _late(y: Floats, noise: Noise, window: int, start: float) -> int | None:
+    """Return where the last few steps begin, if they lie below all such steps before."""
+    for count in END_STEPS:
+        if len(y) < 4 * count:
+            break
+        size = max(window, 2 * count)
+        end, before = float(y[-count:].mean()), float(y[-count - size : -count].mean())
+        error = np.hypot(noise.of_mean(count), noise.of_mean(size))
+        drop = before - end
+        enough = drop > max(END_Z * error, (before - start) / 2, LOST * (before - y.min()))
+        if enough and end < running_mean(y[:-count], count).min():
+            return len(y) - count
+    return None
+
+
+def _dip(y: Floats, noise: Noise, window: int, best: float, start: float) -> Dip | None:
+    size = min(window, 10)
+    means = running_mean(y, size)
+    before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
+    level = np.minimum(before, after)
+    depth = level - means
+    at = int(np.argmax(depth))
+    low = float(y.min())
+    deep = max(
+        DIP_Z * noise.of_mean(size), (level[at] - low) / 2, LOST * abs(best - min(start, low))
+    )
+    if depth[at] <= deep:
+        return None
+    shallow = np.flatnonzero(depth <= depth[at] / 2)
+    first = int(shallow[shallow < at].max(initial=-1)) + 1
+    last = int(shallow[shallow > at].min(initial=len(means))) - 1
+    half = size // 2
+    return Dip(first + half, last + half, float(level[at]), float(means[at]))
