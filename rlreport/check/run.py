@@ -17,7 +17,7 @@ from rlreport.check.finding import Example, Met, Onset, Op
 from rlreport.check.limits import Limit, Thresholds, above, at_least, below
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
-from rlreport.check.series import Series, Shape, shape_of
+from rlreport.check.series import Series, Shape, running_mean, shape_of
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
@@ -186,13 +186,19 @@ class Run:
         return shape_of(self.reward)
 
     @cached_property
-    def watched_shape(self) -> Shape | None:
-        """The same of the watched reward: a second reward, or that of validation."""
+    def watched_reward(self) -> Series | None:
+        """The watched reward by step: a second reward, or that of validation; None without."""
         if self.watched is not None:
             seen, column = self.watched
-            return shape_of(seen.series_by_step(column), independent=seen is not self)
-        validation = self.series_of("validation")
-        return None if validation is None else shape_of(validation, independent=True)
+            return seen.series_by_step(column)
+        return self.series_of("validation")
+
+    @cached_property
+    def watched_shape(self) -> Shape | None:
+        """What the watched reward does; evaluations are independent of each other."""
+        own = self.watched is not None and self.watched[0] is self
+        series = self.watched_reward
+        return None if series is None else shape_of(series, independent=not own)
 
     def along(self, series: Series) -> Floats:
         """Return a series at the run's steps, float64 (S,), NaN where it has none."""
@@ -270,6 +276,17 @@ class Run:
     def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
         """Return since when a series, which may have steps of its own, fell from its peak."""
         return onset(series.steps, series.values, peak=peak)
+
+    def reward_windows(self) -> dict[str, float]:
+        """Return the mean reward of the first, the best and the last window, as tiles show it."""
+        values = self.reward.values
+        size = min(max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1), len(values))
+        if self.reward.source == "metrics":
+            start, end = mean(values[:size]), mean(values[-size:])
+        else:
+            moved = self.change(self.column("reward"))
+            start, end = moved.first, moved.last
+        return {"start": start, "best": float(running_mean(values, size).max()), "end": end}
 
     @cached_property
     def learned(self) -> bool:

@@ -24,6 +24,7 @@ from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
+from rlreport.check.series import noise_of, running_mean, shape_of
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message
@@ -38,7 +39,10 @@ HALF = 0.5
 """Part of a consequence's change that must come after the onset of what explains it."""
 
 KEPT = 3
-"""Steps of the mean whose best place is the checkpoint to keep."""
+"""Steps of the mean from which a change is reckoned."""
+
+DEATHS = ("reward_collapse", "length_collapse")
+"""Findings that lead where they are critical: whatever else is found, the policy is dead."""
 
 
 def run_checks(
@@ -129,8 +133,7 @@ def _in_order(
 ) -> list[Finding]:
     """Return the findings, each followed by what it explains, the worst of a rank first."""
     ranked = sorted(
-        findings,
-        key=lambda f: (RANKS.index(f.rank), SEVERITIES.index(f.severity), order.index(f.id)),
+        findings, key=lambda f: (_place(f), SEVERITIES.index(f.severity), order.index(f.id))
     )
     explainers = {
         f.id: [g.id for g in ranked if _explains(g, f, checks, order, run)] for f in ranked
@@ -145,9 +148,18 @@ def _in_order(
     tops = [sorted(group, key=lambda f: f.explained_by is not None) for group in tops]
 
     def worst(group: list[Finding]) -> tuple[int, int]:
-        return RANKS.index(group[0].rank), min(SEVERITIES.index(f.severity) for f in group)
+        return _place(group[0]), min(SEVERITIES.index(f.severity) for f in group)
 
     return [f for group in sorted(tops, key=worst) for f in group]
+
+
+def _dead(finding: Finding) -> bool:
+    return finding.severity == "critical" and finding.id in DEATHS
+
+
+def _place(finding: Finding) -> int:
+    """Return where a finding stands: deaths, then by rank."""
+    return -1 if _dead(finding) else RANKS.index(finding.rank)
 
 
 def _explains(
@@ -157,7 +169,7 @@ def _explains(
     if (
         cause.severity == "info"
         or other.id not in checks[cause.id].explains
-        or RANKS.index(cause.rank) > RANKS.index(other.rank)
+        or (_place(cause) > _place(other) and not (_dead(other) and cause.rank != "consequence"))
     ):
         return False
     if cause.rank == other.rank and cause.id in checks[other.id].explains:
@@ -200,25 +212,30 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the centre of the best three-step mean before the first onset, or None.
+    """Return the last step before the first onset at which the run was as good as ever.
 
-    What another finding explains does not count: its own onset may lie in what is still
-    sound.
+    That is where the watched reward, else the trained one, lies within noise of its best.
+    None where it gained nothing until then. What another finding explains does not count: its
+    own onset may lie in what is still sound.
     """
     onsets = [
         f.onset.step if f.onset else int(run.steps[0])
         for f in findings
         if f.severity != "info" and not f.explained_by and f.id != OF_THE_LOG
     ]
-    for seen, column in filter(None, (run.watched, (run, "reward"))):
-        reward = seen.by_step(seen.column(column))
-        sound = np.isfinite(reward)
-        if onsets:
-            sound &= seen.steps < min(onsets)
-        places = np.flatnonzero(sound)
-        if len(places) >= KEPT:
-            means = np.lib.stride_tricks.sliding_window_view(reward[places], KEPT).mean(axis=1)
-            return int(seen.steps[places[int(np.argmax(means)) + KEPT // 2]])
+    for series, watched in ((run.watched_reward, True), (run.reward, False)):
+        if series is None:
+            continue
+        sound = series.known().before(min(onsets)) if onsets else series.known()
+        shape = shape_of(sound, independent=watched)
+        if shape is None:
+            continue
+        if not (shape.rose or shape.gained):
+            return None
+        means = running_mean(sound.values, shape.window)
+        error = noise_of(sound, independent=watched).of_mean(shape.window)
+        as_good = np.flatnonzero(means >= shape.best - error)
+        return int(sound.steps[int(as_good[-1]) + shape.window - 1])
     return None
 
 
@@ -235,6 +252,11 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             moved = run.change(run.column(column))
             if np.isfinite(moved.last):
                 first = moved.first if np.isfinite(moved.first) else None
-                rose = run.learned if column == "reward" else moved.rose
+                rose = moved.rose
+                if name == "reward":
+                    windows = run.reward_windows()
+                    moved = replace(moved, first=windows["start"], last=windows["end"])
+                    first = windows["start"] if first is not None else None
+                    rose = run.learned
                 found.append(Moved(name, first, moved.last, rose or None if run.short else rose))
     return tuple(found)

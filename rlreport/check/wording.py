@@ -83,7 +83,9 @@ def headline(verdict: Verdict) -> str:
     if lead is None:
         if verdict.level == "unjudged":
             return message("Not judged: the run is too short")
-        return message("Unclear: no clear learning") if verdict.level == "unclear" else message("Healthy")
+        if verdict.level == "unclear":
+            return message("Unclear: no clear learning")
+        return message("Healthy")
     places = {"name": lead.name, "step": lead.onset.step if lead.onset else ""}
     if verdict.level == "critical":
         if lead.onset:
@@ -142,7 +144,10 @@ def _sentence(verdict: Verdict) -> str:
     if lead is None:
         told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
         said.append(_both([_moved(moved) for moved in told_of]))
-        kept = message("The best checkpoint is that of step {step}.", step=verdict.keep_step)
+        kept = message(
+            "The best checkpoint is the last one saved at or before step {step}.",
+            step=verdict.keep_step,
+        )
     else:
         effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
         clauses = [f.clause for f in effects]
@@ -156,7 +161,9 @@ def _sentence(verdict: Verdict) -> str:
         ]
         if apart:
             said.append(message("Besides: {names}.", names=tuple(apart)))
-        kept = message("Keep the checkpoint of step {step}.", step=verdict.keep_step)
+        kept = message(
+            "Keep the last checkpoint saved at or before step {step}.", step=verdict.keep_step
+        )
     if verdict.keep_step is not None and verdict.level != "unjudged":
         said.append(kept)
     return sentences(said)

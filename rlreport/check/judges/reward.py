@@ -90,6 +90,7 @@ def judge_collapse(run: Run) -> Result:
         met = [Met("z", ">", DEATH_Z, max(shape.fall_z, DEATH_Z), "std errors")]
     elif shape.below_start or _fell(run, shape):
         kind = "below" if shape.below_start else "fell"
+        facts |= run.reward_windows()
         severity = "critical" if shape.below_start else "warning"
         met = [
             *run.met(RewardCollapse.lost, ">", _lost(shape, shape.end)),
