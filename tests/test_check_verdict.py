@@ -13,7 +13,7 @@ import pytest
 from rlreport.check import findings_json, run_checks
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import CHECKS
-from tests.check_cases import INDEX, SIGN, STEP, moved, tables
+from tests.check_cases import INDEX, SIGN, STEP, STEPS, moved, tables
 from tests.schemas import validate
 from tests.tables_builder import make_tables, tables_of_logs
 
@@ -45,7 +45,8 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
     )
     assert re.search(
         r"carries the reward from 0\.\d+ to 2\.\d+; the policy is \d[\d.]* nats a response from "
-        r"the reference and \d+ % of responses no longer end\. Keep the checkpoint of step \d+\.$",
+        r"the reference and \d+ % of responses no longer end\. Keep the last "
+        r"checkpoint saved at or before step \d+\.$",
         verdict.sentence,
     )
     assert _alarms(verdict) == {
@@ -95,7 +96,12 @@ def test_the_sentence_is_a_persons(verdicts: dict[str, Verdict]) -> None:
         first = verdict.sentence.split()[0].rstrip(".:")
         assert (
             first
-            == {"critical": "Broken", "warning": "Warning", "healthy": "Healthy"}[verdict.level]
+            == {
+                "critical": "Broken",
+                "warning": "Warning",
+                "unclear": "Unclear",
+                "healthy": "Healthy",
+            }[verdict.level]
         )
 
 
@@ -151,9 +157,20 @@ def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
     assert len(verdict.not_run) == len(CHECKS) - 2
 
 
-def test_notes_leave_a_run_healthy() -> None:
+def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:
     verdict = run_checks(tables(reward=SIGN))
-    assert [(f.severity, f.rank) for f in verdict.findings] == [("info", "note")]
+    assert [(f.id, f.severity, f.rank) for f in verdict.findings] == [
+        ("reward_stalled", "info", "note")
+    ]
+    assert (verdict.level, verdict.lead, verdict.keep_step) == ("unclear", None, None)
+    assert verdict.sentence.startswith("Unclear: no clear learning. ")
+    assert not verdict.reaches("warning")
+
+
+def test_notes_leave_a_run_healthy() -> None:
+    rising = STEP / STEPS + 0.1 * SIGN
+    verdict = run_checks(tables(reward=rising, ref_reward=rising + 0.01))
+    assert [f.severity for f in verdict.findings] == ["info"] * len(verdict.findings) != []
     assert (verdict.level, verdict.lead) == ("healthy", None)
     assert verdict.sentence.startswith("Healthy. ")
 
@@ -218,7 +235,7 @@ def test_holes_in_the_log_do_not_choose_the_checkpoint() -> None:
     step = np.repeat(np.delete(np.arange(60), 5), 50)
     verdict = run_checks(make_tables({"step": step, "reward": step / 60 + 0.1 * SIGN[: len(step)]}))
     assert verdict.lead == "broken_log"
-    assert verdict.keep_step == 58
+    assert verdict.keep_step == 59
 
 
 def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None:

@@ -16,7 +16,14 @@ Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
-GLYPHS = {"critical": "✕", "warning": "▲", "info": "i", "unclear": "?", "healthy": "✓", "unjudged": "–"}
+GLYPHS = {
+    "critical": "✕",
+    "warning": "▲",
+    "info": "i",
+    "unclear": "?",
+    "healthy": "✓",
+    "unjudged": "–",
+}
 """The mark beside a finding of a severity, or a verdict of a level."""
 LEVELS = {
     "critical": message("critical"),

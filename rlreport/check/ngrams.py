@@ -15,12 +15,11 @@ from rlreport.check.ngram_merge import merge, readable
 from rlreport.check.onset import BASE
 from rlreport.check.reward_hacking_token import RewardHackingToken
 from rlreport.check.reward_lift import InsideReward
-from rlreport.check.windows import Trend
 from rlreport.check.run import Run
 from rlreport.check.spellings import united
 from rlreport.check.spreading_text import SpreadingText, named_once
 from rlreport.check.text_views import Common, View, views
-from rlreport.check.windows import window
+from rlreport.check.windows import Trend, window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 from rlreport.text.special import is_special

@@ -203,7 +203,8 @@ class Run:
     def along(self, series: Series) -> Floats:
         """Return a series at the run's steps, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
-        return at.groupby(level=0).last().reindex(self.steps).to_numpy(np.float64)
+        found: Floats = at.groupby(level=0).last().reindex(self.steps).to_numpy(np.float64)
+        return found
 
     def late(self, series: Floats) -> Floats:
         """Return the part of a series by step that lies in the last window."""
@@ -280,7 +281,9 @@ class Run:
     def reward_windows(self) -> dict[str, float]:
         """Return the mean reward of the first, the best and the last window, as tiles show it."""
         values = self.reward.values
-        size = min(max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1), len(values))
+        size = min(
+            max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1), len(values)
+        )
         if self.reward.source == "metrics":
             start, end = mean(values[:size]), mean(values[-size:])
         else:

@@ -105,9 +105,7 @@ class Noise:
     def of_slope(self, steps: int) -> float:
         """Return the standard error of the slope per step of a least-squares line."""
         spread = np.sqrt((steps**3 - steps) / 12)
-        return float(
-            self.sigma * self._caution * np.sqrt((1 + self.rho) / (1 - self.rho)) / spread
-        )
+        return float(self.sigma * self._caution * np.sqrt((1 + self.rho) / (1 - self.rho)) / spread)
 
     @property
     def _caution(self) -> float:
@@ -239,9 +237,7 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
         rose=bool(trend_z > TREND_Z or rise_z > RISE_Z or early_z > EARLY_RISE_Z),
         fell=bool(lost and (fall_z > least or -rise_z > BELOW_Z)) or abrupt is not None,
         dead=_dead(series, best, best_place, window),
-        below_start=bool(
-            -rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)
-        ),
+        below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
         abrupt=abrupt,
         late=_late(y, noise, window, start),
         dip=_dip(y, noise, window, best, start),

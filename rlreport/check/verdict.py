@@ -24,7 +24,7 @@ from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.series import noise_of, running_mean, shape_of
+from rlreport.check.series import noise_of, shape_of
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message
@@ -212,10 +212,10 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the last step before the first onset at which the run was as good as ever.
+    """Return the step before the first onset at which the reward, watched or trained, was best.
 
-    That is where the watched reward, else the trained one, lies within noise of its best.
-    None where it gained nothing until then. What another finding explains does not count: its
+    Without any onset that is the last one where the reward is within noise of its best there.
+    None where it gained nothing. What another finding explains does not count: its
     own onset may lie in what is still sound.
     """
     onsets = [
@@ -232,10 +232,10 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
             continue
         if not (shape.rose or shape.gained):
             return None
-        means = running_mean(sound.values, shape.window)
         error = noise_of(sound, independent=watched).of_mean(shape.window)
-        as_good = np.flatnonzero(means >= shape.best - error)
-        return int(sound.steps[int(as_good[-1]) + shape.window - 1])
+        if not onsets and shape.best - shape.end <= error:
+            return int(sound.steps[-1])
+        return int(sound.steps[shape.best_place + shape.window // 2])
     return None
 
 

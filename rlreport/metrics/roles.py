@@ -118,9 +118,7 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     for role in ROLES:
         for pattern in role.names:
             matching = re.compile(pattern)
-            hit = next(
-                (n for n in names if matching.fullmatch(_PREFIXES.sub("", n.lower()))), None
-            )
+            hit = next((n for n in names if matching.fullmatch(_PREFIXES.sub("", n.lower()))), None)
             if hit is not None:
                 found[role.id] = hit
                 break

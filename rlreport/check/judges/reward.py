@@ -10,7 +10,6 @@ import pandas as pd
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Met, Onset, Severity
 from rlreport.check.jumps import (
-    LEAST_PROMPTS,
     MOST_TOLD,
     evident,
     jump,
@@ -19,7 +18,6 @@ from rlreport.check.jumps import (
 )
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.noise import centred
-from rlreport.check.onset import BASE
 from rlreport.check.run import Run, Shown
 from rlreport.check.series import DEATH_Z, FALL_Z, LOST, Shape, running_mean
 from rlreport.check.windows import window
@@ -34,7 +32,9 @@ class RewardCollapse(Limits):
 
     lost = Limit(LOST, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
     z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
-    half = Limit(0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW)
+    half = Limit(
+        0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW
+    )
     dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
     spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")
 
@@ -118,7 +118,7 @@ def judge_collapse(run: Run) -> Result:
             kind, severity = "prompts", "info"
     series = run.along(shape.series)
     if kind == "dip":
-        since = int(facts["since"] or 0)
+        since = int(steps[shape.dip.start]) if shape.dip else 0
         onset: Onset | None = Onset(since, since, since)
     else:
         onset = run.onset_of(shape.series, peak)
@@ -148,9 +148,11 @@ def _lost(shape: Shape, end: float) -> float:
 
 def _fell(run: Run, shape: Shape) -> bool:
     """Say whether the reward fell: by the trainer's series, or by the responses' own errors."""
-    if shape.series.source == "metrics" or shape.abrupt is not None:
-        return shape.fell
     limits, steps = run.limits[RewardCollapse], len(run.steps)
+    if shape.series.source == "metrics":
+        return shape.fell
+    if shape.abrupt is not None:
+        return bool(run.met(RewardCollapse.half, ">", _lost(shape, shape.end)))
     size = len(run.last.steps)
     series = np.nan_to_num(run.by_step(run.column("reward")), nan=-np.inf)
     place = int(np.argmax(running_mean(series, size)))
@@ -410,7 +412,9 @@ def judge_shift(run: Run) -> Result:
     far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
     if not (z and far and abs(size) > 1e-9):
         return None
-    if not referenced and (not evident(run, reward, found) or others_jump(run, found, limits.still)):
+    if not referenced and (
+        not evident(run, reward, found) or others_jump(run, found, limits.still)
+    ):
         return None
     changed = prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
