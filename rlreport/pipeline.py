@@ -30,12 +30,13 @@ from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.notebook import notebook_html
 from rlreport.deliver.store import Out, check_place, written
+from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read.logs import prompt_texts, read_logs
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.read.logs import read_logs
+from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
 from rlreport.several_runs import several_runs
 from rlreport.summarise import summarise

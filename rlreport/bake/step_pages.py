@@ -17,8 +17,9 @@ from rlreport.bake.responses_page import ListedRows, arranged, listed_rows
 from rlreport.bake.step_page import StepRows, best_first, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan
 from rlreport.choose.detail import LEVELS
+from rlreport.display import fetch
 from rlreport.draw.svg import drawn
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
 
 if TYPE_CHECKING:

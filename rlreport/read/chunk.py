@@ -10,10 +10,9 @@ import xxhash
 from rlreport.errors import RowError, UnreadRow
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import Batch, Chunk, Columns, Place, RangeCounts, joined_columns
-from rlreport.read.files import with_heads
-from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
+from rlreport.read.files import with_content
+from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
 from rlreport.read.notes import LogPosition, UnreadLine
-from rlreport.read.remote import SMALL
 from rlreport.read.rows import Row, load_object, parse_line, parse_record
 from rlreport.text.messages import marked, message
 
@@ -40,7 +39,9 @@ class _Reader:
         self._pending = 0
 
     def read(self, ranges: Sequence[ByteRange]) -> Chunk:
-        sources = with_heads([part.source for part in ranges], SMALL, whole=True)
+        sources = [part.source for part in ranges]
+        if len(ranges) > 1:  # small files
+            sources = with_content(sources, RANGE_BYTES)
         for part, source in zip(ranges, sources, strict=True):
             self._range = ByteRange(part.file, source, part.start, part.stop, part.format)
             self._lines = self._unread = 0

@@ -20,7 +20,7 @@ from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition
-from rlreport.read.readback import RowLocations, fetch_texts
+from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
 from rlreport.read.sample import Sample, read_sample
 from rlreport.read.sample_parts import EDGE
@@ -41,9 +41,6 @@ from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
 """Smaller logs are read faster in this process than others start."""
-
-MAX_PROMPT_TEXTS = 2_000
-"""Prompts whose text is read back for the prompt table; the others keep their figures."""
 
 SPLIT = "split"
 """Kind of the note on the split that is shown but not judged."""
@@ -81,19 +78,10 @@ class Scan(LogTables):
         """Return where the responses lie, to read some back (also in another process)."""
         named = self.ngrams is not None and self.ngrams.unit == "token"
         strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
-        locations = RowLocations(self.sources, self.formats)
-        locations.style = detect_style(np.array(strings, dtype=object)) if strings else None
+        style = detect_style(np.array(strings, dtype=object)) if strings else None
+        locations = RowLocations(self.sources, self.formats, style)
         locations.select(self.responses)
         return locations
-
-
-def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
-    """Return the beginnings of the first MAX_PROMPT_TEXTS prompts, by ``prompt_id``.
-
-    Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
-    """
-    return fetch_texts(scan.locations(), scan.prompt_rows[:MAX_PROMPT_TEXTS].tolist(), options)
 
 
 def read_logs(
@@ -130,7 +118,10 @@ def read_logs(
     if options.ray is not None:  # its nodes have other current folders
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
-        listing.sources = [s if s.store else s.absolute() for s in listing.sources]
+        listing.sources = [
+            source if source.store else replace(source, path=str(Path(source.path).absolute()))
+            for source in listing.sources
+        ]
         workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
     files = detect_formats(listing, options, metrics)
     ranges = byte_ranges(files.sources, files.formats)
