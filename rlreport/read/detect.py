@@ -213,13 +213,21 @@ def _evenly_spaced(numbers: list[int]) -> list[int]:
     return [numbers[i * last // max(1, most - 1)] for i in range(most)]
 
 
-def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+def _container(source: Source) -> str:
+    # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats.containers import container_of
 
+    return container_of(source.name) or "lines"
+
+
+def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
         whole = start.size == source.size
-        lines = container_of(source.name) in (None, "lines")
-        peek = _peek(start, options.max_line) if whole or lines else _Peek([], "")
+        peek = (
+            _peek(start, options.max_line)
+            if whole or _container(source) == "lines"
+            else _Peek([], "")
+        )
         # Opening a file in a store requests BLOCK bytes; a whole line is usually in the start.
         yield peek if whole or peek.objects else _peek(source, options.max_line)
 
@@ -227,16 +235,13 @@ def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
 def _detected(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
-    # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
-    from rlreport.formats.containers import container_of
     from rlreport.formats.ids import TokenNames
 
-    lines = container_of(source.name) in (None, "lines")
-    objects = peek.objects
+    container, objects = _container(source), peek.objects
     plain = not options.mapping and options.step_from_path is None
-    if options.log_format in (None, NATIVE) and plain and lines:
+    if options.log_format in (None, NATIVE) and plain and container == "lines":
         # Texts that are messages are another format's.
         native = any(
             all(name in obj for name in REQUIRED)
@@ -264,7 +269,6 @@ def _detected(
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
         return _Detection(None, form)
-    container = container_of(source.name) or "lines"
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
     rows = () if by_path else reader.splits_of(objects, source.name)
@@ -274,11 +278,10 @@ def _detected(
 
 
 def _peek(source: Source, max_line: int) -> _Peek:
-    from rlreport.formats.containers import container_of, iterate
+    from rlreport.formats.containers import iterate
 
     objects: list[dict[str, Any]] = []
-    container = container_of(source.name) or "lines"
-    if container == "lines":
+    if _container(source) == "lines":
         # A file of broken lines is not read to its end here.
         for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), max_line):
             with suppress(RowError, RecursionError):
@@ -288,7 +291,7 @@ def _peek(source: Source, max_line: int) -> _Peek:
         return _Peek(objects, "")
     try:
         with source.open() as stream:
-            objects += (obj for _, obj in islice(iterate(stream, container), MAX_PEEKED))
+            objects += (obj for _, obj in islice(iterate(stream, _container(source)), MAX_PEEKED))
     except (RowError, *DAMAGED) as error:
         return _Peek(objects, reason_of(error))
     return _Peek(objects, "")

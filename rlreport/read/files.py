@@ -135,11 +135,10 @@ class LogFormat:
     """The format of a file; picklable.
 
     Attributes:
-        id: shown to the user.
         container: ``lines``, ``json``, ``parquet``, …
         reader: turns an object into canonical rows; None for the native format.
         why: why the file has this format, in words.
-        split: ``train``, ``val`` or ``eval``: split of rows that name none.
+        split: of rows that name none.
         main: the split that is judged, usually ``train``.
         watched: the split that is shown but not judged, None for none; others are not read.
     """
@@ -199,23 +198,27 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         UsageError: nothing lies at a given path.
         MissingExtraError: a URL is given and fsspec is not installed.
     """
-    found: list[_Found] = []
     listing = Listing([], [], [])
+    found: list[_Found] = []
+    roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
             root, given, files = list_remote(text)
             found += [
-                _Found(Source("", url, size, store=text, version=version), root, url, given)
+                _Found(Source("", url, size, store=text, version=version), url, given)
                 for url, size, version in files
             ]
         else:
-            found += _find_local(text, listing)
-    common = _common_root([one.root for one in found])
+            root, given = str(_root(Path(text))), Path(text).is_file()
+            for file in _local_files(text, listing):
+                found += _found(file, listing, given=given)
+        roots.append(root)
+    common = _common_root(roots)
     distinct: dict[object, _Found] = {}
     for one in sorted(found, key=lambda one: one.source.path):
         distinct.setdefault(one.identity, one)
-    for source, _, _, given in distinct.values():
+    for source, _, given in distinct.values():
         name = _relative(source.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
         log = given or name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name)
@@ -240,27 +243,20 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    """A file found under a root; files of the same identity are one."""
+    """A file, not yet named; files of the same identity are one."""
 
     source: Source
-    root: str
     identity: object
     given: bool
 
 
-def _find_local(text: str, listing: Listing) -> list[_Found]:
-    path = Path(text)
-    root, given = _root(path), path.exists()
+def _local_files(text: str, listing: Listing) -> Iterator[Path]:
     # ``Path.glob`` takes no absolute patterns.
-    matches = [text] if given else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
+    matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
-    found: list[_Found] = []
     for match in map(Path, matches):
-        files = _walk(match, listing) if match.is_dir() else [match]
-        direct = given and not match.is_dir()
-        found += [one for file in files for one in _file(file, root, listing, given=direct)]
-    return found
+        yield from _walk(match, listing) if match.is_dir() else [match]
 
 
 def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
@@ -280,7 +276,7 @@ def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
         yield from (Path(here) / name for name in sorted(names))
 
 
-def _file(path: Path, root: Path, listing: Listing, *, given: bool) -> list[_Found]:
+def _found(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -292,7 +288,7 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool) -> list[_Fou
         _refuse(listing, path, error)
         return []
     source = Source("", str(path), status.st_size)
-    return [_Found(source, str(root), (status.st_dev, status.st_ino), given)]
+    return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
 def _refuse(listing: Listing, path: str | Path, error: OSError) -> None:

@@ -115,6 +115,7 @@ class Line(NamedTuple):
     torn: bool = False
 
 
+@dataclass(slots=True)
 class Lines:
     """The lines of a byte range, blank ones included.
 
@@ -125,27 +126,38 @@ class Lines:
         unended: the stream has no end but no line is lost, as when its writer was killed.
     """
 
-    def __init__(self, part: ByteRange, max_line: int) -> None:
-        self._part, self._max_line = part, max_line
-        self.damage: str | None = None
-        self.unended = False
+    part: ByteRange
+    max_line: int
+    damage: str | None = None
+    unended: bool = False
 
     def __iter__(self) -> Iterator[Line]:
         torn = False
-        with (
-            closing(_pieces(self._part)) as pieces,
-            closing(_UntilDamage(pieces)) as source,
-            io.BufferedReader(source, _BUFFER) as stream,
-        ):
-            for line in self._lines(stream):
+        with closing(self._pieces()) as pieces:
+            for line in self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER)):
                 torn = line.torn
                 yield line
-        self.damage = source.damage
-        if self.damage and not torn and _ends_flushed(self._part.source):
+        if self.damage and not torn and _ends_flushed(self.part.source):
             self.damage, self.unended = None, True
 
+    def _pieces(self) -> Generator[bytes]:
+        """Yield the file's decompressed bytes from just before the range up to any damage."""
+        source, start = self.part.source, max(0, self.part.start - 1)
+        try:
+            if source.store and not source.compression and not source.content:
+                stop = source.size if self.part.stop is None else self.part.stop
+                yield from range_pieces(source, start, stop)
+                return
+            with source.open() as stream:
+                stream.seek(start)
+                # ``read`` would lose what it had unpacked when the file is damaged or ends early.
+                read1 = cast("io.BufferedIOBase", stream).read1
+                yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
+        except DAMAGED as error:
+            self.damage = reason_of(error)
+
     def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
-        part = self._part
+        part = self.part
         end = _NO_END if part.source.compression else part.source.size
         stop = end if part.stop is None else part.stop
         position = max(0, part.start - 1)
@@ -153,7 +165,7 @@ class Lines:
             # One byte early: a range that begins right after a line end begins with a line.
             position += _skip_line(stream)
         while position < stop:
-            line = stream.readline(self._max_line + 2)[: end - position]
+            line = stream.readline(self.max_line + 2)[: end - position]
             if not line:
                 return
             offset, position = position, position + len(line)
@@ -161,19 +173,18 @@ class Lines:
                 offset, line = len(BOM), line[len(BOM) :]
             if line.endswith(b"\n"):
                 yield Line(offset, line[:-2] if line.endswith(b"\r\n") else line[:-1])
-            elif len(line) > self._max_line:
+            elif len(line) > self.max_line:
                 yield Line(offset, None)
                 position += _skip_line(stream)
             else:
                 yield Line(offset, line.removesuffix(b"\r"), torn=True)
 
 
-class _UntilDamage(io.RawIOBase):
-    """A stream of pieces that ends where the file is damaged, and tells why."""
+class _Pieces(io.RawIOBase):
+    """A stream of the bytes that an iterator yields."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._piece = pieces, memoryview(b"")
-        self.damage: str | None = None
 
     def readable(self) -> bool:
         """See io."""
@@ -181,29 +192,10 @@ class _UntilDamage(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """See io."""
-        if not self._piece:
-            try:
-                self._piece = memoryview(next(self._pieces, b""))
-            except DAMAGED as error:
-                self.damage = reason_of(error)
-        view = memoryview(buffer).cast("B")
-        size = min(len(view), len(self._piece))
-        view[:size], self._piece = self._piece[:size], self._piece[size:]
+        self._piece = self._piece or memoryview(next(self._pieces, b""))
+        size = min(memoryview(buffer).nbytes, len(self._piece))
+        memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
         return size
-
-
-def _pieces(part: ByteRange) -> Generator[bytes]:
-    """Yield the decompressed bytes of a file from just before a range on."""
-    source, start = part.source, max(0, part.start - 1)
-    if source.store and not source.compression and not source.content:
-        stop = source.size if part.stop is None else part.stop
-        yield from range_pieces(source, start, stop)
-        return
-    with source.open() as stream:
-        stream.seek(start)
-        # ``read`` would lose what it had unpacked when the file is damaged or ends early.
-        read1 = cast("io.BufferedIOBase", stream).read1
-        yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
 
 
 def _skip_line(stream: io.BufferedIOBase) -> int:

@@ -340,11 +340,10 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
     if not files.sources and not bad:
         # Files that a mapping would read come before those that are no logs at all.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
-        found = "; ".join(f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED])
-        more = (
-            f"; and {len(refused) - _MAX_NAMED:,} files more" if len(refused) > _MAX_NAMED else ""
-        )
-        return "No rollout log found" + (f" ({found}{more})" if found else "")
+        found = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
+        if len(refused) > _MAX_NAMED:
+            found.append(f"and {len(refused) - _MAX_NAMED:,} files more")
+        return "No rollout log found" + (f" ({'; '.join(found)})" if found else "")
     text = f"No usable response in {len(files.sources):,} log files"
     if bad:
         first = bad[0]
