@@ -16,7 +16,6 @@ from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.files import LogFormat, Source
 from rlreport.read.lines import DAMAGED, reason_of
-from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.remote import read_ranges
 from rlreport.read.rows import Row, load_object, number_of, parse_line, parse_record
 from rlreport.read.tokens import TokenRows, token_rows
@@ -276,13 +275,7 @@ def _rollouts(
     options: ReadOptions,
     figures: FigureOptions,
 ) -> Iterator[tuple[int, Rollout]]:
-    nowhere = LogPosition(0, 0, 0)
-    tokens = token_rows(
-        [row.tokens for row in rows.values()],
-        [nowhere] * len(rows),
-        frozenset(options.pad_tokens),
-        Remarks(),
-    )
+    tokens = token_rows([row.tokens for row in rows.values()], frozenset(options.pad_tokens))
     per_row = {} if tokens is None else dict(_tokens_by_row(tokens, figures))
     for i, (number, row) in enumerate(rows.items()):
         raw, values, sampled = per_row.get(i, ([], TokenFigures(), None))
