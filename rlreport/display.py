@@ -73,7 +73,7 @@ def _rollouts(
 ) -> Iterator[tuple[int, Rollout]]:
     nowhere = [LogPosition(0, 0, 0)] * len(rows)
     logged = [row.tokens for row in rows.values()]
-    tokens = token_rows(logged, nowhere, frozenset(options.pad_tokens), Remarks())
+    tokens = token_rows(logged, frozenset(options.pad_tokens))
     per_row = {} if tokens is None else dict(_tokens_by_row(tokens, figures))
     clean = partial(_text, pads=options.pad_tokens)
     for i, (number, row) in enumerate(rows.items()):

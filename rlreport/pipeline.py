@@ -42,7 +42,7 @@ from rlreport.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
-from rlreport.workers import Workers
+from rlreport.workers import Workers, release_memory
 
 FOR_DATA = 0.2
 """Share of the limit that the figures of all responses may take."""
@@ -162,6 +162,7 @@ def build_report(
         own_charts=charts,
         card=card,
     )
+    release_memory()
     with written(out, chosen_form) as place:
         builder, size = deliver(place, chosen_form, limit, prepared)
     if summary:
@@ -207,4 +208,5 @@ def _read(
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan
+    release_memory()
     return name, locations, tables

@@ -68,6 +68,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
                 builder, room = builder.without_responses(), FOR_STEPS * limit
             else:
                 raise _too_small(limit, weight)
+            del pages, shown  # as large as the report, before others are rendered
 
 
 def deliver_comparison(
