@@ -10,7 +10,6 @@ from typing import Any
 from rlreport.figures.metadata import is_number
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import Scan
-from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import TokenRows, token_rows
@@ -26,9 +25,15 @@ PROMPT_CHARS = 400
 
 Clean = Callable[[object], str]
 
+_NO_TOKENS: tuple[list[str], TokenFigures, None] = ([], TokenFigures(), None)
+
 
 def fetch(
-    locations: RowLocations, rows: Sequence[int], options: ReadOptions, figures: FigureOptions
+    locations: RowLocations,
+    rows: Sequence[int],
+    options: ReadOptions,
+    figures: FigureOptions,
+    with_tokens: int | None = None,
 ) -> Iterator[Rollout]:
     """Read responses back, in the order given; all are in memory before the first is yielded.
 
@@ -37,13 +42,15 @@ def fetch(
         rows: indices into the response table.
         options: as in the first pass.
         figures: as in the first pass.
+        with_tokens: how many of the first rows get their tokens; all of them by default.
 
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
     """
     found: dict[int, Rollout] = {}
+    wanted = frozenset(rows[:with_tokens])
     for batch in batches(read_rows(locations, rows)):
-        found.update(_rollouts(locations, dict(batch), options, figures))
+        found.update(_rollouts(locations, dict(batch), options, figures, wanted))
     yield from (found[row] for row in rows)
 
 
@@ -70,19 +77,24 @@ def _rollouts(
     rows: Mapping[int, Row],
     options: ReadOptions,
     figures: FigureOptions,
+    with_tokens: frozenset[int],
 ) -> Iterator[tuple[int, Rollout]]:
-    nowhere = [LogPosition(0, 0, 0)] * len(rows)
-    logged = [row.tokens for row in rows.values()]
-    tokens = token_rows(logged, frozenset(options.pad_tokens))
-    per_row = {} if tokens is None else dict(_tokens_by_row(tokens, figures))
+    # Turns say in tokens where they begin, which padding may shift.
+    converted = [n for n, row in rows.items() if n in with_tokens or row.carried.get("turns")]
+    tokens = token_rows([rows[n].tokens for n in converted], frozenset(options.pad_tokens))
+    per_row: dict[int, Any] = {}
+    if tokens is not None:
+        per_row = {converted[i]: found for i, found in _tokens_by_row(tokens, figures)}
     clean = partial(_text, pads=options.pad_tokens)
-    for i, (number, row) in enumerate(rows.items()):
-        raw, values, sampled = per_row.get(i, ([], TokenFigures(), None))
+    for number, row in rows.items():
+        raw, values, sampled = per_row.get(number, _NO_TOKENS)
         prompt = _prompt(row, options)
         truth, pairs = row.carried.get("ground_truth"), row.carried.get("prompt_turns")
         errors = row.carried.get("errors") or []
         conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
         spans = len(raw) == row.tokens.size  # spans of turns count the tokens as logged
+        if number not in with_tokens:
+            raw, values, sampled = _NO_TOKENS
         yield (
             number,
             Rollout(

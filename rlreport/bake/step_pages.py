@@ -203,7 +203,9 @@ def _read(job: StepJob, locations: RowLocations) -> list[Rollout]:
     context = job.context
     locations.select(job.responses)
     rows = job.plan.rows - job.responses.index[0]
-    rollouts = list(fetch(locations, rows.tolist(), context.read, context.figures))
+    rollouts = list(
+        fetch(locations, rows.tolist(), context.read, context.figures, job.plan.with_tokens)
+    )
     if context.report.redact:
         numbers = zip(job.responses["prompt_id"], job.texts, strict=True)
         named = dict(zip(job.responses["n"].tolist(), numbers, strict=True))
