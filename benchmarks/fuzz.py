@@ -28,11 +28,11 @@ from rlreport.card import run_card
 from rlreport.check import load_thresholds
 from rlreport.comparison.data import unpacked
 from rlreport.comparison.earlier import earlier_report, report_about
+from rlreport.display import fetch
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside, read_metrics
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import read_logs
-from rlreport.read.readback import fetch
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"

@@ -23,10 +23,11 @@ from rlreport.check import judge
 from rlreport.check.finding import Verdict
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
+from rlreport.display import prompt_texts
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
-from rlreport.read.logs import prompt_texts, read_logs
+from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 
 

@@ -30,18 +30,19 @@ from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.notebook import notebook_html
 from rlreport.deliver.store import Out, check_place, written
+from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
-from rlreport.read.logs import prompt_texts, read_logs
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.read.logs import read_logs
+from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
 from rlreport.several_runs import several_runs
 from rlreport.summarise import summarise
 from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
-from rlreport.workers import Workers
+from rlreport.workers import Workers, release_memory
 
 FOR_DATA = 0.2
 """Share of the limit that the figures of all responses may take."""
@@ -161,6 +162,7 @@ def build_report(
         own_charts=charts,
         card=card,
     )
+    release_memory()
     with written(out, chosen_form) as place:
         builder, size = deliver(place, chosen_form, limit, prepared)
     if summary:
@@ -206,4 +208,5 @@ def _read(
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     name, locations = scan.name, scan.locations()
     del scan
+    release_memory()
     return name, locations, tables

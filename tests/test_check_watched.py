@@ -11,8 +11,8 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.run import Run
+from rlreport.display import prompt_texts
 from rlreport.options import ReadOptions
-from rlreport.read.logs import prompt_texts
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from tests.reading import read, write

@@ -100,6 +100,14 @@ def test_pages_of_many_token_values_begin_with_fewer_digits():
     assert LEVELS[0][:2] == LEVELS[1][:2]
 
 
+def test_levels_whose_token_values_cannot_fit_are_not_tried():
+    steps = [candidate(each=128, arrays=8, tokens=8_000) for _ in range(64)]
+    assert first_level(steps) == first_level(steps, 1e9) == 1
+    assert LEVELS[first_level(steps, 75e6)].with_tokens == 32
+    assert first_level(steps, 1) == len(LEVELS) - 1
+    assert first_level([candidate(arrays=0, tokens=1e6)], 1) == 0  # without token values
+
+
 def test_what_is_left_out_is_said():
     steps = [candidate(each=40) for _ in range(20)]
     whole = Plan([step.at(0) for step in steps], 20)

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import zstandard
 
+from rlreport.display import fetch, prompt_texts
 from rlreport.errors import StrictError, UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import find_sources
 from rlreport.read.lines import ByteRange, Lines
-from rlreport.read.readback import fetch, fetch_texts
 from tests.reading import kinds, read, row, token_figures, tokens, write
 
 GOOD = row(0)
@@ -375,7 +375,7 @@ def test_compressed_logs_stream_in_both_passes(tmp_path: Path, suffix: str) -> N
     order = [49, 3, 20]
     found = fetch(packed.locations(), order, ReadOptions(), FigureOptions())
     assert [r.step for r in found] == order
-    assert fetch_texts(packed.locations(), [0]) == ["Say hi."]
+    assert prompt_texts(packed, ReadOptions()) == ["Say hi."]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
@@ -495,7 +495,7 @@ def test_system_prompt_and_pad_tokens_are_no_part_of_a_prompt(tmp_path: Path) ->
     scan = read(write(tmp_path / "a.jsonl", rows), system_end_token="<|end|>")
     assert scan.responses["prompt_id"].tolist() == [0, 0]
     options = ReadOptions(system_end_token="<|end|>")
-    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist(), options) == ["Say hi."]
+    assert prompt_texts(scan, options) == ["Say hi."]
 
 
 def test_a_log_that_changed_between_the_passes_is_said_so(tmp_path: Path) -> None:

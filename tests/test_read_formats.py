@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlreport.display import fetch, prompt_texts
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import Scan, read_logs
-from rlreport.read.readback import fetch, fetch_texts
 from tests.reading import kinds, read, row, write
 
 
@@ -35,7 +35,7 @@ def test_lines_of_another_framework(tmp_path: Path) -> None:
     assert {file.format for file in scan.files} == {"verl"}
     assert scan.responses["step"].tolist() == [1, 1, 1, 2, 2, 2]
     assert responses(scan) == ["10", "11", "12", "20", "21", "22"]
-    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == ["2+2?"]
+    assert prompt_texts(scan, ReadOptions()) == ["2+2?"]
     assert scan.extras["acc"].tolist() == [1.0] * 6
 
 
@@ -43,7 +43,7 @@ def test_a_byte_order_mark_is_no_part_of_another_frameworks_first_row(tmp_path: 
     rows = [verl(1, text, 0.5) for text in ("a", "b")]
     scan = read(write(tmp_path / "1.jsonl", [b"\xef\xbb\xbf", *rows]))
     assert responses(scan) == ["a", "b"]
-    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == ["2+2?"]
+    assert prompt_texts(scan, ReadOptions()) == ["2+2?"]
 
 
 def test_a_line_that_holds_columns_gives_several_rows(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlreport.display import fetch
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.readback import fetch
 from tests.reading import damage, read, row, tokens
 from tests.running import SEARCH
 

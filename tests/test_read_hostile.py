@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rlreport.display import fetch
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.readback import fetch
 from tests.reading import read, row, write
 
 ENDLESS = "1" + "0" * 400

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rlreport.columns import RESPONSE_COLUMNS
+from rlreport.display import fetch, prompt_texts
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.logs import Scan, read_logs
-from rlreport.read.readback import fetch, fetch_texts
 from rlreport.summarise.tokens import step_bigrams
 from rlreport.text.units import units
 from tests.reading import read, token_figures, tokens, write
@@ -114,7 +114,7 @@ def test_text_figures_equal_pythons(run: Read) -> None:
     assert table["prompt_chars"].tolist() == [len(row["prompt"]) for row in rows]
     prompts = list(dict.fromkeys(row["prompt"] for row in rows))
     assert table["prompt_id"].tolist() == [prompts.index(row["prompt"]) for row in rows]
-    assert fetch_texts(scan.locations(), scan.prompt_rows.tolist()) == prompts
+    assert prompt_texts(scan, ReadOptions()) == prompts
     same = {text: i for i, text in enumerate(row["response"] for row in rows)}
     hashes = dict(zip((row["response"] for row in rows), table["response_hash"], strict=True))
     assert len(set(hashes.values())) == len(same)

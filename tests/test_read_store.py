@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rlreport.display import fetch
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
@@ -19,7 +20,6 @@ from rlreport.read.detect import detect_formats
 from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_chunks
-from rlreport.read.readback import fetch
 from rlreport.read.remote import read_ranges, shown
 from rlreport.workers import Workers
 from tests.reading import read, row, write

@@ -11,7 +11,8 @@ import pandas as pd
 from rlreport.bake.context import PageContext
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.choose import Extreme, extremes
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.display import fetch
+from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 

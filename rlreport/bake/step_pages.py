@@ -17,8 +17,9 @@ from rlreport.bake.responses_page import ListedRows, arranged, listed_rows
 from rlreport.bake.step_page import StepRows, best_first, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan
 from rlreport.choose.detail import LEVELS
+from rlreport.display import fetch
 from rlreport.draw.svg import drawn
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -202,7 +203,9 @@ def _read(job: StepJob, locations: RowLocations) -> list[Rollout]:
     context = job.context
     locations.select(job.responses)
     rows = job.plan.rows - job.responses.index[0]
-    rollouts = list(fetch(locations, rows.tolist(), context.read, context.figures))
+    rollouts = list(
+        fetch(locations, rows.tolist(), context.read, context.figures, job.plan.with_tokens)
+    )
     if context.report.redact:
         numbers = zip(job.responses["prompt_id"], job.texts, strict=True)
         named = dict(zip(job.responses["n"].tolist(), numbers, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,9 @@ COMPACT = 4
 
 DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 """Token arrays that follow from others (see token_codec)."""
+
+LEAST_BYTES = 0.5
+"""Bytes that a token value takes in a page at the least; 1.5 are usual."""
 
 MAX_FINE_VALUES = 120_000
 """Token values of one page from which they have COMPACT digits: a page stays near 1 MB."""
@@ -75,10 +79,24 @@ class Candidate:
         return StepPlan(self.step, self.rows[:rows], shown, wanted.digits, self.responses)
 
 
-def first_level(candidates: Sequence[Candidate]) -> int:
-    """Return the first level worth trying: with many token values a page has fewer digits."""
+def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
+    """Return the first level worth trying for pages of ``room`` bytes in all.
+
+    With many token values a page has fewer digits. Levels that cannot fit are passed over:
+    rendering some of their pages to measure them would take much memory and time.
+    """
     most = max((one.arrays * float(one.tokens.sum()) for one in candidates), default=0.0)
-    return 0 if most <= MAX_FINE_VALUES else 1
+    level = 0 if most <= MAX_FINE_VALUES else 1
+    while level < len(LEVELS) - 1 and LEAST_BYTES * _values(candidates, level) > room:
+        level += 1
+    return level
+
+
+def _values(candidates: Sequence[Candidate], level: int) -> float:
+    """Return how many token values the pages carry at a level."""
+    return sum(
+        one.arrays * float(one.tokens[: one.at(level).with_tokens].sum()) for one in candidates
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,9 @@ def check(logs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from rlreport.check.run import Run
     from rlreport.check.wording import worded
     from rlreport.cli.terminal import Terminal, verdict_lines
+    from rlreport.display import fetch, prompt_texts
     from rlreport.metrics import metrics_beside
-    from rlreport.read.logs import prompt_texts, read_logs
-    from rlreport.read.readback import fetch
+    from rlreport.read.logs import read_logs
     from rlreport.summarise import summarise
 
     read, figures = read_options(given)

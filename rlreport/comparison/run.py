@@ -17,11 +17,12 @@ from rlreport.check.wording import retold, worded
 from rlreport.comparison.data import response_data
 from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report
 from rlreport.comparison.side import PROMPT, Side, side_of
+from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress
-from rlreport.read.logs import prompt_texts, read_logs
-from rlreport.read.readback import RowLocations, fetch
+from rlreport.read.logs import read_logs
+from rlreport.read.readback import RowLocations
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from rlreport.text.cells import unescape

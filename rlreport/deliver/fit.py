@@ -54,7 +54,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
         while True:
             steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
             linked = builder.linking(steps, limit)
-            level = fitting_level(linked, room, first_level(steps))
+            level = fitting_level(linked, room, first_level(steps, room))
             pages = render_steps(linked, level)
             shown = linked.holding(pages)
             weight = _write(form, shown, place)
@@ -68,6 +68,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
                 builder, room = builder.without_responses(), FOR_STEPS * limit
             else:
                 raise _too_small(limit, weight)
+            del pages, shown  # as large as the report, before others are rendered
 
 
 def deliver_comparison(

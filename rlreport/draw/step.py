@@ -191,11 +191,10 @@ def _plane(columns: dict[str, Floats], field: str, title: str) -> Chart | None:
 
 def _rows(columns: dict[str, Floats], **fields: str) -> list[dict[str, Any]]:
     """Rows ``{n, …}``: field of the row → its column."""
-    names = ("n", *fields)
-    values = zip(*(columns[fields.get(name, name)].tolist() for name in names), strict=True)
+    numbers = columns["n"].astype(np.int64).tolist()
+    values = [map(finite_or_none, columns[name].tolist()) for name in fields.values()]
     return [
-        {k: int(v) if k == "n" else finite_or_none(v) for k, v in zip(names, row, strict=True)}
-        for row in values
+        dict(zip(("n", *fields), row, strict=True)) for row in zip(numbers, *values, strict=True)
     ]
 
 

@@ -45,6 +45,7 @@ _SAYING_NOTHING = {
     ("font-size", "0px"),  # of texts that were not measured, see drawn
 }
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
+_ESCAPED_CONTROL = re.compile(r"\\[bfru]")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
@@ -108,12 +109,18 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
 
 def _vega(specification: dict[str, Any], *, measured: bool = True) -> ET.Element:
     """What Vega draws; it would measure every text, which takes most of its time."""
-    import vl_convert  # starts V8
-
     text = _json(specification)
     if not measured:
         text = _TEXT_SIZE.sub(r"\g<1>0", text)
-    return ET.XML(vl_convert.vega_to_svg(text, allowed_base_urls=[]))
+    return ET.XML(_svg(text))
+
+
+@lru_cache(maxsize=8)  # a page that is weighed at several levels of detail
+def _svg(specification: str) -> str:
+    import vl_convert  # starts V8
+
+    drawing: str = vl_convert.vega_to_svg(specification, allowed_base_urls=[])
+    return drawing
 
 
 def _label(position: int) -> str:
@@ -140,7 +147,7 @@ def _json(vega: dict[str, Any]) -> str:
         text = orjson.dumps(vega).decode()
     except TypeError:  # lone surrogates
         return orjson.dumps(_printable(vega)).decode()
-    if "\\" not in text and (text.isascii() or printable(text) == text):
+    if not _ESCAPED_CONTROL.search(text) and printable(text) == text:
         return text
     return orjson.dumps(_printable(vega)).decode()
 

@@ -73,9 +73,9 @@ def row_metadata(
     version: Any = record.get("policy_version")
     if isinstance(version, list | tuple) and version:
         version = version[0]
-    if _is_number(version):
+    if is_number(version):
         out.figures["lag"] = float(step - version)
-    if _is_number(seconds := record.get("seconds")):
+    if is_number(seconds := record.get("seconds")):
         out.figures["seconds"] = float(seconds)
     if isinstance(reason, str):
         limited = reason.lower() in TURN_LIMITS
@@ -91,9 +91,10 @@ def split_named(value: object) -> str:
     return _SPLITS.get(value.lower(), value.lower())
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
+    """Tell whether a value is a finite number that float64 holds exactly."""
     if type(value) is int:
-        return abs(value) <= _LARGEST  # beyond, float64 is not exact
+        return abs(value) <= _LARGEST
     return isinstance(value, float) and math.isfinite(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -209,7 +209,7 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
     )
 
 
-def repeated_files(files: Sequence[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
+def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
     """Return the files that repeat another one of a smaller step: name to the first one's name.
 
     TRL keeps the rows of its last generation and writes all of them at every log event. Logging

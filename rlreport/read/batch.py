@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ MAX_TEXT = 1 << 22
 FIELD_BITS = {name: 1 << bit for bit, name in enumerate(sorted(CANONICAL))}
 """Bit of each canonical field in the column ``carried``."""
 
-_MAX_PROMPTS = 1 << 16
+_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _OPENING, _CLOSING = "<think>", "</think>"
 _ENDINGS = tuple(EOS_TOKENS)
 _LAST_LETTERS = frozenset(token[-1] for token in EOS_TOKENS)
@@ -51,15 +52,6 @@ class RangeCounts(NamedTuple):
     start: int
     lines: int
     unread: int
-
-
-class ToolCount(NamedTuple):
-    """Answers of a tool in a row, and how many of them were errors."""
-
-    row: int
-    tool: str
-    answers: int
-    errors: int
 
 
 @dataclass(slots=True)
@@ -83,7 +75,7 @@ class Chunk:
         extras: further scalars, at most MAX_CHUNK_EXTRAS: the first names in alphabetical order.
         extras_dropped: whether names beyond these were left out.
         reward_parts: names of extras that are parts of the reward.
-        tools: answers of tools by row.
+        tools: row, name, answers and errors among them, for each tool of each row.
         counts: lines of each range.
         remarks: lines that could not be used, and oddities.
     """
@@ -93,51 +85,69 @@ class Chunk:
     extras: dict[str, Extra] = field(default_factory=dict)
     extras_dropped: bool = False
     reward_parts: set[str] = field(default_factory=set)
-    tools: list[ToolCount] = field(default_factory=list)
+    tools: list[tuple[int, str, int, int]] = field(default_factory=list)
     counts: list[RangeCounts] = field(default_factory=list)
     remarks: Remarks = field(default_factory=Remarks)
 
 
 class Place(NamedTuple):
-    """Where a row lies and what kind it is; ``hash`` is that of its line, 0 without one."""
+    """Where a row lies and what kind it is, as columns; without a line, its hash is 0."""
 
-    position: LogPosition
-    length: int = 0
-    sub: int = 0
-    hash: int = 0
-    validation: bool = False
-    failed: bool = False
+    file: int
+    offset: int
+    line: int
+    length: int
+    sub: int
+    validation: bool
+    failed: bool
+    line_hash: int
+
+    @property
+    def position(self) -> LogPosition:
+        """The same for remarks."""
+        return LogPosition(self.file, self.offset, self.line)
 
 
-class Batch:
-    """Rows whose figures are computed together, as arrays."""
+class Batcher:
+    """Makes a chunk of rows; the figures of a batch of rows are computed together."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self.rows: list[Row] = []
-        self.places: list[Place] = []
+        self.chunk = Chunk()
         self._options, self._figures = options, figures
-        self._pad_tokens = frozenset(options.pad_tokens)
-        self._prompts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._columns: list[Columns] = []
+        self._rows: list[Row] = []
+        self._places: list[Place] = []
+        self._size = 0
 
     def add(self, row: Row, place: Place) -> None:
         """Add a row."""
-        self.rows.append(row)
-        self.places.append(place)
+        self._rows.append(row)
+        self._places.append(place)
+        self._size += place.length
+        if self._size >= _BATCH_BYTES or len(self._rows) >= _BATCH_ROWS:
+            self._flush()
 
-    def columns(self, chunk: Chunk) -> Columns:
-        """Return the columns of the rows, and empty the batch.
+    def finish(self) -> Chunk:
+        """Return the chunk of all rows."""
+        if self._rows:
+            self._flush()
+        self.chunk.columns = joined_columns(self._columns)
+        return self.chunk
 
-        Args:
-            chunk: gets what is not a column: extras, tools, remarks.
-        """
-        rows, places = self.rows, self.places
-        self.rows, self.places = [], []
-        self._remark(rows, places, chunk)
+    def _flush(self) -> None:
+        rows, places = self._rows, self._places
+        self._rows, self._places, self._size = [], [], 0
+        self._remark(rows, places)
         texts = [clean_text(row.response, self._options.pad_tokens) for row in rows]
         columns = self._row_columns(rows, places, texts)
         # Logged numbers may be as large as float64 holds; what overflows is infinite.
         with np.errstate(over="ignore", invalid="ignore"):
-            tokens = self.tokens(rows, places, chunk.remarks)
+            tokens = token_rows(
+                [row.tokens for row in rows],
+                frozenset(self._options.pad_tokens),
+                self.chunk.remarks,
+                [place.position for place in places],
+            )
             sampled = None if tokens is None else tokens.sampled_only()
             if tokens is not None and sampled is not None:
                 thinks = any(
@@ -145,18 +155,11 @@ class Batch:
                 )
                 self._token_columns(tokens, sampled, columns, thinks=thinks)
         _set_finished(columns, rows, texts, sampled)
-        chunk.rows += len(rows)
-        return columns
+        self.chunk.rows += len(rows)
+        self._columns.append(columns)
 
-    def tokens(
-        self, rows: Sequence[Row], places: Sequence[Place], remarks: Remarks
-    ) -> TokenRows | None:
-        """Return the tokens of rows side by side, without padding."""
-        positions = [place.position for place in places]
-        return token_rows([row.tokens for row in rows], positions, self._pad_tokens, remarks)
-
-    def _remark(self, rows: Sequence[Row], places: Sequence[Place], chunk: Chunk) -> None:
-        remarks, extras = chunk.remarks, chunk.extras
+    def _remark(self, rows: Sequence[Row], places: Sequence[Place]) -> None:
+        chunk, remarks, extras = self.chunk, self.chunk.remarks, self.chunk.extras
         for number, (row, place) in enumerate(zip(rows, places, strict=True), chunk.rows):
             tokens = row.tokens
             for kind in row.oddities:
@@ -183,30 +186,23 @@ class Batch:
                     extra.rows.append(number)
                     extra.numbers.append(value)
             for tool, counts in row.metadata.tools.items():
-                chunk.tools.append(ToolCount(number, safe_text(tool), *counts))
+                chunk.tools.append((number, safe_text(tool), *counts))
             chunk.reward_parts.update(row.parts)
 
     def _row_columns(
         self, rows: Sequence[Row], places: Sequence[Place], texts: Sequence[str]
     ) -> Columns:
-        prompts = [self._prompt_figures(row.prompt) for row in rows]
+        pads, system_end = self._options.pad_tokens, self._options.system_end_token
+        prompts = [_prompt_figures(row.prompt, pads, system_end) for row in rows]
         references = [
-            None if row.reference is None else clean_text(row.reference, self._options.pad_tokens)
-            for row in rows
+            None if row.reference is None else clean_text(row.reference, pads) for row in rows
         ]
 
-        def ints(of: Callable[[Place], int]) -> Ints:
-            return np.array([of(place) for place in places], dtype=np.int64)
-
         columns: Columns = {
-            "file": ints(lambda place: place.position.file),
-            "line": ints(lambda place: place.position.line),
-            "offset": ints(lambda place: place.position.offset),
-            "length": ints(lambda place: place.length),
-            "sub": ints(lambda place: place.sub),
-            "validation": ints(lambda place: place.validation),
-            "failed": ints(lambda place: place.failed),
-            "line_hash": np.array([place.hash for place in places], dtype=np.uint64),
+            name: np.array(values, np.uint64 if name == "line_hash" else np.int64)
+            for name, values in zip(Place._fields, zip(*places, strict=True), strict=True)
+        }
+        columns |= {
             "step": np.array([row.step for row in rows], dtype=np.int64),
             "prompt_hash": np.array([one[0] for one in prompts], dtype=np.uint64),
             "prompt_chars": np.array([one[1] for one in prompts], dtype=np.int64),
@@ -272,17 +268,14 @@ class Batch:
         nan_values[tokens.rows] += sampled.nan_values
         columns["nan_values"] = nan_values
 
-    def _prompt_figures(self, prompt: str) -> tuple[int, int]:
-        """Return hash and characters of the cleaned prompt; most prompts occur many times."""
-        key = (hash(prompt), len(prompt))
-        known = self._prompts.get(key)
-        if known is None:
-            if len(self._prompts) >= _MAX_PROMPTS:
-                self._prompts.clear()
-            options = self._options
-            cleaned = clean_prompt(prompt, options.pad_tokens, options.system_end_token)
-            known = self._prompts[key] = (text_hash(cleaned), len(cleaned))
-        return known
+
+@lru_cache(maxsize=512)
+def _prompt_figures(
+    prompt: str, pad_tokens: tuple[str, ...], system_end_token: str | None
+) -> tuple[int, int]:
+    """Return hash and characters of the cleaned prompt; most prompts occur many times."""
+    cleaned = clean_prompt(prompt, pad_tokens, system_end_token)
+    return text_hash(cleaned), len(cleaned)
 
 
 def joined_columns(parts: Sequence[Columns]) -> Columns:

@@ -19,9 +19,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
-from rlreport.read.batch import Chunk, Extra, RangeCounts, ToolCount
+from rlreport.read.batch import Chunk, Extra, RangeCounts
 from rlreport.read.chunk import read_chunk
 from rlreport.read.files import NATIVE, LogFormat
 from rlreport.read.lines import ByteRange
@@ -31,12 +30,6 @@ from rlreport.text.messages import from_plain, to_plain
 
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
 """Containers that are one file each; a database may have a log of writes next to it."""
-
-_SCALARS = ("prompt_hash", "group_hash", "finished", "finish_source", "carried", "failed")
-_DTYPES = {column.name: column.dtype for column in RESPONSE_COLUMNS}
-_DERIVED = ("n", "prompt_id", "group")
-_ALWAYS = {*_SCALARS, *(c for c, kind in _DTYPES.items() if "int" in kind)}.difference(_DERIVED)
-"""Columns that every table with rows has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,7 @@ class ChunkCache:
             same = head["fingerprints"] and head["fingerprints"] == _fingerprints(group)
             if not same and not (head["digests"] and head["digests"] == _digests(group)):
                 return None
-            return _decode(head, arrays, [part.file for part in group])
+            return _in_files(_decode(head, arrays), [part.file for part in group])
         except (ValueError, TypeError, LookupError, AttributeError):
             return None  # not such a table: the logs are read again
 
@@ -68,13 +61,15 @@ class ChunkCache:
         if not key:
             return read_chunk(group, self.options, self.figures)
         fingerprints, digests = _fingerprints(group), _digests(group)
-        chunk = read_chunk(group, self.options, self.figures)
+        # What is kept numbers the files of the ranges, as another build may list more.
+        numbered = [replace(part, file=i) for i, part in enumerate(group)]
+        chunk = read_chunk(numbered, self.options, self.figures)
         settled = bool(fingerprints) and fingerprints == _fingerprints(group)
         if settled or (digests and digests == _digests(group)):
             head = {"fingerprints": fingerprints if settled else "", "digests": digests}
             with suppress(TypeError):  # text that is not Unicode
-                self.store.put(key, _encode(chunk, head, [part.file for part in group]))
-        return chunk
+                self.store.put(key, _encode(chunk, head))
+        return _in_files(chunk, [part.file for part in group])
 
     def _key(self, group: Sequence[ByteRange]) -> bytes:
         """Return the address of an entry; b"" if these ranges are not cached."""
@@ -146,77 +141,75 @@ def _digest_of(path: str) -> str:
         return xxhash.xxh3_128_hexdigest(file.read())
 
 
-def _encode(chunk: Chunk, head: dict[str, Any], files: Sequence[int]) -> bytes:
-    """Encode a table: a JSON header with its length before it, then the arrays."""
-    numbers = {file: i for i, file in enumerate(files)}
-    columns = dict(chunk.columns)
+def _in_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
+    """Return the table with these numbers for its files, which are numbered from 0."""
+
+    def at(position: LogPosition) -> LogPosition:
+        return position._replace(file=files[position.file])
+
     if chunk.rows:
-        known, places = np.unique(columns["file"], return_inverse=True)
-        columns["file"] = np.array([numbers[n] for n in known.tolist()], np.int64)[places]
+        chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
+    chunk.counts = [one._replace(file=files[one.file]) for one in chunk.counts]
     remarks = chunk.remarks
+    remarks.unread = [one._replace(position=at(one.position)) for one in remarks.unread]
+    for kind, (times, first) in remarks.oddities.items():
+        remarks.oddities[kind] = Oddity(times, at(first))
+    return chunk
 
-    def place(position: LogPosition) -> list[int]:
-        return [numbers[position.file], position.offset, position.line]
 
+def _encode(chunk: Chunk, head: dict[str, Any]) -> bytes:
+    """Encode a table: a JSON header with its length before it, then the arrays."""
+    remarks = chunk.remarks
     head |= {
         "rows": chunk.rows,
-        "columns": list(columns),
+        "columns": list(chunk.columns),
         "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
         "extras_dropped": chunk.extras_dropped,
         "reward_parts": sorted(chunk.reward_parts),
-        "tools": [list(one) for one in chunk.tools],
-        "counts": [[numbers[one.file], *one[1:]] for one in chunk.counts],
-        "oddities": {k: [one.times, place(one.first)] for k, one in remarks.oddities.items()},
-        "unread": [[place(u.position), to_plain(u.reason), u.torn] for u in remarks.unread],
+        "tools": chunk.tools,
+        "counts": list(map(list, chunk.counts)),
+        "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
+        "unread": [[list(at), to_plain(reason), torn] for at, reason, torn in remarks.unread],
         "unread_count": remarks.unread_count,
         "unread_fields": remarks.unread_fields,
     }
-    arrays = list(columns.values())
+    arrays = list(chunk.columns.values())
     for extra in chunk.extras.values():
         arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
     return pack(head, arrays)
 
 
-def _decode(head: dict[str, Any], arrays: list[NDArray[Any]], files: Sequence[int]) -> Chunk:
+def _decode(head: dict[str, Any], arrays: list[NDArray[Any]]) -> Chunk:
     """Return the table of an entry.
 
     Raises:
         ValueError, TypeError, LookupError: it is damaged.
     """
-    rows = int(head["rows"])
-    chunk = Chunk(rows=rows, extras_dropped=bool(head["extras_dropped"]))
-    names = head["columns"]
-    if len(arrays) != len(names) + 2 * len(head["extras"]):
+    columns = dict(zip(head["columns"], arrays, strict=False))
+    if len(arrays) != len(columns) + 2 * len(head["extras"]):
         raise ValueError("arrays are missing")
-    chunk.columns = dict(zip(names, arrays, strict=False))
-    if set(names) - _DTYPES.keys() - set(_SCALARS) or any(
-        len(values) != rows for values in chunk.columns.values()
-    ):
-        raise ValueError("other columns")
-    if rows:
-        if missing := _ALWAYS - chunk.columns.keys():
-            raise ValueError(missing)
-        chunk.columns["file"] = np.array(files, dtype=np.int64)[chunk.columns["file"]]
-    pairs = iter(arrays[len(names) :])
-    for name, texts in head["extras"]:
-        own, numbers = next(pairs), next(pairs)
-        held = np.array([row for row, _ in texts], dtype=np.int64)
-        if any(len(one) and not (one.min() >= 0 and one.max() < rows) for one in (own, held)):
-            raise ValueError(name)
-        chunk.extras[str(name)] = Extra(
-            array("q", own.tobytes()), array("d", numbers.tobytes()), dict(map(tuple, texts))
+    if any(len(values) != head["rows"] for values in columns.values()):
+        raise ValueError("columns of other length")
+    pairs = iter(arrays[len(columns) :])
+    extras = {
+        name: Extra(
+            array("q", next(pairs).tobytes()), array("d", next(pairs).tobytes()), dict(texts)
         )
-
-    def place(position: Sequence[int]) -> LogPosition:
-        return LogPosition(files[position[0]], position[1], position[2])
-
-    chunk.reward_parts = set(head["reward_parts"])
-    chunk.tools = [ToolCount(*one) for one in head["tools"] if 0 <= one[0] < rows]
-    chunk.counts = [RangeCounts(files[one[0]], *one[1:]) for one in head["counts"]]
-    chunk.remarks = Remarks(
-        {kind: Oddity(times, place(first)) for kind, (times, first) in head["oddities"].items()},
-        [UnreadLine(place(at), from_plain(reason), torn) for at, reason, torn in head["unread"]],
-        int(head["unread_count"]),
+        for name, texts in head["extras"]
+    }
+    remarks = Remarks(
+        {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in head["oddities"].items()},
+        [UnreadLine(LogPosition(*at), from_plain(why), torn) for at, why, torn in head["unread"]],
+        head["unread_count"],
         {name: (times, kind) for name, (times, kind) in head["unread_fields"].items()},
     )
-    return chunk
+    return Chunk(
+        head["rows"],
+        columns,
+        extras,
+        head["extras_dropped"],
+        set(head["reward_parts"]),
+        list(map(tuple, head["tools"])),
+        [RangeCounts(*one) for one in head["counts"]],
+        remarks,
+    )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import xxhash
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Batch, Chunk, Columns, Place, RangeCounts, joined_columns
-from rlreport.read.files import with_heads
-from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
+from rlreport.read.batch import Batcher, Chunk, Place, RangeCounts
+from rlreport.read.files import with_content
+from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
 from rlreport.read.notes import LogPosition, UnreadLine
-from rlreport.read.remote import SMALL
 from rlreport.read.rows import Row, load_object, parse_line, parse_record
 from rlreport.text.messages import marked, message
 
-_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -30,19 +29,19 @@ def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: Figur
 
 
 class _Reader:
-    """Reads byte ranges line by line and computes figures batch by batch."""
+    """Reads byte ranges line by line."""
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
         self._options = options
-        self._batch = Batch(options, figures)
-        self._chunk = Chunk()
-        self._columns: list[Columns] = []
-        self._pending = 0
+        self._batcher = Batcher(options, figures)
+        self._chunk = self._batcher.chunk
 
     def read(self, ranges: Sequence[ByteRange]) -> Chunk:
-        sources = with_heads([part.source for part in ranges], SMALL, whole=True)
+        sources = [part.source for part in ranges]
+        if len(ranges) > 1:  # small files
+            sources = with_content(sources, RANGE_BYTES)
         for part, source in zip(ranges, sources, strict=True):
-            self._range = ByteRange(part.file, source, part.start, part.stop, part.format)
+            self._range = replace(part, source=source)
             self._lines = self._unread = 0
             if part.format.container == "lines":
                 self._read_lines(Lines(self._range, self._options.max_line))
@@ -51,14 +50,7 @@ class _Reader:
             if part.format.reader is not None:
                 self._chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
             self._chunk.counts.append(RangeCounts(part.file, part.start, self._lines, self._unread))
-        self._flush()
-        self._chunk.columns = joined_columns(self._columns)
-        return self._chunk
-
-    def _flush(self) -> None:
-        if self._batch.rows:
-            self._columns.append(self._batch.columns(self._chunk))
-        self._pending = 0
+        return self._batcher.finish()
 
     def _read_lines(self, lines: Lines) -> None:
         native = self._range.format.reader is None
@@ -126,10 +118,8 @@ class _Reader:
         elif not metadata.trainable:
             remarks.add("untrained", position)
             return
-        self._batch.add(row, Place(position, length, sub, digest, validation, metadata.failed))
-        self._pending += length
-        if self._pending >= _BATCH_BYTES or len(self._batch.rows) >= _BATCH_ROWS:
-            self._flush()
+        place = Place(*position, length, sub, validation, metadata.failed, digest)
+        self._batcher.add(row, place)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
         self._unread += 1

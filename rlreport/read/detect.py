@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from rlreport.errors import RowError, UsageError
 from rlreport.fields import REQUIRED
@@ -20,10 +21,9 @@ from rlreport.read.files import (
     LogFormat,
     Source,
     is_url,
-    with_heads,
+    with_content,
 )
 from rlreport.read.lines import DAMAGED, ByteRange, Lines, reason_of
-from rlreport.read.remote import HEAD
 from rlreport.read.rows import load_object
 from rlreport.tables import Note
 from rlreport.text.messages import message
@@ -39,6 +39,9 @@ FORMAT = "format"
 
 OTHER_SPLIT = "other_split"
 """Kind of the note on files of a split that is not read."""
+
+_HEAD = 256 << 10
+"""Bytes at a file's start that its format is detected from."""
 
 _MAX_PEEKED_FILES = 16
 """Files looked at among those in a folder whose names differ in numbers only, if they agree."""
@@ -73,6 +76,11 @@ class LogFiles:
     formats: list[LogFormat] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
+    def only(self, files: Sequence[int]) -> LogFiles:
+        """Return some of the files, and all notes."""
+        sources, formats = [self.sources[i] for i in files], [self.formats[i] for i in files]
+        return LogFiles(sources, formats, self.notes)
+
 
 def detect_formats(
     listing: Listing, options: ReadOptions, metrics: Iterable[Path] = ()
@@ -89,30 +97,26 @@ def detect_formats(
     """
     found = LogFiles()
     plotted = {path.resolve() for path in metrics}
-    splits: dict[str, list[int]] = {}
-    mixed: list[int] = []
+    row_splits: list[frozenset[str]] = []
+
+    def leave_out(source: Source, kind: str, text: str) -> None:
+        kind = METRICS_FILE if Path(source.path).resolve() in plotted else kind
+        found.notes.append(Note(kind, text, 1, source.name))
+
     listed = frozenset(Path(source.path) for source in listing.sources if not is_url(source.path))
     detections = _detections(listing.sources, options, listed)
     for source, detection in zip(listing.sources, detections, strict=True):
-        log_format, reason, remark, row_splits = detection
-        if remark:
-            found.notes.append(Note(FORMAT, remark, 1, source.name))
-        if log_format is None:
-            kind = METRICS_FILE if Path(source.path).resolve() in plotted else "not_a_log"
-            found.notes.append(Note(kind, message("not read: {why}", why=reason), 1, source.name))
+        if detection.remark:
+            found.notes.append(Note(FORMAT, detection.remark, 1, source.name))
+        if detection.format is None:
+            leave_out(source, "not_a_log", message("not read: {why}", why=detection.reason))
             continue
-        for split in row_splits or {log_format.split}:
-            splits.setdefault(split, []).append(len(found.sources))
-        if row_splits:
-            mixed.append(len(found.sources))
+        row_splits.append(detection.splits)
         found.sources.append(source)
-        found.formats.append(log_format)
+        found.formats.append(detection.format)
     for source in listing.other:
-        kind = METRICS_FILE if Path(source.path).resolve() in plotted else "other_file"
-        found.notes.append(
-            Note(kind, message("not read as a log, going by its name"), 1, source.name)
-        )
-    return _without_repeats(_chosen_splits(found, splits, mixed, options.split))
+        leave_out(source, "other_file", message("not read as a log, going by its name"))
+    return _without_repeats(_chosen_splits(found, row_splits, options.split))
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
@@ -125,62 +129,51 @@ def _without_repeats(files: LogFiles) -> LogFiles:
             folder = (source.name.rpartition("/")[0], log_format.container)
             folders.setdefault(folder, []).append(source)
     repeats: dict[str, str] = {}
-    with ExitStack() as opened:
-        for (_, container), sources in folders.items():
-            listed = [
-                (s.name, opened.enter_context(s.open()) if is_url(s.path) else Path(s.path))
-                for s in sources
-            ]
-            repeats |= repeated_files(listed, container)
+    for (_, container), sources in folders.items():
+        repeats |= repeated_files(_opened(sources), container)
     if not repeats:
         return files
     text = message(
         "the rows of {file} again under a new step, as TRL logs: left out",
         file=min(repeats.values()),
     )
-    note = Note("repeated_file", text, len(repeats), min(repeats))
-    kept = [i for i, source in enumerate(files.sources) if source.name not in repeats]
-    return LogFiles(
-        [files.sources[i] for i in kept], [files.formats[i] for i in kept], [*files.notes, note]
-    )
+    files.notes.append(Note("repeated_file", text, len(repeats), min(repeats)))
+    return files.only([i for i, source in enumerate(files.sources) if source.name not in repeats])
+
+
+def _opened(sources: Iterable[Source]) -> Iterator[tuple[str, IO[bytes]]]:
+    for source in sources:
+        with source.open() as stream:
+            yield source.name, stream
 
 
 def _chosen_splits(
-    found: LogFiles, splits: dict[str, list[int]], mixed: list[int], wanted: str | None
+    found: LogFiles, row_splits: list[frozenset[str]], wanted: str | None
 ) -> LogFiles:
     """Keep the files of training and of one split to watch, or of the split asked for.
 
-    Args:
-        found: all files.
-        splits: split -> its files.
-        mixed: files whose rows name their splits; any of them may hold some of any.
-        wanted: the split asked for.
+    A file whose rows name their splits (``row_splits``) may hold some of any, and is kept.
     """
-    if wanted is not None and wanted not in splits and splits and not mixed:
-        known = ", ".join(sorted(splits))
-        raise UsageError(f"No log of split {wanted!r}; there are: {known}")
-    named = sorted(splits)
-    main = wanted or ("train" if mixed or "train" in splits or not named else named[0])
+    mixed = any(row_splits)
+    by_path = ["" if own else f.split for own, f in zip(row_splits, found.formats, strict=True)]
+    named = sorted({*by_path, *chain.from_iterable(row_splits)} - {""})
+    if wanted is not None and wanted not in named and named and not mixed:
+        raise UsageError(f"No log of split {wanted!r}; there are: {', '.join(named)}")
+    main = wanted or ("train" if mixed or "train" in named or not named else named[0])
     others = [split for split in named if split != main]
     watched = None
     if wanted is None:
         watched = "val" if "val" in others or not others else others[0]
         watched = None if watched == main else watched
     for split in others:
-        if split != watched:
+        names = [s.name for s, own in zip(found.sources, by_path, strict=True) if own == split]
+        if names and split != watched:
             text = message(
                 "files of split {split} not read (--split {split} reads them)", split=split
             )
-            if numbers := [i for i in splits[split] if i not in mixed]:
-                first = found.sources[numbers[0]].name
-                found.notes.append(Note(OTHER_SPLIT, text, len(numbers), first))
-    of_both = (splits.get(split or "", []) for split in (main, watched))
-    chosen = sorted({*mixed, *(i for numbers in of_both for i in numbers)})
-    return LogFiles(
-        [found.sources[i] for i in chosen],
-        [replace(found.formats[i], main=main, watched=watched) for i in chosen],
-        found.notes,
-    )
+            found.notes.append(Note(OTHER_SPLIT, text, len(names), names[0]))
+    found.formats = [replace(one, main=main, watched=watched) for one in found.formats]
+    return found.only([i for i, own in enumerate(by_path) if own in ("", main, watched)])
 
 
 def _detections(
@@ -192,24 +185,25 @@ def _detections(
         # An empty file is like no other.
         name = _NUMBERS.sub("#", source.name) if source.size else f"/{number}"
         alike.setdefault(name, []).append(number)
-    first = [n for numbers in alike.values() for n in _evenly_spaced(numbers)]
-    peeks = _peeks([sources[n] for n in first], options)
     found: dict[int, _Detection] = {}
+    peeks: dict[int, _Peek] = {}
+
+    def detect_from_start(numbers: list[int]) -> None:
+        for n, peek in zip(numbers, _peeks([sources[n] for n in numbers], options), strict=True):
+            peeks[n], found[n] = peek, _detected(sources[n], options, listed, peek)
+
+    detect_from_start([n for numbers in alike.values() for n in _evenly_spaced(numbers)])
     disagreeing: list[int] = []
     for numbers in alike.values():
         some = _evenly_spaced(numbers)
-        for n in some:
-            peek = next(peeks)
-            found[n] = _detected(sources[n], options, listed, peek)
         rest = [n for n in numbers if n not in found]
         kinds = {(d.format and d.format.id, d.reason, d.splits) for d in (found[n] for n in some)}
         if len(kinds) > 1:
             disagreeing += rest
         else:
+            peek = peeks[some[-1]]
             found.update((n, _detected(sources[n], options, listed, peek)) for n in rest)
-    peeks = _peeks([sources[n] for n in disagreeing], options)
-    for n, peek in zip(disagreeing, peeks, strict=True):
-        found[n] = _detected(sources[n], options, listed, peek)
+    detect_from_start(disagreeing)
     return [found[n] for n in range(len(sources))]
 
 
@@ -219,32 +213,35 @@ def _evenly_spaced(numbers: list[int]) -> list[int]:
     return [numbers[i * last // max(1, most - 1)] for i in range(most)]
 
 
-def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+def _container(source: Source) -> str:
+    # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats.containers import container_of
 
-    for source in with_heads(sources, HEAD):
-        if container_of(source.name) not in (None, "lines"):
-            yield _peek_container(source)
-            continue
-        # A whole line is usually in the head; else the file is opened, which requests BLOCK bytes.
-        start = replace(source, size=len(source.head)) if source.head else source
-        peek = _peek_lines(start, options.max_line)
-        yield peek if peek.objects else _peek_lines(source, options.max_line)
+    return container_of(source.name) or "lines"
+
+
+def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
+    for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
+        whole = start.size == source.size
+        peek = (
+            _peek(start, options.max_line)
+            if whole or _container(source) == "lines"
+            else _Peek([], "")
+        )
+        # Opening a file in a store requests BLOCK bytes; a whole line is usually in the start.
+        yield peek if whole or peek.objects else _peek(source, options.max_line)
 
 
 def _detected(
     source: Source, options: ReadOptions, listed: frozenset[Path], peek: _Peek
 ) -> _Detection:
-    # Formats load a dozen modules; a program that only looks for help does without.
     from rlreport.formats import RowReader, beside, detect, refusal
     from rlreport.formats.base import split_of
-    from rlreport.formats.containers import container_of
     from rlreport.formats.ids import TokenNames
 
-    lines = container_of(source.name) in (None, "lines")
-    objects = peek.objects
+    container, objects = _container(source), peek.objects
     plain = not options.mapping and options.step_from_path is None
-    if options.log_format in (None, NATIVE) and plain and lines:
+    if options.log_format in (None, NATIVE) and plain and container == "lines":
         # Texts that are messages are another format's.
         native = any(
             all(name in obj for name in REQUIRED)
@@ -272,7 +269,6 @@ def _detected(
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
         return _Detection(None, form)
-    container = container_of(source.name) or "lines"
     reader = RowReader(form, TokenNames(options.tokenizer))
     by_path = form.split(source.name)
     rows = () if by_path else reader.splits_of(objects, source.name)
@@ -281,27 +277,21 @@ def _detected(
     return _Detection(log_format, detected.reason, remark, splits)
 
 
-def _peek_lines(source: Source, max_line: int) -> _Peek:
-    objects: list[dict[str, Any]] = []
-    # A file of broken lines is not read to its end here.
-    for line in Lines(ByteRange(0, source, 0, min(HEAD, source.size)), max_line):
-        with suppress(RowError, RecursionError):
-            objects.append(load_object(line.data or b"")[0])
-        if len(objects) >= MAX_PEEKED:
-            break
-    return _Peek(objects, "")
-
-
-def _peek_container(source: Source) -> _Peek:
-    from rlreport.formats.containers import container_of, iterate
+def _peek(source: Source, max_line: int) -> _Peek:
+    from rlreport.formats.containers import iterate
 
     objects: list[dict[str, Any]] = []
+    if _container(source) == "lines":
+        # A file of broken lines is not read to its end here.
+        for line in Lines(ByteRange(0, source, 0, min(_HEAD, source.size)), max_line):
+            with suppress(RowError, RecursionError):
+                objects.append(load_object(line.data or b"")[0])
+            if len(objects) >= MAX_PEEKED:
+                break
+        return _Peek(objects, "")
     try:
         with source.open() as stream:
-            for _, obj in iterate(stream, container_of(source.name) or "lines"):
-                objects.append(obj)
-                if len(objects) >= MAX_PEEKED:
-                    break
+            objects += (obj for _, obj in islice(iterate(stream, _container(source)), MAX_PEEKED))
     except (RowError, *DAMAGED) as error:
         return _Peek(objects, reason_of(error))
     return _Peek(objects, "")

@@ -19,7 +19,7 @@ import xxhash
 import zstandard
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
-from rlreport.read.remote import list_remote, open_remote, shown, try_ranges
+from rlreport.read.remote import list_remote, open_remote, read_ranges, shown
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NATIVE = "rlboard"
 """Id of the native format, whose rows need no conversion."""
 
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-CONTAINER_SUFFIXES = (".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
+_SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
 
@@ -52,7 +52,7 @@ class Source:
         compression: ``""``, ``gz`` or ``zst``.
         store: the URL that its store was opened with, "" for a local file.
         version: what changes with a remote file's content, "" where its store tells none.
-        head: the first bytes of a remote file, as far as they are here already.
+        content: all bytes of the file if they are in memory, else b"".
     """
 
     name: str
@@ -61,7 +61,7 @@ class Source:
     compression: str = ""
     store: str = field(default="", repr=False)
     version: str = ""
-    head: bytes = field(default=b"", repr=False, compare=False)
+    content: bytes = field(default=b"", repr=False, compare=False)
 
     def open(self) -> IO[bytes]:
         """Open the file's decompressed bytes.
@@ -73,16 +73,9 @@ class Source:
         if self.compression == "gz":
             return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         if self.compression == "zst":
-            decompressor = zstandard.ZstdDecompressor()
-            return cast(
-                "IO[bytes]",
-                decompressor.stream_reader(raw, read_across_frames=True, closefd=True),
-            )
+            unpacked = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+            return cast("IO[bytes]", unpacked)
         return raw
-
-    def absolute(self) -> Source:
-        """Return the same local file by a path that means the same in every folder."""
-        return replace(self, path=str(Path(self.path).absolute()))
 
     def open_packed(self) -> IO[bytes]:
         """Open the file's bytes as they are stored.
@@ -90,8 +83,8 @@ class Source:
         Raises:
             OSError: it cannot be opened.
         """
-        if self.head and len(self.head) == self.size:
-            return BytesIO(self.head)
+        if self.content:
+            return BytesIO(self.content)
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
     def fingerprint(self) -> str | None:
@@ -113,30 +106,25 @@ class Source:
         return "-".join(map(str, told))
 
     def digest(self, start: int = 0, stop: int | None = None) -> bytes | None:
-        """Hash the bytes that the lines beginning in [start, stop) are read from.
+        """Hash the bytes of the lines that begin in [start, stop), and the byte before them.
 
-        That is from one byte before ``start`` to the end of the last of these lines, never
-        beyond ``size``. A compressed file is hashed whole, as it lies on the disk.
-
-        Returns:
-            16 bytes (XXH3); None where it cannot be read, or lies at a URL.
+        A compressed file is hashed as it lies on the disk. None if it cannot be read or is remote.
         """
         if is_url(self.path):
             return None
-        stop = self.size if stop is None else stop
         hasher = xxhash.xxh3_128()
+        end = self.size if stop is None else stop
         try:
-            with Path(self.path).open("rb", buffering=0) as file:
+            with Path(self.path).open("rb") as file:
                 file.seek(max(0, start - 1))
-                left, last = stop - file.tell(), b"\n"
-                while left > 0 and (chunk := file.read(min(left, _BLOCK))):
+                last = b"\n"
+                while chunk := file.read(min(end - file.tell(), _BLOCK)):
                     hasher.update(chunk)
-                    left, last = left - len(chunk), chunk[-1:]
-                left = self.size - stop
-                while last != b"\n" and left > 0 and (chunk := file.read(min(left, _BLOCK))):
-                    chunk = chunk[: chunk.find(b"\n") + 1] or chunk
-                    hasher.update(chunk)
-                    left, last = left - len(chunk), chunk[-1:]
+                    last = chunk
+                while not last.endswith(b"\n") and (
+                    last := file.readline(min(self.size - file.tell(), _BLOCK))
+                ):
+                    hasher.update(last)
         except OSError:
             return None
         return hasher.digest()
@@ -147,11 +135,10 @@ class LogFormat:
     """The format of a file; picklable.
 
     Attributes:
-        id: shown to the user.
         container: ``lines``, ``json``, ``parquet``, …
         reader: turns an object into canonical rows; None for the native format.
         why: why the file has this format, in words.
-        split: ``train``, ``val`` or ``eval``: split of rows that name none.
+        split: of rows that name none.
         main: the split that is judged, usually ``train``.
         watched: the split that is shown but not judged, None for none; others are not read.
     """
@@ -211,27 +198,32 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
         UsageError: nothing lies at a given path.
         MissingExtraError: a URL is given and fsspec is not installed.
     """
-    found: list[_Found] = []
     listing = Listing([], [], [])
+    found: list[_Found] = []
+    roots: list[str] = []
     for path in paths:
         text = os.fspath(path)
         if is_url(text):
             root, given, files = list_remote(text)
-            found += [_Found(url, root, size, url, given, text, v) for url, size, v in files]
+            found += [
+                _Found(Source("", url, size, store=text, version=version), url, given)
+                for url, size, version in files
+            ]
         else:
-            found += _find_local(text, listing)
-    common = _common_root([item.root for item in found])
-    seen: set[object] = set()
-    for item in sorted(found, key=lambda item: item.path):
-        if item.identity in seen:
-            continue
-        seen.add(item.identity)
-        name = _relative(item.path, common)
+            root, given = str(_root(Path(text))), Path(text).is_file()
+            for file in _local_files(text, listing):
+                found += _found(file, listing, given=given)
+        roots.append(root)
+    common = _common_root(roots)
+    distinct: dict[object, _Found] = {}
+    for one in sorted(found, key=lambda one: one.source.path):
+        distinct.setdefault(one.identity, one)
+    for source, _, given in distinct.values():
+        name = _relative(source.path, common)
         compression = COMPRESSIONS.get(PurePosixPath(name.lower()).suffix, "")
-        source = Source(name, item.path, item.size, compression, item.store, item.version)
-        known = name.lower().endswith((*LINE_SUFFIXES, *CONTAINER_SUFFIXES))
-        log = item.given or known or _NUMBERED.fullmatch(name)
-        (listing.sources if log else listing.other).append(source)
+        log = given or name.lower().endswith(_SUFFIXES) or _NUMBERED.fullmatch(name)
+        named = replace(source, name=name, compression=compression)
+        (listing.sources if log else listing.other).append(named)
     listing.sources.sort(key=lambda source: source.name)
     listing.unreadable = sorted((_relative(path, common), why) for path, why in listing.unreadable)
     return listing
@@ -251,32 +243,23 @@ def is_url(path: str) -> bool:
 
 
 class _Found(NamedTuple):
-    path: str
-    root: str
-    size: int
+    """A file, not yet named; files of the same identity are one."""
+
+    source: Source
     identity: object
-    given: bool = False
-    store: str = ""
-    version: str = ""
+    given: bool
 
 
-def _find_local(text: str, listing: Listing) -> list[_Found]:
-    path = Path(text)
-    root = _root(path)
-    if path.is_dir():
-        return list(_walk(path, root, listing))
-    if path.exists():
-        return list(_file(path, root, listing, given=True))
-    matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - takes absolute patterns too
+def _local_files(text: str, listing: Listing) -> Iterator[Path]:
+    # ``Path.glob`` takes no absolute patterns.
+    matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
-    found: list[_Found] = []
     for match in map(Path, matches):
-        found += _walk(match, root, listing) if match.is_dir() else _file(match, root, listing)
-    return found
+        yield from _walk(match, listing) if match.is_dir() else [match]
 
 
-def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
+def _walk(folder: Path, listing: Listing) -> Iterator[Path]:
     visited: set[tuple[int, int]] = set()
 
     def denied(error: OSError) -> None:
@@ -290,11 +273,10 @@ def _walk(folder: Path, root: Path, listing: Listing) -> Iterator[_Found]:
             continue
         visited.add((status.st_dev, status.st_ino))
         folders.sort()
-        for name in sorted(names):
-            yield from _file(Path(here) / name, root, listing)
+        yield from (Path(here) / name for name in sorted(names))
 
 
-def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> Iterator[_Found]:
+def _found(path: Path, listing: Listing, *, given: bool) -> list[_Found]:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -304,9 +286,9 @@ def _file(path: Path, root: Path, listing: Listing, *, given: bool = False) -> I
             raise OSError(0, message("Permission denied"))
     except OSError as error:
         _refuse(listing, path, error)
-        return
-    identity = (status.st_dev, status.st_ino)
-    yield _Found(str(path), str(root), status.st_size, identity, given)
+        return []
+    source = Source("", str(path), status.st_size)
+    return [_Found(source, (status.st_dev, status.st_ino), given)]
 
 
 def _refuse(listing: Listing, path: str | Path, error: OSError) -> None:
@@ -326,15 +308,12 @@ def _root(path: Path) -> Path:
     return Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
 
 
-def _common_root(roots: list[str]) -> str:
+def _common_root(roots: Sequence[str]) -> str:
     distinct = sorted(set(roots))
-    if len(distinct) <= 1:
-        return distinct[0] if distinct else ""
-    if any(is_url(root) for root in distinct):
-        parts = [root.split("/") for root in distinct]
-        same = [piece[0] for piece in zip(*parts, strict=False) if len(set(piece)) == 1]
-        return "/".join(same)
-    return os.path.commonpath([Path(root).resolve() for root in distinct])
+    if len(distinct) > 1 and not any(map(is_url, distinct)):
+        return os.path.commonpath([Path(root).resolve() for root in distinct])
+    parts = zip(*(root.split("/") for root in distinct), strict=False)
+    return "/".join(part[0] for part in takewhile(lambda part: len(set(part)) == 1, parts))
 
 
 def _relative(path: str, root: str) -> str:
@@ -344,20 +323,13 @@ def _relative(path: str, root: str) -> str:
     return Path(os.path.relpath(Path(path).absolute(), Path(root).absolute())).as_posix()
 
 
-def with_heads(sources: Sequence[Source], most: int, *, whole: bool = False) -> list[Source]:
-    """Return the sources; those in stores with their first bytes, requested together.
-
-    Args:
-        sources: the files.
-        most: bytes of each.
-        whole: only files that are no larger than that.
-    """
-    heads = {
-        i: (source, 0, min(source.size, most))
-        for i, source in enumerate(sources)
-        if source.store and source.size and (source.size <= most or not whole)
+def with_content(sources: Sequence[Source], most: int) -> list[Source]:
+    """Return the files, those in stores cut to ``most`` bytes, which are requested together."""
+    remote = [source for source in sources if source.store and source.size]
+    parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
+    known = {
+        source: replace(source, size=len(part), content=part)
+        for source, part in zip(remote, parts, strict=True)
+        if isinstance(part, bytes)
     }
-    result = list(sources)
-    for i, data in zip(heads, try_ranges(list(heads.values())), strict=True):
-        result[i] = replace(sources[i], head=b"" if isinstance(data, OSError) else data)
-    return result
+    return [known.get(source, source) for source in sources]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import zstandard
 
 from rlreport.errors import RowError
 from rlreport.read.files import LogFormat, Source
-from rlreport.read.remote import RangeStream
+from rlreport.read.remote import range_pieces
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -86,18 +87,18 @@ def byte_ranges(
 
 def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
     """Return what is read in one go: a range by itself, small files in groups."""
-    groups: list[list[ByteRange]] = []
+    groups: list[list[ByteRange]] = [[]]
     size = 0
     for one in ranges:
-        last = groups[-1] if groups else []
-        joins = bool(last) and last[-1].small and one.small and last[-1].file != one.file
-        if joins and size + one.weight <= RANGE_BYTES and len(last) < _GROUP_FILES:
+        last = groups[-1]
+        fits = size + one.weight <= RANGE_BYTES and len(last) < _GROUP_FILES
+        if last and last[-1].small and one.small and last[-1].file != one.file and fits:
             last.append(one)
             size += one.weight
         else:
             groups.append([one])
             size = one.weight
-    return groups
+    return groups[1:]
 
 
 class Line(NamedTuple):
@@ -114,6 +115,7 @@ class Line(NamedTuple):
     torn: bool = False
 
 
+@dataclass(slots=True)
 class Lines:
     """The lines of a byte range, blank ones included.
 
@@ -124,28 +126,38 @@ class Lines:
         unended: the stream has no end but no line is lost, as when its writer was killed.
     """
 
-    def __init__(self, part: ByteRange, max_line: int) -> None:
-        self._part, self._max_line = part, max_line
-        self.damage: str | None = None
-        self.unended = False
+    part: ByteRange
+    max_line: int
+    damage: str | None = None
+    unended: bool = False
 
     def __iter__(self) -> Iterator[Line]:
-        try:
-            source = _UntilDamage(_opened(self._part), max(0, self._part.start - 1))
-        except DAMAGED as error:
-            self.damage = reason_of(error)
-            return
         torn = False
-        with source, io.BufferedReader(source, _BUFFER) as stream:
-            for line in self._lines(cast("IO[bytes]", stream)):
+        with closing(self._pieces()) as pieces:
+            for line in self._lines(io.BufferedReader(_Pieces(pieces), _BUFFER)):
                 torn = line.torn
                 yield line
-        self.damage = source.damage
-        if self.damage and not torn and _ends_flushed(self._part.source):
+        if self.damage and not torn and _ends_flushed(self.part.source):
             self.damage, self.unended = None, True
 
-    def _lines(self, stream: IO[bytes]) -> Iterator[Line]:
-        part = self._part
+    def _pieces(self) -> Generator[bytes]:
+        """Yield the file's decompressed bytes from just before the range up to any damage."""
+        source, start = self.part.source, max(0, self.part.start - 1)
+        try:
+            if source.store and not source.compression and not source.content:
+                stop = source.size if self.part.stop is None else self.part.stop
+                yield from range_pieces(source, start, stop)
+                return
+            with source.open() as stream:
+                stream.seek(start)
+                # ``read`` would lose what it had unpacked when the file is damaged or ends early.
+                read1 = cast("io.BufferedIOBase", stream).read1
+                yield from iter(partial(read1, _SLICE if source.compression else _BUFFER), b"")
+        except DAMAGED as error:
+            self.damage = reason_of(error)
+
+    def _lines(self, stream: io.BufferedIOBase) -> Iterator[Line]:
+        part = self.part
         end = _NO_END if part.source.compression else part.source.size
         stop = end if part.stop is None else part.stop
         position = max(0, part.start - 1)
@@ -153,7 +165,7 @@ class Lines:
             # One byte early: a range that begins right after a line end begins with a line.
             position += _skip_line(stream)
         while position < stop:
-            line = stream.readline(self._max_line + 2)[: end - position]
+            line = stream.readline(self.max_line + 2)[: end - position]
             if not line:
                 return
             offset, position = position, position + len(line)
@@ -161,22 +173,18 @@ class Lines:
                 offset, line = len(BOM), line[len(BOM) :]
             if line.endswith(b"\n"):
                 yield Line(offset, line[:-2] if line.endswith(b"\r\n") else line[:-1])
-            elif len(line) > self._max_line:
+            elif len(line) > self.max_line:
                 yield Line(offset, None)
                 position += _skip_line(stream)
             else:
                 yield Line(offset, line.removesuffix(b"\r"), torn=True)
 
 
-class _UntilDamage(io.RawIOBase):
-    """A stream that ends where a file is damaged, and tells why."""
+class _Pieces(io.RawIOBase):
+    """A stream of the bytes that an iterator yields."""
 
-    def __init__(self, stream: IO[bytes], start: int) -> None:
-        self._stream = stream
-        self._packed = isinstance(stream, gzip.GzipFile | zstandard.ZstdDecompressionReader)
-        self.damage: str | None = None
-        if start:
-            stream.seek(start)
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._piece = pieces, memoryview(b"")
 
     def readable(self) -> bool:
         """See io."""
@@ -184,27 +192,13 @@ class _UntilDamage(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """See io."""
-        view = memoryview(buffer).cast("B")
-        try:
-            # ``read`` would lose what it had unpacked when the file is damaged or ends early.
-            data = (
-                cast("io.BufferedIOBase", self._stream).read1(_SLICE)
-                if self._packed
-                else self._stream.read(len(view))
-            )
-        except DAMAGED as error:
-            self.damage = reason_of(error)
-            return 0
-        view[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """See io."""
-        self._stream.close()
-        super().close()
+        self._piece = self._piece or memoryview(next(self._pieces, b""))
+        size = min(memoryview(buffer).nbytes, len(self._piece))
+        memoryview(buffer)[:size], self._piece = self._piece[:size], self._piece[size:]
+        return size
 
 
-def _skip_line(stream: IO[bytes]) -> int:
+def _skip_line(stream: io.BufferedIOBase) -> int:
     """Read up to the next line end; return the number of bytes."""
     skipped = 0
     while piece := stream.readline(_BUFFER):
@@ -212,14 +206,6 @@ def _skip_line(stream: IO[bytes]) -> int:
         if piece.endswith(b"\n"):
             break
     return skipped
-
-
-def _opened(part: ByteRange) -> IO[bytes]:
-    source = part.source
-    if source.store and not source.compression and len(source.head) < source.size:
-        stop = source.size if part.stop is None else part.stop
-        return cast("IO[bytes]", RangeStream(source, max(0, part.start - 1), stop))
-    return source.open()
 
 
 def _ends_flushed(source: Source) -> bool:

@@ -20,7 +20,7 @@ from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition
-from rlreport.read.readback import RowLocations, fetch_texts
+from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
 from rlreport.read.sample import Sample, read_sample
 from rlreport.read.sample_parts import EDGE
@@ -41,9 +41,6 @@ from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
 """Smaller logs are read faster in this process than others start."""
-
-MAX_PROMPT_TEXTS = 2_000
-"""Prompts whose text is read back for the prompt table; the others keep their figures."""
 
 SPLIT = "split"
 """Kind of the note on the split that is shown but not judged."""
@@ -81,19 +78,10 @@ class Scan(LogTables):
         """Return where the responses lie, to read some back (also in another process)."""
         named = self.ngrams is not None and self.ngrams.unit == "token"
         strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
-        locations = RowLocations(self.sources, self.formats)
-        locations.style = detect_style(np.array(strings, dtype=object)) if strings else None
+        style = detect_style(np.array(strings, dtype=object)) if strings else None
+        locations = RowLocations(self.sources, self.formats, style)
         locations.select(self.responses)
         return locations
-
-
-def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
-    """Return the beginnings of the first MAX_PROMPT_TEXTS prompts, by ``prompt_id``.
-
-    Raises:
-        UnusableInputError: a log changed or vanished since the first pass.
-    """
-    return fetch_texts(scan.locations(), scan.prompt_rows[:MAX_PROMPT_TEXTS].tolist(), options)
 
 
 def read_logs(
@@ -130,7 +118,10 @@ def read_logs(
     if options.ray is not None:  # its nodes have other current folders
         if options.tokenizer:
             options = replace(options, tokenizer=str(Path(options.tokenizer).absolute()))
-        listing.sources = [s if s.store else s.absolute() for s in listing.sources]
+        listing.sources = [
+            source if source.store else replace(source, path=str(Path(source.path).absolute()))
+            for source in listing.sources
+        ]
         workers.check_files([s.path for s in listing.sources if not s.store], options.tokenizer)
     files = detect_formats(listing, options, metrics)
     ranges = byte_ranges(files.sources, files.formats)
@@ -349,11 +340,10 @@ def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes:
     if not files.sources and not bad:
         # Files that a mapping would read come before those that are no logs at all.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
-        found = "; ".join(f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED])
-        more = (
-            f"; and {len(refused) - _MAX_NAMED:,} files more" if len(refused) > _MAX_NAMED else ""
-        )
-        return "No rollout log found" + (f" ({found}{more})" if found else "")
+        found = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
+        if len(refused) > _MAX_NAMED:
+            found.append(f"and {len(refused) - _MAX_NAMED:,} files more")
+        return "No rollout log found" + (f" ({'; '.join(found)})" if found else "")
     text = f"No usable response in {len(files.sources):,} log files"
     if bad:
         first = bad[0]

@@ -42,7 +42,7 @@ class Oddity(NamedTuple):
 
 @dataclass(slots=True)
 class Remarks:
-    """Remarks about the lines that were read; adding is commutative.
+    """Remarks about the lines that were read, added in the order of the logs.
 
     Attributes:
         oddities: by kind, see ODDITIES.
@@ -58,18 +58,14 @@ class Remarks:
 
     def add(self, kind: str, position: LogPosition, count: int = 1) -> None:
         """Count an oddity."""
-        known = self.oddities.get(kind)
-        if known is None:
-            self.oddities[kind] = Oddity(count, position)
-        else:
-            self.oddities[kind] = Oddity(known.times + count, min(known.first, position))
+        times, first = self.oddities.get(kind, (0, position))
+        self.oddities[kind] = Oddity(times + count, first)
 
     def add_unread(self, line: UnreadLine) -> None:
         """Add a line that could not be used."""
         self.unread_count += 1
-        self.unread.append(line)
-        if len(self.unread) >= 2 * MAX_UNREAD:
-            self.unread = sorted(self.unread)[:MAX_UNREAD]
+        if len(self.unread) < MAX_UNREAD:
+            self.unread.append(line)
 
     def add_unread_fields(self, found: NotTaken) -> None:
         """Add fields that nobody read."""
@@ -81,7 +77,7 @@ class Remarks:
         """Add all remarks of another."""
         for kind, oddity in other.oddities.items():
             self.add(kind, oddity.first, oddity.times)
-        self.unread = sorted([*self.unread, *other.unread])[:MAX_UNREAD]
+        self.unread = [*self.unread, *other.unread][:MAX_UNREAD]
         self.unread_count += other.unread_count
         self.add_unread_fields(other.unread_fields)
 
@@ -147,24 +143,12 @@ def superseded_rows(steps: Ints, validation: NDArray[np.bool_]) -> NDArray[np.bo
 
 
 def restart_note(steps: Ints, name: str, *, kept: bool) -> Note:
-    """Return the note on rows that were logged again after a restart.
-
-    Args:
-        steps: int64, steps of the older rows.
-        name: of their file.
-        kept: whether the older rows are kept.
-    """
+    """Return the note on rows of a file, the older ones of those logged again after a restart."""
     low, high = int(steps.min()), int(steps.max())
     span = message("{low} to {high}", low=low, high=high) if low < high else str(low)
-    text = (
-        message(
-            "steps run backwards: {steps} logged again after a restart, all rows kept",
-            steps=span,
+    text = marked("steps run backwards: {steps} logged again after a restart, all rows kept")
+    if not kept:
+        text = marked(
+            "steps run backwards: {steps} logged again after a restart, the older rows left out"
         )
-        if kept
-        else message(
-            "steps run backwards: {steps} logged again after a restart, the older rows left out",
-            steps=span,
-        )
-    )
-    return Note("restart", text, len(steps), name)
+    return Note("restart", message(text, steps=span), len(steps), name)

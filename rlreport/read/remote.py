@@ -7,13 +7,13 @@ they may be signed.
 from __future__ import annotations
 
 import errno
-import io
 import itertools
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from glob import has_magic
+from operator import itemgetter
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from rlreport.errors import MissingExtraError, UsageError
@@ -24,16 +24,7 @@ if TYPE_CHECKING:
 BLOCK = 8 << 20
 """Bytes per request when a file is read from start to end."""
 
-_TAIL = 64 << 10
-RANGE = 32 << 20
-"""Bytes of the first pass's requests."""
-
-HEAD = 256 << 10
-"""Bytes at a file's start that format detection reads."""
-
-SMALL = 4 << 20
-"""Files up to this size are requested whole, many at once."""
-
+_REQUEST, _TAIL = 32 << 20, 64 << 10
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
 _MAX_MESSAGE = 200
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
@@ -149,111 +140,59 @@ def open_remote(path: str, store: str) -> IO[bytes]:
     return cast("IO[bytes]", opened)
 
 
-class RangeStream(io.RawIOBase):
-    """A byte range of a file in a store; what follows the range is requested in small pieces."""
-
-    def __init__(self, source: Source, start: int, stop: int) -> None:
-        self._source, self._position, self._stop = source, start, stop
-        self._start, self._data = 0, source.head
-
-    def readable(self) -> bool:
-        """See io."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """See io; ``whence`` is the start."""
-        self._position = offset
-        return offset
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """See io; OSError if the store does not give it."""
-        start = self._position
-        wanted = size if size and size > 0 else BLOCK
-        # Beyond the range only the end of one line is wanted.
-        stop = min(start + wanted, self._stop) if start < self._stop else start + min(wanted, _TAIL)
-        stop = min(stop, self._source.size)
-        if not self._start <= start < self._start + len(self._data):
-            end = max(stop, min(self._stop, start + RANGE))
-            self._start, self._data = start, read_ranges([(self._source, start, end)])[0]
-        data = self._data[start - self._start : stop - self._start]
-        self._position += len(data)
-        return data
-
-
-def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes]:
-    """Return byte ranges (file, start, stop) of files in stores.
+def range_pieces(source: Source, start: int, stop: int) -> Iterator[bytes]:
+    """Yield a file's bytes from ``start`` on: up to ``stop`` in large requests, then in small ones.
 
     Raises:
-        OSError: one of them cannot be read.
+        OSError: the store does not give them.
     """
-    parts = []
-    for data in try_ranges(wanted):
+    while start < source.size:
+        # Beyond the range only the end of one line is needed.
+        end = min(stop, start + _REQUEST) if start < stop else start + _TAIL
+        (data,) = read_ranges([(source, start, min(end, source.size))])
         if isinstance(data, OSError):
             raise data
-        parts.append(data)
-    return parts
+        if not data:
+            return
+        yield data
+        start += len(data)
 
 
-def try_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
+def read_ranges(wanted: Sequence[tuple[Source, int, int]]) -> list[bytes | OSError]:
     """Return byte ranges (file, start, stop), or why one cannot be read; all requested at once."""
-    parts: list[bytes | OSError] = [b""] * len(wanted)
-    for store, requests in itertools.groupby(_merged(wanted), key=lambda r: r.source.store):
-        for request, data in _responses(store, list(requests)):
-            for i in request.members:
-                start, stop = (offset - request.start for offset in wanted[i][1:])
-                parts[i] = data[start:stop] if isinstance(data, bytes) else data
-    return parts
+    ranges = [(source.store, source.path, start, stop) for source, start, stop in wanted]
+    found: dict[tuple[str, str, int, int], bytes | OSError] = {}
+    for store, group in itertools.groupby(sorted(set(ranges)), key=itemgetter(0)):
+        asked = list(group)
+        found.update(zip(asked, _requested(store, [one[1:] for one in asked]), strict=True))
+    return [found[one] for one in ranges]
 
 
-@dataclass(slots=True)
-class _Request:
-    """A byte range to request, and the indices of the ranges in it."""
+def _requested(store: str, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | OSError]:
+    """Return ranges of a store's files; neighbours are requested as one, with what is between."""
+    from fsspec.utils import merge_offset_ranges
 
-    source: Source
-    start: int
-    stop: int
-    members: list[int]
-
-
-def _merged(wanted: Sequence[tuple[Source, int, int]]) -> list[_Request]:
-    """Return requests by store; ranges of a file share one if they are at least half of it."""
-    requests: list[_Request] = []
-    size = 0
-    for i in sorted(range(len(wanted)), key=lambda i: _place(*wanted[i])):
-        source, start, stop = wanted[i]
-        last = requests[-1] if requests else None
-        if last and last.source.path == source.path:
-            end, size = max(stop, last.stop), size + stop - start
-            if end - last.start <= min(2 * size, BLOCK):
-                last.stop = end
-                last.members.append(i)
-                continue
-        requests.append(_Request(source, start, stop, [i]))
-        size = stop - start
-    return requests
-
-
-def _place(source: Source, start: int, stop: int) -> tuple[str, str, int]:
-    return source.store, source.path, start
-
-
-def _responses(
-    store: str, requests: Sequence[_Request]
-) -> Iterator[tuple[_Request, bytes | OSError]]:
     system = filesystem(store)
-    paths = [system._strip_protocol(request.source.path) for request in requests]
-    starts, stops = [r.start for r in requests], [r.stop for r in requests]
+    # Gaps up to the mean length: at least half of what is requested was asked for.
+    gap = sum(stop - start for _, start, stop in ranges) // len(ranges)
+    columns = map(list, zip(*ranges, strict=True))
+    paths, starts, stops = merge_offset_ranges(*columns, max_gap=gap, max_block=BLOCK)
+    names = [system._strip_protocol(path) for path in paths]
     try:
-        found = system.cat_ranges(paths, starts, stops, on_error="return")
+        blocks = system.cat_ranges(names, starts, stops, on_error="return")
     except Exception as error:
-        found = [error] * len(requests)
-    for request, data in zip(requests, found, strict=True):
-        if not isinstance(data, bytes):
-            yield request, _store_error(data)
-        elif len(data) > request.stop - request.start:  # a server without ranges sends all
-            yield request, data[request.start : request.stop]
+        blocks = [error] * len(paths)
+    begins = list(zip(paths, starts, strict=True))
+    parts: list[bytes | OSError] = []
+    for path, start, stop in ranges:
+        i = bisect(begins, (path, start)) - 1
+        if isinstance(data := blocks[i], bytes):
+            # A server without ranges sends the whole file.
+            first = 0 if len(data) > stops[i] - starts[i] else starts[i]
+            parts.append(data[start - first : stop - first])
         else:
-            yield request, data
+            parts.append(_store_error(data))
+    return parts
 
 
 def _store_error(error: Any) -> OSError:

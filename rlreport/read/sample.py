@@ -118,11 +118,9 @@ def read_sample(
     """
     names = [source.name for source in locations.sources]
     rows = sampled_rows(responses, names)
-    parts = list(_parts(locations, reading_order(locations, rows)))
-    hashes = responses["line_hash"].to_numpy()
-    jobs = [(part, hashes[part]) for part in parts]
+    jobs = (responses.iloc[part] for part in _parts(locations, reading_order(locations, rows)))
     store = store_at(options.cache, options.cache_size) if options.cache else None
-    shared = locations, options, figures, store
+    shared = locations.without_rows(), options, figures, store
     collected = _Collected()
     with progress.phase("sample", len(rows), "responses") as phase:
         for part in workers.map(read_part, jobs, shared, parallel=parallel):

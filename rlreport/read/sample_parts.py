@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, finite_sums
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import MAX_TEXT
 from rlreport.read.cache import format_keys
-from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import token_rows
@@ -57,18 +57,19 @@ class Part(NamedTuple):
 
 
 def read_part(
-    job: tuple[Ints, NDArray[np.uint64]],
+    responses: pd.DataFrame,
     shared: tuple[RowLocations, ReadOptions, FigureOptions, Store | None],
 ) -> Part:
     """Read some responses back, or take what an earlier build kept of the same lines."""
-    (rows, hashes), (locations, options, figures, store) = job, shared
-    key = _key(rows, hashes, locations, options, figures) if store else b""
+    locations, options, figures, store = shared
+    locations.select(responses)
+    rows, hashes = responses.index.to_numpy(), responses["line_hash"].to_numpy()
+    key = _key(hashes, locations, options, figures) if store else b""
     part = _load(store, key, len(rows)) if store and key else None
     if part is None:
         reader = _Reader(options, figures)
-        place = {row: i for i, row in enumerate(rows.tolist())}
-        for batch in batches(read_rows(locations, rows.tolist())):
-            reader.add([(place[row], own) for row, own in batch])
+        for batch in batches(read_rows(locations, range(len(rows)))):
+            reader.add(batch)
         part = reader.part()
         if store and key:
             store.put(key, pack({"strings": part.strings}, part[:-1]))
@@ -76,25 +77,20 @@ def read_part(
 
 
 def _key(
-    rows: Ints,
     hashes: NDArray[np.uint64],
     locations: RowLocations,
     options: ReadOptions,
     figures: FigureOptions,
 ) -> bytes:
     """Return the key of a part; b"" if it is not kept."""
-    files = sorted(set(locations.file[rows].tolist()))
+    files = np.unique(locations.file).tolist()
     formats = format_keys([locations.formats[file] for file in files], options.tokenizer)
     if not formats or not hashes.all():
         return b""
     texts = options.pad_tokens, options.tokenizer, options.mapping, options.step_from_path
     names = [locations.sources[file].name for file in files]
     parts = ("sample", program(), texts, figures, names, formats)
-    return (
-        repr(parts).encode(errors="surrogatepass")
-        + hashes.tobytes()
-        + locations.sub[rows].tobytes()
-    )
+    return repr(parts).encode(errors="surrogatepass") + hashes.tobytes() + locations.sub.tobytes()
 
 
 def _load(store: Store, key: bytes, rows: int) -> Part | None:
@@ -138,10 +134,9 @@ class _Reader:
 
     def add(self, batch: Sequence[tuple[int, Row]]) -> None:
         found = [row.tokens for _, row in batch]
-        nowhere = [LogPosition(0, 0, 0)] * len(batch)
         pads = frozenset(self._options.pad_tokens)
         with np.errstate(over="ignore", invalid="ignore"):
-            tokens = token_rows(found, nowhere, pads, Remarks())
+            tokens = token_rows(found, pads)
             tokens = None if tokens is None else tokens.sampled_only()
             figures = TokenFigures() if tokens is None else tokens.figures(self._figures)
             if tokens is not None:

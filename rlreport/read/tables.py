@@ -210,9 +210,9 @@ def tool_table(chunks: Sequence[Chunk], rows: LogRows) -> pd.DataFrame:
     names = ["step", "tool", "answers", "errors"]
     bases = np.cumsum([0, *(chunk.rows for chunk in chunks)]).tolist()
     found = [
-        (base + one.row, one.tool, one.answers, one.errors)
+        (base + row, *counts)
         for chunk, base in zip(chunks, bases, strict=False)
-        for one in chunk.tools
+        for row, *counts in chunk.tools
     ]
     if not found:
         return pd.DataFrame([], columns=names)

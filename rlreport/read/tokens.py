@@ -142,20 +142,13 @@ class TokenRows:
 
 def token_rows(
     fields: Sequence[TokenFields],
-    positions: Sequence[LogPosition],
     pad_tokens: frozenset[str],
-    remarks: Remarks,
+    remarks: Remarks | None = None,
+    positions: Sequence[LogPosition] = (),
 ) -> TokenRows | None:
-    """Put the token arrays of a batch side by side and drop padding.
+    """Put the token arrays of a batch side by side and drop padding; None without tokens.
 
-    Args:
-        fields: of every row of the batch.
-        positions: where each row lies, for remarks.
-        pad_tokens: strings that are padding at the ends of a response.
-        remarks: gets what was dropped.
-
-    Returns:
-        None if no row has tokens.
+    What is dropped is added to ``remarks``, with the position of its row.
     """
     rows = np.array([i for i, own in enumerate(fields) if own.size >= 0], dtype=np.int64)
     if not len(rows):
@@ -176,12 +169,11 @@ def token_rows(
     )
     drop = _sentinels(tokens)
     padding = _end_padding(own, offsets, drop, pad_tokens)
-    places = [positions[i] for i in rows.tolist()]
     for kind, found in (("sentinel", drop), ("pads", padding)):
         hits = np.flatnonzero(found)
-        if len(hits):
-            first = int(np.searchsorted(offsets, hits[0], side="right")) - 1
-            remarks.add(kind, places[first], len(hits))
+        if remarks is not None and len(hits):
+            first = rows[np.searchsorted(offsets, hits[0], side="right") - 1]
+            remarks.add(kind, positions[first], len(hits))
     drop |= padding
     return tokens._select(~drop) if drop.any() else tokens
 

@@ -93,8 +93,9 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
         steps.tolist(), starts.tolist(), [*starts[1:].tolist(), len(step)], strict=True
     ):
         units = slice(int(texts.offsets[start]), int(texts.offsets[stop]))
-        own = pairs[units][inside[units][: len(pairs[units])]]
-        rows.append((number, len(own), len(np.unique(own))))
+        own = np.sort(pairs[units][inside[units][: len(pairs[units])]])
+        distinct = np.count_nonzero(own[1:] != own[:-1]) + min(len(own), 1)
+        rows.append((number, len(own), distinct))
     return pd.DataFrame(rows, columns=["step", "bigrams", "distinct"])
 
 

@@ -12,6 +12,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import lru_cache
 
 from rlreport.text.clean import REPLACEMENT, safe_text
 from rlreport.text.special import is_special
@@ -55,6 +56,11 @@ def detect_style(vocabulary: Iterable[str]) -> Style:
     hardly a token with a character that the alphabet lacks, such as a space or a Chinese
     character: decoded text has those throughout, so ``é`` alone is never taken for a byte.
     """
+    return _style_of(tuple(vocabulary))
+
+
+@lru_cache(maxsize=4)  # several stages ask about the tokens of the run
+def _style_of(vocabulary: tuple[str, ...]) -> Style:
     tokens = byte_marks = outside = sentencepiece = spaces = 0
     for token in vocabulary:
         if not token or is_special(token):

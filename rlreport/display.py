@@ -1,0 +1,180 @@
+"""Responses and prompts read back from the logs for display."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rlreport.figures.metadata import is_number
+from rlreport.options import FigureOptions, ReadOptions
+from rlreport.read.logs import Scan
+from rlreport.read.readback import RowLocations, batches, read_rows
+from rlreport.read.rows import Row
+from rlreport.read.tokens import TokenRows, token_rows
+from rlreport.rollout import Rollout, TokenFigures, Turn
+from rlreport.text.chat import turns, turns_in_text
+from rlreport.text.clean import clean_prompt, clean_text
+from rlreport.text.tokens import readable_tokens
+
+MAX_PROMPT_TEXTS = 2_000
+"""Prompts whose text is read back for the prompt table; the others keep their figures."""
+
+PROMPT_CHARS = 400
+
+Clean = Callable[[object], str]
+
+_NO_TOKENS: tuple[list[str], TokenFigures, None] = ([], TokenFigures(), None)
+
+
+def fetch(
+    locations: RowLocations,
+    rows: Sequence[int],
+    options: ReadOptions,
+    figures: FigureOptions,
+    with_tokens: int | None = None,
+) -> Iterator[Rollout]:
+    """Read responses back, in the order given; all are in memory before the first is yielded.
+
+    Args:
+        locations: where they lie.
+        rows: indices into the response table.
+        options: as in the first pass.
+        figures: as in the first pass.
+        with_tokens: how many of the first rows get their tokens; all of them by default.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since the first pass.
+    """
+    found: dict[int, Rollout] = {}
+    wanted = frozenset(rows[:with_tokens])
+    for batch in batches(read_rows(locations, rows)):
+        found.update(_rollouts(locations, dict(batch), options, figures, wanted))
+    yield from (found[row] for row in rows)
+
+
+def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
+    """Return the beginnings of the first MAX_PROMPT_TEXTS prompts, by ``prompt_id``.
+
+    Raises:
+        UnusableInputError: a log changed or vanished since the first pass.
+    """
+    wanted = scan.prompt_rows[:MAX_PROMPT_TEXTS]
+    prompts = {
+        row: _prompt(logged, options)[:PROMPT_CHARS]
+        for row, logged in read_rows(scan.locations(), wanted)
+    }
+    return [prompts[row] for row in wanted.tolist()]
+
+
+def _prompt(row: Row, options: ReadOptions) -> str:
+    return clean_prompt(row.prompt, options.pad_tokens, options.system_end_token)
+
+
+def _rollouts(
+    locations: RowLocations,
+    rows: Mapping[int, Row],
+    options: ReadOptions,
+    figures: FigureOptions,
+    with_tokens: frozenset[int],
+) -> Iterator[tuple[int, Rollout]]:
+    # Turns say in tokens where they begin, which padding may shift.
+    converted = [n for n, row in rows.items() if n in with_tokens or row.carried.get("turns")]
+    tokens = token_rows([rows[n].tokens for n in converted], frozenset(options.pad_tokens))
+    per_row: dict[int, Any] = {}
+    if tokens is not None:
+        per_row = {converted[i]: found for i, found in _tokens_by_row(tokens, figures)}
+    clean = partial(_text, pads=options.pad_tokens)
+    for number, row in rows.items():
+        raw, values, sampled = per_row.get(number, _NO_TOKENS)
+        prompt = _prompt(row, options)
+        truth, pairs = row.carried.get("ground_truth"), row.carried.get("prompt_turns")
+        errors = row.carried.get("errors") or []
+        conversation: Any = row.carried.get("turns") or turns_in_text(row.response)
+        spans = len(raw) == row.tokens.size  # spans of turns count the tokens as logged
+        if number not in with_tokens:
+            raw, values, sampled = _NO_TOKENS
+        yield (
+            number,
+            Rollout(
+                step=int(locations.step[number]),
+                n=int(locations.n[number]),
+                file=locations.source(number).name,
+                line=int(locations.line[number]),
+                prompt=prompt,
+                response=clean(row.response),
+                ref_response=None if row.reference is None else clean(row.reference),
+                ground_truth=None if isinstance(truth, dict | list | None) else clean(str(truth)),
+                turns=_prompt_turns(pairs, clean) or turns(prompt),
+                raw_tokens=raw,
+                tokens=readable_tokens(raw, locations.style),
+                figures=values,
+                sampled=sampled,
+                conversation=[_turn(one, clean, spans=spans) for one in conversation],
+                errors=list(map(clean, errors if isinstance(errors, list) else [errors])),
+            ),
+        )
+
+
+def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[int, Any]]:
+    """Yield each row with its token strings, its figures and what was sampled."""
+    flat = tokens.sampled_only().figures(figures)
+    if tokens.sampled is not None:
+        flat = flat.spread(tokens.sampled)
+    rows = zip(tokens.rows.tolist(), tokens.strings_of(), strict=True)
+    for place, (row, raw) in enumerate(rows):
+        start, stop = tokens.offsets[place : place + 2].tolist()
+        masked = tokens.masked is not None and tokens.masked[place]
+        own = tokens.sampled[start:stop] if masked and tokens.sampled is not None else None
+        yield row, (raw, flat.between(start, stop), own)
+
+
+def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
+    """Return turns that a format gave as [role, text] pairs; a log may hold anything there."""
+    return [
+        (_text(turn[0]), clean(turn[1]))
+        for turn in (pairs if isinstance(pairs, list) else [])
+        if isinstance(turn, list | tuple) and len(turn) == 2
+    ]
+
+
+def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
+    """Return a turn; what ``normalize_turns_and_mask`` does not check may be of any type."""
+    thinking, tool = (
+        clean(value) if isinstance(value := turn.get(name), str) else None
+        for name in ("thinking", "tool")
+    )
+    seconds, reward = (
+        float(value) if is_number(value := turn.get(name)) else None
+        for name in ("seconds", "reward")
+    )
+    calls, error = turn.get("calls"), turn.get("error")
+    return Turn(
+        role=_text(turn["role"]),
+        text=clean(turn["text"]),
+        sampled=turn["sampled"],
+        tokens=tuple(turn["tokens"]) if spans and "tokens" in turn else None,
+        thinking=thinking,
+        calls=tuple(map(_call, calls)) if isinstance(calls, list) else (),
+        tool=tool,
+        error=clean(error) if error else None,
+        seconds=seconds,
+        reward=reward,
+    )
+
+
+def _call(call: object) -> tuple[str, str]:
+    """Return a tool's name and its arguments as text."""
+    call = call if isinstance(call, dict) else {"arguments": call}
+    return _text(call.get("name", "")), _text(call.get("arguments", ""))
+
+
+def _text(value: object, pads: tuple[str, ...] = ()) -> str:
+    """Return a logged value as cleaned text, as JSON if it is none."""
+    if not isinstance(value, str):
+        try:
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        except RecursionError:
+            value = "…"
+    return clean_text(value, pads)
