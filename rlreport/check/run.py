@@ -203,8 +203,7 @@ class Run:
     def along(self, series: Series) -> Floats:
         """Return a series at the run's steps, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
-        found: Floats = at.groupby(level=0).last().reindex(self.steps).to_numpy(np.float64)
-        return found
+        return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
     def late(self, series: Floats) -> Floats:
         """Return the part of a series by step that lies in the last window."""
