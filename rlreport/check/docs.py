@@ -43,7 +43,7 @@ METHOD = (
     _section(
         "Rise, fall, death",
         "The reward by step is judged over all steps. Its noise is the median absolute difference "
-        "of successive steps, which a trend hardly touches; where they are alike (autocorrelation), "
+        "of successive steps, which a trend hardly touches; where they are alike (autocorrelation) "
         "means of several steps err more (AR(1)). It rose if the slope, or the last window against "
         "the first, is beyond that noise. A fall loses a part of the gain and is beyond noise, "
         "wherever the best steps lie. The last 3, 5 and 10 steps are also judged by themselves. A "

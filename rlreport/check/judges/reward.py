@@ -239,8 +239,9 @@ REWARD_COLLAPSE = Check(
     "raise the KL coefficient, and look at KL, entropy and the critic where the fall begins.",
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("kl_explosion", "reward_stalled", "persistent_losers", "language_drift"),
-        *("watched_reward_fall", "zero_variance_groups", "unclosed_thinking"),
+        *("kl_explosion", "reward_stalled", "persistent_losers"),
+        *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
+        *("unclosed_thinking", "language_drift", "template_collapse"),
     ),
     of_reward=True,
 )
