@@ -223,19 +223,18 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
         for f in findings
         if f.severity != "info" and not f.explained_by and f.id != OF_THE_LOG
     ]
-    for series, watched in ((run.watched_reward, True), (run.reward, False)):
-        if series is None:
-            continue
-        sound = series.known().before(min(onsets)) if onsets else series.known()
-        shape = shape_of(sound, independent=watched)
+    sound = run.between(int(run.steps[0]), min(onsets)) if onsets else run
+    if not sound.learned:
+        return None
+    for series, watched in ((sound.watched_reward, True), (sound.reward, False)):
+        shape = None if series is None else shape_of(series, independent=watched)
         if shape is None:
             continue
-        if not (shape.rose or shape.gained):
-            return None
-        error = noise_of(sound, independent=watched).of_mean(shape.window)
+        steps = shape.series.steps
+        error = noise_of(shape.series, independent=watched).of_mean(shape.window)
         if not onsets and shape.best - shape.end <= error:
-            return int(sound.steps[-1])
-        return int(sound.steps[shape.best_place + shape.window // 2])
+            return int(steps[-1])
+        return int(steps[shape.best_place + shape.window // 2])
     return None
 
 
