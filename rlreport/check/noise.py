@@ -161,8 +161,17 @@ def _step_noise(
     means = means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(inside), len(means) - 1
-    jumps = float((np.diff(means) ** 2).mean() / 2)
-    between = jumps * sum(1 / len(np.unique(part.steps)) for part in parts)
+    jumps = np.diff(means)
+    jumps = jumps - jumps.mean()
+    variance = float((jumps**2).mean())
+    lagged = float((jumps[1:] * jumps[:-1]).mean()) / variance if variance > 0 else -0.5
+    rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, 0.9))
+    between = 0.0
+    for part in parts:
+        size = len(np.unique(part.steps))
+        lag = np.arange(1, size)
+        alike = 1 + 2 * float(((1 - lag / size) * rho**lag).sum())
+        between += variance / 2 / (1 - rho) * alike / size
     return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
 
 
