@@ -139,5 +139,6 @@ def prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     first = int(np.searchsorted(run.place, found.place))
     fresh = ~np.isin(prompts[first:], prompts[:first])
     # Prompts that never return say nothing; prompts that used to, and now are others, do.
-    returned = len(np.unique(prompts[:first])) < NEW * first
+    groups = len(np.unique(np.stack([prompts[:first], run.place[:first]]), axis=1).T)
+    returned = len(np.unique(prompts[:first])) < NEW * groups
     return bool(returned and fresh.mean() >= NEW)

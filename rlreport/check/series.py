@@ -26,6 +26,11 @@ WINDOW_SHARE = 0.1
 
 FEWEST_IN_WINDOW = 3
 STRONGEST_CORRELATION = 0.9
+FEWEST_FOR_DRIFT = 10
+"""Differences from which autocorrelation can be told from a trend."""
+
+LEAST_DRIFT = 0.2
+"""Part of the differences' variance that sampling has to leave unexplained, to tell a drift."""
 
 RISE_Z = 3.0
 TREND_Z = 2.6
@@ -91,26 +96,45 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Standard deviation of one step's value around the trend, and autocorrelation."""
+    """How a step's value scatters around the trend.
 
-    sigma: float
+    Attributes:
+        white: standard deviation of what is independent from step to step, such as sampling.
+        drift: standard deviation of what lasts for several steps.
+        rho: lag-1 autocorrelation of that.
+    """
+
+    white: float
+    drift: float = 0.0
     rho: float = 0.0
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of one step's value."""
+        return float(np.hypot(self.white, self.drift))
 
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
         lag = np.arange(1, steps)
-        whole = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
-        return self.sigma * self._caution * float(np.sqrt(whole / steps))
+        alike = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
+        return float(np.hypot(self.white, self._drift * np.sqrt(alike)) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
         """Return the standard error of the slope per step of a least-squares line."""
+        alike = (1 + self.rho) / (1 - self.rho)
         spread = np.sqrt((steps**3 - steps) / 12)
-        return float(self.sigma * self._caution * np.sqrt((1 + self.rho) / (1 - self.rho)) / spread)
+        return float(np.hypot(self.white, self._drift * np.sqrt(alike)) / spread)
 
     @property
-    def _caution(self) -> float:
-        """The autocorrelation itself is estimated from few steps."""
-        return 1 + 0.2 * self.rho
+    def independent_steps(self) -> float:
+        """As how many independent steps one step counts."""
+        variance = self.white**2 + self.drift**2 * (1 + self.rho) / (1 - self.rho)
+        return self.sigma**2 / variance if variance > 0 else 1.0
+
+    @property
+    def _drift(self) -> float:
+        """The autocorrelation is itself estimated from few steps."""
+        return self.drift * (1 + 0.2 * self.rho)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +212,17 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
         inside = float(np.sqrt(np.nanmean(series.errors**2)))
     clipped = np.clip(jumps, -3 * scale, 3 * scale)
     variance = float((clipped**2).mean())
-    rho = 0.0
-    if variance > 0 and len(jumps) > 3 and not independent:
-        lagged = float((clipped[1:] * clipped[:-1]).mean()) / variance
-        rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, STRONGEST_CORRELATION))
-    return Noise(max(scale / float(np.sqrt(2 * (1 - rho))), inside), rho)
+    if independent or variance == 0 or len(jumps) < FEWEST_FOR_DRIFT:
+        return Noise(max(scale / float(np.sqrt(2)), inside))
+    lagged = float((clipped[1:] * clipped[:-1]).mean()) / variance
+    # Half the variance of differences: that of sampling, and of the drift times 1 - rho.
+    half = scale**2 / 2
+    white = min(inside**2, half)
+    if half - white < LEAST_DRIFT * half:
+        return Noise(max(float(np.sqrt(half)), inside))
+    left = -(2 * lagged * half + white) / (half - white)
+    left = float(np.clip(left + 6 / len(jumps), 1 - STRONGEST_CORRELATION, 1))
+    return Noise(inside, float(np.sqrt((half - white) / left)), 1 - left)
 
 
 def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
@@ -208,7 +238,7 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
     best_place = int(np.argmax(means))
     start, best, end, low = float(means[0]), float(means[best_place]), float(means[-1]), y.min()
     error = noise.of_mean(window) * np.sqrt(2)
-    freedom = max(0.8 * steps * (1 - noise.rho) / (1 + noise.rho) - 1, steps / 8)
+    freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
     place = np.arange(steps) - (steps - 1) / 2
     slope = float((place * y).sum() / (place**2).sum())
     trend_z = deviate(slope, noise.of_slope(steps), freedom)
@@ -268,7 +298,7 @@ def _abrupt(series: Series, noise: Noise, best: float, end: float) -> int | None
         return None
     falls = means[:-ABRUPT_STEPS] - means[ABRUPT_STEPS:]
     scale = 1.4826 * float(np.median(np.abs(falls - np.median(falls))))
-    floor = noise.sigma * np.sqrt(1 - noise.rho)
+    floor = float(np.hypot(noise.white, noise.drift * np.sqrt(1 - noise.rho)))
     if series.errors is not None and np.isfinite(series.errors).any():
         floor = float(np.nanmedian(series.errors))
     at = int(np.argmax(falls))

@@ -161,7 +161,9 @@ def _fell(run: Run, shape: Shape) -> bool:
     loss = run.change(reward, first=best, last=end)
     gain = run.change(reward, first=run.first, last=best).difference
     least = max(limits.half * gain, limits.spread * run.spread())
-    return loss.fell and -loss.difference > least
+    # The best of several windows lies above the others by chance.
+    luck = np.sqrt(2 * np.log(steps / size))
+    return -loss.z >= loss.least + luck and -loss.difference > least
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
@@ -417,6 +419,9 @@ def judge_shift(run: Run) -> Result:
         not evident(run, reward, found) or others_jump(run, found, limits.still)
     ):
         return None
+    shape = run.reward_shape
+    if not referenced and size < 0 and shape is not None and (shape.dead or shape.below_start):
+        return None  # what ends at the bottom died, whatever caused it
     changed = prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
     return REWARD_SHIFT.finding(
