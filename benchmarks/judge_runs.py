@@ -257,10 +257,8 @@ def print_cases(count: int, cases: dict[str, Case] = CASES) -> bool:
         wrong = 0
         for seed in range(count):
             verdict = verdict_on(case.make(np.random.default_rng([seed, *name.encode()])))
-            word = verdict.sentence.split()[0].rstrip(".:,")
-            right = word in case.levels and (not case.lead or (verdict.lead or "") in case.lead)
-            words[f"{word} ({verdict.lead})" if verdict.lead else word] += 1
-            wrong += not right
+            words[f"{verdict.level} {verdict.lead or ''}".rstrip()] += 1
+            wrong += not case.accepts(verdict.sentence, verdict.lead)
         bad |= wrong > 0.03 * count
         said = ", ".join(f"{word} {times / count:.0%}" for word, times in words.most_common())
         print(f"{name:28} wrong {wrong / count:6.1%}   {said}", flush=True)

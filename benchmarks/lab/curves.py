@@ -29,12 +29,16 @@ class Case:
     Attributes:
         make: draws a run of this kind.
         levels: first words of the verdict that are right.
-        lead: ids that may lead a verdict of those words, if not any.
+        lead: ids that may lead ("": none), if not any.
     """
 
     make: Callable[[Rng], Tables]
     levels: tuple[str, ...]
     lead: tuple[str, ...] = ()
+
+    def accepts(self, sentence: str, lead: str | None) -> bool:
+        """Return whether a verdict is right."""
+        return sentence.startswith(self.levels) and (not self.lead or (lead or "") in self.lead)
 
 
 def _sizes(rng: Rng, low: int = 40, high: int = 200) -> tuple[Floats, int]:
@@ -53,15 +57,10 @@ def _run(
     metrics: dict[str, Floats] | None = None,
     **columns: Callable[[Any], Floats],
 ) -> Tables:
-    """Make a run.
+    """Make a run of the sizes ``at``.
 
-    Args:
-        rng: of all that is random.
-        rewards: (difficulty of the prompt, step, prompt) of each response -> its reward.
-        at: as ``_sizes`` gives it.
-        prompts: of each step, (steps, PROMPTS); drawn from a pool unless given.
-        metrics: the trainer's, by step.
-        columns: further columns of the response table, each from the step of each response.
+    ``rewards`` gives the reward of each response by (difficulty of its prompt, step, prompt),
+    ``columns`` further columns by step. ``prompts`` (steps, PROMPTS) are drawn unless given.
     """
     part, group = at
     steps = len(part)

@@ -167,7 +167,8 @@ def _reasoning_faults(rng: Rng, i: int) -> Iterator[Harder]:
     yield Harder(made("shifted", shift=shifted, noise=0.5, **group), ("reward_shift",), start, 1)
     yield Harder(made("engines", change=mismatched_engine(start, 0.35)),
                  ("engine_mismatch",), start)  # fmt: skip
-    yield Harder(made("no_tools", calls=ramp(start, stop, 0.05, 2.0), skill=falls),
+    by_guess = falls if i == 1 else skill
+    yield Harder(made("no_tools", calls=ramp(start, stop, 0.05, 2.0), skill=by_guess),
                  ("tool_disuse",), start, within, ("tool_disuse", "reward_collapse"))  # fmt: skip
     dip = start, start + int(steps * rng.uniform(0.25, 0.4))
     dips: Schedule = lambda s: skill(s) - 6 * (dip[0] <= s < dip[1])  # noqa: E731
@@ -206,26 +207,21 @@ def healthy(seed: int) -> list[Harder]:
         )
 
     for i in range(5):
-        forms: dict[str, Any] = {
-            "formed": ramp(0, rng.uniform(8, 40), 0.97, rng.uniform(0.05, 0.4))
-        }
-        form = list(FORMS)[i]
-        zh = form == "zh"
-        add("format_asked", i, form=form, chinese=zh, **forms)
-        add("format_not_asked", i, form=form, chinese=zh, asked=False, **forms)
+        forms: dict[str, Any] = {"formed": ramp(0, rng.uniform(8, 40), 0.97, rng.uniform(0, 0.4))}
+        forms |= {"form": list(FORMS)[i], "chinese": list(FORMS)[i] == "zh"}
+        add("format_asked", i, **forms)
+        add("format_not_asked", i, asked=False, **forms)
         if i < 3:
-            add("format_no_label", i, form=form, label=False, **forms)
-        harder = ramp(0, 80, 1.5)
-        skill = settle(20, 2.5)
-        add("curriculum", i, hardness=harder, skill=skill, prompts=8, logged=None,
+            add("format_no_label", i, label=False, **forms)
+        add("curriculum", i, hardness=ramp(0, 80, 4.0), skill=settle(20, 2.5), prompts=8,
+            logged=None,
             validation=lambda s: 0.3 + 0.3 * settle(20, 1)(s))  # fmt: skip
         longer = ramp(5, rng.uniform(40, 70), rng.uniform(8, 14), 3.0)
         add("longer_and_better", i, thoughts=longer, skill=settle(30, 2.5), room=400)
         gap = int(rng.integers(10, 30))
         share = rng.uniform(0.05, 0.6)
-        add(
-            "grader_fails", i, ungraded=lambda s, gap=gap, share=share: share * (gap <= s < gap + 6)
-        )
+        failing = _until(gap, flat(0.0), _until(gap + 6, flat(share), flat(0.0)))
+        add("grader_fails", i, ungraded=failing)
         add("ceiling", i, skill=flat(rng.uniform(3.5, 5)))
         add("agent", i, calls=flat(rng.uniform(1, 3)), skill=settle(20, 2.0))
         add("short", i, steps=int(rng.integers(5, 16)))
