@@ -33,6 +33,7 @@ from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
 from rlreport.display import prompt_texts
+from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
@@ -97,8 +98,12 @@ def warnings(verdict: Verdict) -> dict[str, Finding]:
 
 
 def compare(folder: Path) -> Outcome:
-    """Judge a run and compare the verdict with its truth."""
-    truth, verdict = truth_of(folder), verdict_on(read(folder))
+    """Judge a run and compare the verdict with its truth; without rollouts it is "Not read"."""
+    truth = truth_of(folder)
+    try:
+        verdict = verdict_on(read(folder))
+    except RlreportError as error:
+        verdict = Verdict("unjudged", sentence=f"Not read: {error}")
     found = {finding.id: finding for finding in verdict.findings}
     outcome = Outcome(
         folder.name,
@@ -127,7 +132,9 @@ def compare(folder: Path) -> Outcome:
 def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) -> None:
     """Set the distance of the onset from its interval: large where there is no onset."""
     low, high = outcome.interval or (0, 0)
-    names = [verdict.lead, *(outcome.expected if outcome.base == "real" else [])]
+    names: list[str | None] = [verdict.lead]
+    if outcome.base == "real":
+        names = [*(finding.id for finding in verdict.findings[:1]), *outcome.expected]
     onsets = [found[name].onset for name in names if name in found]
     steps = [onset.step for onset in onsets if onset]
     distances = {step: max(low - step, 0, step - high) for step in steps}
