@@ -1,12 +1,16 @@
-"""Judge folders of runs against their ``truth.json``: recall, false alarms, lead, onset.
+"""Judge runs whose truth is known: level, findings, lead and onset.
 
-    python benchmarks/judge_runs.py RUNS... [--json] [--sentences]
+    python benchmarks/judge_runs.py RUNS... [--json | --markdown | --growing] [--sentences]
+    python benchmarks/judge_runs.py --cases 300
 
-Each of RUNS is a folder with ``truth.json`` beside its logs, or a folder of such folders.
-``truth.json``: ``expected`` (ids that must be found, at any severity), ``not_expected`` (ids
-that must not come as a warning or worse), ``lead`` (which may lead; empty: none may) and
-``onset`` ([low, high] for the onset of the finding that leads, or null). Where it is
-silent, both are right. Exit status 1 when anything is missed.
+Each of RUNS is a folder with ``truth.json`` beside its logs, or a folder of such folders. All keys
+of a truth are optional, and what it does not mention is not judged:
+
+``level`` (first words of the verdict that are right), ``expected`` or ``must`` (ids that must be
+found, at any severity), ``not_expected`` or ``must_not`` (ids that must be no warning), ``lead``
+(ids that may lead; empty: none may) and ``onset`` ([low, high] for the onset of the finding that
+leads; in a real run also for that of one it must find). A truth with ``words`` is that of a real
+run: what its authors say. Exit status 1 when anything is missed.
 """
 
 from __future__ import annotations
@@ -14,21 +18,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from benchmarks.lab.curves import CASES, Case
 from rlreport.check import judge
-from rlreport.check.finding import Verdict
+from rlreport.check.finding import Finding, Verdict
+from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
 from rlreport.display import prompt_texts
+from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
+from rlreport.tables import Tables
+
+BASES = ("simulated", "real")
+CUT = 5  # steps between two cuts of a growing log
 
 
 @dataclass
@@ -36,66 +50,99 @@ class Outcome:
     """How the verdict on one run compares with its truth."""
 
     name: str
-    expected: int
-    missed: list[str]
-    false: list[str]
-    lead: str | None
-    lead_right: bool | None
-    onset: int | None
-    truth: list[int] | None
-    distance: int | None
-    seconds: float
+    base: str
     sentence: str
+    lead: str | None
+    expected: list[str]
+    missed: list[str]
+    unexpected: list[str]
+    false: list[str]
+    level_right: bool | None = None
+    lead_right: bool | None = None
+    onset: int | None = None
+    interval: list[int] | None = None
+    distance: int = 0
     details: list[str] = field(default_factory=list)
 
+    @property
+    def right(self) -> bool:
+        """Nothing that the truth speaks of is wrong."""
+        wrong = self.missed or self.false or self.distance
+        return not wrong and self.level_right is not False and self.lead_right is not False
 
-def judged(folder: Path) -> tuple[Verdict, float]:
-    """Return the verdict on the logs of a folder, and the seconds that judging took."""
-    read = ReadOptions(workers=1)
+
+def read(folder: Path) -> Tables:
+    """Read the logs of a folder and the metrics beside them."""
+    options = ReadOptions(workers=1)
     metrics = metrics_beside([folder], ())
-    scan = read_logs([folder], read, FigureOptions(), Silent(), metrics.paths)
-    tables = summarise(scan, prompt_texts(scan, read), metrics)
-    start = time.process_time()
-    verdict = worded(judge(Run(tables)))
-    return verdict, time.process_time() - start
+    scan = read_logs([folder], options, FigureOptions(), Silent(), metrics.paths)
+    return summarise(scan, prompt_texts(scan, options), metrics)
 
 
-def compared(folder: Path) -> Outcome:
-    """Judge a run and compare the verdict with its truth."""
-    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    verdict, seconds = judged(folder)
-    found = {finding.id for finding in verdict.findings}
-    alarms = {finding.id for finding in verdict.findings if finding.severity != "info"}
-    expected = truth.get("expected", [])
-    may_lead = truth.get("lead")
-    lead_right = None
-    if may_lead is not None:
-        lead_right = verdict.lead in may_lead if may_lead else verdict.lead is None
-    lead = next((f for f in verdict.findings if f.id == verdict.lead), None)
-    onset = lead.onset.step if lead and lead.onset else None
-    interval, distance = truth.get("onset"), None
-    if interval and onset is not None:
-        distance = max(interval[0] - onset, 0, onset - interval[1])
-    return Outcome(
+def verdict_on(tables: Tables) -> Verdict:
+    """Return the verdict in English words."""
+    return worded(judge(Run(tables)))
+
+
+def truth_of(folder: Path) -> dict[str, Any]:
+    """Read a truth of either form."""
+    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    truth.setdefault("expected", truth.get("must", []))
+    truth.setdefault("not_expected", truth.get("must_not", []))
+    return truth
+
+
+def warnings(verdict: Verdict) -> dict[str, Finding]:
+    """Return the findings of warning or worse by id."""
+    return {finding.id: finding for finding in verdict.findings if finding.severity != "info"}
+
+
+def compare(folder: Path) -> Outcome:
+    """Judge a run and compare the verdict with its truth; without rollouts it is "Not read"."""
+    truth = truth_of(folder)
+    try:
+        verdict = verdict_on(read(folder))
+    except RlreportError as error:
+        verdict = Verdict("unjudged", sentence=f"Not read: {error}")
+    found = {finding.id: finding for finding in verdict.findings}
+    outcome = Outcome(
         folder.name,
-        len(expected),
-        [name for name in expected if name not in found],
-        sorted(alarms & set(truth.get("not_expected", []))),
-        verdict.lead,
-        lead_right,
-        onset,
-        interval,
-        distance,
-        seconds,
+        BASES["words" in truth],
         verdict.sentence,
-        [
+        verdict.lead,
+        truth["expected"],
+        [name for name in truth["expected"] if name not in found],
+        truth["not_expected"],
+        sorted(warnings(verdict).keys() & set(truth["not_expected"])),
+        interval=truth.get("onset"),
+        details=[
             f"{f.severity} {f.id} {f.explained_by or ''} {f.onset}: {f.title}"
             for f in verdict.findings
         ],
     )
+    if levels := truth.get("level"):
+        outcome.level_right = verdict.sentence.startswith(tuple(levels))
+    if (leads := truth.get("lead")) is not None:
+        outcome.lead_right = verdict.lead in (leads or [None])
+    if outcome.interval:
+        _judge_onset(outcome, verdict, found)
+    return outcome
 
 
-def folders(given: list[Path]) -> Iterator[Path]:
+def _judge_onset(outcome: Outcome, verdict: Verdict, found: dict[str, Finding]) -> None:
+    """Set the distance of the onset from its interval: large where there is no onset."""
+    low, high = outcome.interval or (0, 0)
+    names: list[str | None] = [verdict.lead]
+    if outcome.base == "real":
+        names = [*(finding.id for finding in verdict.findings[:1]), *outcome.expected]
+    onsets = [found[name].onset for name in names if name in found]
+    steps = [onset.step for onset in onsets if onset]
+    distances = {step: max(low - step, 0, step - high) for step in steps}
+    outcome.onset = min(steps, key=distances.__getitem__, default=None)
+    outcome.distance = 999 if outcome.onset is None else distances[outcome.onset]
+
+
+def folders(given: Sequence[Path]) -> Iterator[Path]:
     """Yield the folders with a truth among those given and right below them."""
     for path in given:
         if (path / "truth.json").exists():
@@ -104,47 +151,157 @@ def folders(given: list[Path]) -> Iterator[Path]:
             yield from sorted(truth.parent for truth in path.glob("*/truth.json"))
 
 
+def print_outcome(one: Outcome, sentences: bool, findings: bool) -> None:
+    """Print a run in a line, and what is wrong with its verdict."""
+    parts = [f"{one.name:34} found {len(one.expected) - len(one.missed)}/{len(one.expected)}"]
+    parts.append(f"lead {'WRONG ' if one.lead_right is False else ''}{one.lead or '-'}")
+    if one.interval:
+        off = f" OFF {one.distance}" if one.distance else ""
+        parts.append(f"onset {one.onset} in {one.interval}{off}")
+    parts += ["LEVEL"] * (one.level_right is False)
+    parts += [f"MISSED {', '.join(one.missed)}"] if one.missed else []
+    parts += [f"FALSE {', '.join(one.false)}"] if one.false else []
+    print("  ".join(parts))
+    if sentences:
+        print(f"    {one.sentence}")
+    for line in one.details if findings else ():
+        print(f"      {line}")
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Count what is right, in a line."""
+    expected = sum(len(one.expected) for one in outcomes)
+    missed = sum(len(one.missed) for one in outcomes)
+    false = sum(len(one.false) for one in outcomes)
+    counts = [f"found {expected - missed} of {expected}", f"false warnings {false}"]
+    for name, right in (
+        ("level", [one.level_right for one in outcomes if one.level_right is not None]),
+        ("lead", [one.lead_right for one in outcomes if one.lead_right is not None]),
+        ("onset", [one.distance == 0 for one in outcomes if one.interval]),
+    ):
+        counts += [f"{name} right {sum(right)} of {len(right)}"] if right else []
+    return f"{len(outcomes)} {outcomes[0].base} runs: {', '.join(counts)}"
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """Return the table of how often each check was right, for ``docs/checks.md``."""
+    lines = ["| check | " + " | ".join(f"{b}: found | {b}: no false warning" for b in BASES) + " |"]
+    lines.append("|---" * 5 + "|")
+    for check in CHECKS:
+        cells = []
+        for base in BASES:
+            runs = [one for one in outcomes if one.base == base]
+            expected = [one for one in runs if check.id in one.expected]
+            unexpected = [one for one in runs if check.id in one.unexpected]
+            found = sum(check.id not in one.missed for one in expected)
+            quiet = sum(check.id not in one.false for one in unexpected)
+            cells += [f"{found} of {len(expected)}" if expected else "–"]
+            cells += [f"{quiet} of {len(unexpected)}" if unexpected else "–"]
+        lines.append(f"| `{check.id}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def moved(first: Finding, later: Finding) -> bool:
+    """Return whether a later onset lies outside the first interval."""
+    if not first.onset or not later.onset:
+        return False
+    return not first.onset.low <= later.onset.step <= first.onset.high
+
+
+def grow(folder: Path) -> tuple[int, int, list[str]]:
+    """Judge a run cut off at every fifth step.
+
+    Returns:
+        Cuts judged, cuts of a healthy run that warn, and what a faulty run's later cuts take
+        back: the name that led before, or an onset outside its first interval.
+    """
+    truth, tables = truth_of(folder), read(folder)
+    healthy = not truth["expected"]
+    steps = tables.steps["step"].tolist()
+    named: dict[str, Finding] = {}
+    lost: list[str] = []
+    warned, cuts = 0, range(CUT, len(steps) + CUT, CUT)
+    for count in cuts:
+        last = steps[min(count, len(steps)) - 1]
+        verdict = verdict_on(tables.between(steps[0], last + 1))
+        loud = warnings(verdict)
+        if healthy:
+            warned += bool(loud.keys() & set(truth["not_expected"]))
+            lost += [f"step {last}: {verdict.sentence}"] if loud else []
+            continue
+        for name, first in named.items():
+            if name not in loud:
+                lost.append(f"{name} not named at step {last}: {verdict.sentence}")
+            elif moved(first, loud[name]):
+                lost.append(f"{name} at {last}: {loud[name].onset}, at first {first.onset}")
+        if verdict.lead in truth["expected"] and verdict.lead in loud:
+            named.setdefault(verdict.lead, loud[verdict.lead])
+    return len(cuts), warned, lost
+
+
+def print_growing(runs: Sequence[Path]) -> bool:
+    """Print what growing logs take back; return whether it is too much."""
+    total, warned, faulty, unstable = 0, 0, 0, 0
+    for folder in runs:
+        cuts, warnings_of, lost = grow(folder)
+        if truth_of(folder)["expected"]:
+            faulty, unstable = faulty + 1, unstable + bool(lost)
+        else:
+            total, warned = total + cuts, warned + warnings_of
+        for line in lost:
+            print(f"{folder.name}: {line}")
+    print(
+        f"{warned} of {total} cuts of healthy runs warn; {unstable} of {faulty} faulty runs change"
+    )
+    return unstable > 0 or warned > 0.02 * total
+
+
+def print_cases(count: int, cases: dict[str, Case] = CASES) -> bool:
+    """Judge so many runs of each case; return whether more than 3% of one are wrong."""
+    bad = False
+    for name, case in cases.items():
+        words: Counter[str] = Counter()
+        wrong = 0
+        for seed in range(count):
+            verdict = verdict_on(case.make(np.random.default_rng([seed, *name.encode()])))
+            words[f"{verdict.level} {verdict.lead or ''}".rstrip()] += 1
+            wrong += not case.accepts(verdict.sentence, verdict.lead)
+        bad |= wrong > 0.03 * count
+        said = ", ".join(f"{word} {times / count:.0%}" for word, times in words.most_common())
+        print(f"{name:28} wrong {wrong / count:6.1%}   {said}", flush=True)
+    return bad
+
+
 def main() -> int:
     """Print the table, or JSON; return 1 when anything is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--json", action="store_true", help="outcomes as JSON")
+    parser.add_argument("--markdown", action="store_true", help="how often each check was right")
+    parser.add_argument("--growing", action="store_true", help="cut off at every fifth step")
+    parser.add_argument("--cases", type=int, default=0, help="runs of each case of lab/curves.py")
+    parser.add_argument("--only", help="cases whose name contains this")
     parser.add_argument("--sentences", action="store_true", help="with the verdicts in words")
     parser.add_argument("--findings", action="store_true", help="with every finding")
     given = parser.parse_args()
-    outcomes = [compared(folder) for folder in folders(given.runs)]
+    if given.cases:
+        names = [name for name in CASES if (given.only or "") in name]
+        return int(print_cases(given.cases, {name: CASES[name] for name in names}))
+    runs = list(folders(given.runs))
+    if given.growing:
+        return int(print_growing(runs))
+    outcomes = [compare(folder) for folder in runs]
     if given.json:
-        print(json.dumps([vars(outcome) for outcome in outcomes], indent=1, ensure_ascii=False))
+        print(json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False))
+    elif given.markdown:
+        print(markdown(outcomes))
     else:
         for one in outcomes:
-            lead = {None: "-", True: "right", False: "WRONG"}[one.lead_right]
-            onset = f"{one.onset} in {one.truth}" if one.truth else "-"
-            off = "" if not one.truth or one.distance == 0 else f" OFF {one.distance}"
-            missed = f" MISSED {', '.join(one.missed)}" if one.missed else ""
-            false = f" FALSE {', '.join(one.false)}" if one.false else ""
-            print(
-                f"{one.name:32} found {one.expected - len(one.missed)}/{one.expected}"
-                f"  lead {lead} ({one.lead})  onset {onset}{off}{missed}{false}"
-                f"  {one.seconds:.2f} s"
-            )
-            if given.sentences:
-                print(f"    {one.sentence}")
-            if given.findings:
-                print(*(f"      {line}" for line in one.details), sep="\n")
-    expected = sum(one.expected for one in outcomes)
-    lost = sum(len(one.missed) for one in outcomes)
-    leads = [one.lead_right for one in outcomes if one.lead_right is not None]
-    onsets = [one.distance == 0 for one in outcomes if one.truth]
-    far = [one.distance for one in outcomes if one.distance is not None]
-    print(
-        f"{len(outcomes)} runs: found {expected - lost} of {expected}, "
-        f"false alarms {sum(len(one.false) for one in outcomes)}, "
-        f"lead right {sum(leads)} of {len(leads)}, onset right {sum(onsets)} of {len(onsets)} "
-        f"(total distance {sum(far)} steps)",
-        file=sys.stderr if given.json else sys.stdout,
-    )
-    wrong = missed or not all(leads) or not all(onsets) or any(one.false for one in outcomes)
-    return int(bool(wrong))
+            print_outcome(one, given.sentences, given.findings)
+    for base in BASES:
+        if of_base := [one for one in outcomes if one.base == base]:
+            print(summary(of_base), file=sys.stderr if given.json or given.markdown else sys.stdout)
+    return int(not all(one.right for one in outcomes))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmarks.lab.curves import CASES
 from rlreport.check import run_checks
 from tests.judged_runs import FAULTY, HEALTHY
 from tests.tables_builder import tables_of_logs
@@ -31,6 +33,16 @@ def test_the_cause_leads_and_its_onset_is_right(name: str, seed: int) -> None:
     assert onset is not None
     assert low <= onset.step <= high
     assert onset.low <= onset.step <= onset.high
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_on_which_simple_rules_fail(name: str) -> None:
+    wrong = []
+    for seed in range(6):
+        verdict = run_checks(CASES[name].make(np.random.default_rng([seed, *name.encode()])))
+        if not CASES[name].accepts(verdict.sentence, verdict.lead):
+            wrong.append(verdict.sentence)
+    assert len(wrong) <= 1, wrong
 
 
 TRUTHS = Path(__file__).parent / "data" / "truths.json"

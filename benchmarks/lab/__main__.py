@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from . import faulty, healthy, rules
+from . import faulty, harder, healthy
 from .figures import beyond_doubt
 from .simulate import simulate
 from .truths import truth_of
@@ -15,23 +15,20 @@ from .write import read_run, write_run
 
 
 def main() -> None:
-    """Make runs, or judge them by the baseline's rules."""
+    """Make runs, or print their figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, does in (
         ("simulate", "write the simulated runs into OUT/<name>/ (a minute or two)"),
+        ("harder", "write harder ones into OUT/faults/<name>/ and OUT/healthy/<name>/"),
         ("train", "train tiny transformers and write their runs (needs torch; minutes each)"),
     ):
         command = commands.add_parser(name, help=does)
         command.add_argument("out", type=Path)
         command.add_argument("--only", nargs="*", help="names of runs")
         command.add_argument("--seed", type=int, default=0, help="added to each run's own seed")
-    for name, does in (
-        ("rules", "print what rewardspy's rules say of each run in the folders"),
-        ("figures", "print what is beyond doubt of each run in the folders"),
-    ):
-        command = commands.add_parser(name, help=does)
-        command.add_argument("folders", type=Path, nargs="+")
+    command = commands.add_parser("figures", help="print what is beyond doubt of each run")
+    command.add_argument("folders", type=Path, nargs="+")
     options = parser.parse_args()
     if options.command == "simulate":
         for scenario, planted in (
@@ -49,21 +46,19 @@ def main() -> None:
                 f"{truth['expected']} onset {truth['onset']}",
                 flush=True,
             )
+    elif options.command == "harder":
+        for kind, cases in ("faults", harder.faults), ("healthy", harder.healthy):
+            for case in cases(options.seed):
+                if not options.only or case.run.name in options.only:
+                    harder.write(options.out / kind, case)
     elif options.command == "train":
         from .train import train_runs
 
         train_runs(options.out, options.only, options.seed)
     else:
-        runs = {
-            folder.name: (read_run(folder), json.loads((folder / "truth.json").read_text("utf8")))
-            for folder in sorted(p for f in options.folders for p in f.iterdir() if p.is_dir())
-            if (folder / "truth.json").exists()
-        }
-        if options.command == "rules":
-            print(*rules.table(runs), sep="\n")
-        else:
-            for name, (rows, _) in runs.items():
-                print(f"{name:26} {json.dumps(beyond_doubt(rows))}")
+        for folder in sorted(p for f in options.folders for p in f.iterdir() if p.is_dir()):
+            if (folder / "truth.json").exists():
+                print(f"{folder.name:26} {json.dumps(beyond_doubt(read_run(folder)))}")
 
 
 if __name__ == "__main__":
