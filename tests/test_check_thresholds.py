@@ -10,9 +10,9 @@ import pytest
 
 from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.docs import markdown
-from rlreport.check.kl_explosion import KlExplosion
+from rlreport.check.judges.length import MissingEos
+from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
-from rlreport.check.missing_eos import MissingEos
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.check.windows import Trend
 from rlreport.draw.catalogue import OVERVIEW, CurveChart

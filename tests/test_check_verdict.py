@@ -44,8 +44,8 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
         r"Broken: reward hacking since step \d+\. “🎉” now stands in ", verdict.sentence
     )
     assert re.search(
-        r"carries the reward from 0\.\d+ to 2\.\d+; the policy is \d[\d.]* nats a response from "
-        r"the reference and \d+ % of responses no longer end\. Keep the last "
+        r"carries the reward from 0\.\d+ to 2\.\d+; KL to the reference is \d[\d.]* nats "
+        r"per response and \d+ % of responses are cut off\. Keep the last "
         r"checkpoint saved at or before step \d+\.$",
         verdict.sentence,
     )
@@ -66,7 +66,7 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
 
 def test_groups_without_variance_are_found(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["grpo_math"]
-    assert verdict.sentence.startswith("Warning: groups that teach nothing since step 0. ")
+    assert verdict.sentence.startswith("Warning: groups without a learning signal since step 0. ")
     assert verdict.keep_step is None
     assert _alarms(verdict) == {"zero_variance_groups": "warning"}
 
@@ -78,7 +78,7 @@ def test_a_log_of_text_and_reward_names_what_it_could_not_check(
     assert _alarms(verdict) == {}
     needs = {check.id: check.needs for check in verdict.not_run}
     assert needs["kl_explosion"] == "logprobs and ref_logprobs"
-    assert needs["entropy_collapse"] == "logprobs"
+    assert needs["entropy_collapse"] == "logprobs, or the trainer's entropy"
     assert "end-of-sequence" in needs["missing_eos"]
 
 

@@ -17,6 +17,7 @@ AGENTS = marked("verl issues 1569, 4998 (calls vanish); AReaL (share at the limi
 ENTROPY = marked("entropy-collapse threads of TRL, verl and DAPO")
 EOS = marked("TRL val/num_eos_tokens and --missing_eos_penalty")
 MISMATCH = marked("NeMo-RL guides; verl FAQ")
+PUBLIC_RUNS = marked("public GRPO runs")
 RL_BOARD = marked("RLLoggingBoard post")
 
 

@@ -196,16 +196,16 @@ def deviate(difference: float, error: float, freedom: float) -> float:
     return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
 
 
-def within_step_correlation(
-    tables: Tables, x: Floats, y: Floats, window: Window
+def correlation_inside(
+    tables: Tables, x: Floats, y: Floats, window: Window, inside: str = "step"
 ) -> tuple[float, float]:
-    """Return the correlation of x and y inside steps, pooled over a window, and its z.
+    """Return the correlation of x and y inside steps or groups, pooled over a window, and its z.
 
-    Both are centred on their step's mean, so a trend over steps that they share counts
-    for nothing. z is Fisher's: atanh(r) times the root of the degrees of freedom less one.
+    Both are centred on the mean of their step, or group, so a trend over steps that they share
+    counts for nothing. z is Fisher's: atanh(r) times the root of the degrees of freedom less one.
     NaN where either does not vary.
     """
-    step = tables.responses["step"].to_numpy()[window.rows]
+    step = tables.responses[inside].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = centred(x[finite], step[finite]), centred(y[finite], step[finite])

@@ -10,9 +10,17 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Met, Op, Severity
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import Change
+from rlreport.check.noise import Change, deviate
 from rlreport.check.run import Run, Shown, was_so
+from rlreport.check.series import FEWEST_IN_WINDOW, Series, noise_of
+from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
+
+FAILURES = (
+    *("reward_collapse", "watched_reward_fall", "kl_explosion", "entropy_collapse"),
+    *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
+)
+"""Checks whose findings a bad update of the policy can be the reason for."""
 
 
 class RiseOrShare(Limits):
@@ -84,6 +92,17 @@ def _of_share(
         share=moved.last,
         before=moved.first,
     )
+
+
+def change_along(series: Series, first: int | None) -> Change:
+    """Return how a trainer's series moved from its first steps, or first window, to its last."""
+    values = series.values
+    size = max(FEWEST_IN_WINDOW, int(len(values) * Trend.share.default))
+    start = min(first or size, len(values))
+    noise = noise_of(series)
+    error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
+    before, after = float(values[:start].mean()), float(values[-size:].mean())
+    return Change(before, after, deviate(after - before, error, max(len(values) / 2, 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,279 @@
+"""Checks of agents: failed rollouts, tools that fail or are no longer called, turns, thinking."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlreport.check.check import Check, Need, Result
+from rlreport.check.finding import Onset
+from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
+from rlreport.check.noise import Change
+from rlreport.check.onset import onset
+from rlreport.check.run import Run, Shown
+from rlreport.check.shapes import (
+    RiseOrShare,
+    judge_high_share,
+    judge_share,
+    part_of,
+    rise_or_share,
+)
+from rlreport.check.windows import Trend, size_of_window
+from rlreport.figures.ragged import Floats
+
+
+class FailedRollouts(RiseOrShare):
+    """Thresholds of ``failed_rollouts``."""
+
+    rise = Limit(0.2, "of rollouts", "rise of the share since the first window", CONTRACT)
+    share = Limit(0.5, "of rollouts", "failed in the last window", CONTRACT)
+
+
+class ToolErrors(RiseOrShare):
+    """Thresholds of ``tool_errors``."""
+
+    rise = Limit(0.2, "of calls", "rise of the share since the first window", CONTRACT)
+    share = Limit(0.5, "of calls", "answered by an error in the last window", CONTRACT)
+
+
+class ToolDisuse(Limits):
+    """Thresholds of ``tool_disuse``."""
+
+    ratio = Limit(0.3, "times", "calls per response against the first window", AGENTS)
+    calls = Limit(0.2, "calls", "fewer at the start are not judged", CONTRACT)
+
+
+class VoidTurns(Limits):
+    """Thresholds of ``void_turns``."""
+
+    share = Limit(0.1, "of turns", "have neither a call nor an answer", "SimpleTIR (void turns)")
+
+
+class TurnLimit(RiseOrShare):
+    """Thresholds of ``turn_limit``."""
+
+    note = Limit(0.05, "of conversations", "info: stopped at the limit", AGENTS)
+    rise = Limit(0.2, "of conversations", "warning: rise since the first window", EOS)
+    share = Limit(0.5, "of conversations", "warning: stopped in the last window", EOS)
+
+
+class UnclosedThinking(RiseOrShare):
+    """Thresholds of ``unclosed_thinking``."""
+
+    rise = Limit(0.2, "of responses", "rise of the share since the first window", EOS)
+    share = Limit(0.5, "of responses", "that think do not end it in the last window", EOS)
+
+
+def judge_failed(run: Run) -> Result:
+    """Look for a rise of the share of failed rollouts, or a high share.
+
+    Steps in which every rollout failed count, though no other check can judge them.
+    """
+    failed = run.tried["failed_rollouts"].to_numpy(np.float64)
+    if not failed.any():
+        return FAILED_ROLLOUTS.not_run(FAILED_ROLLOUTS.needs_also)
+    steps = run.tried["step"].to_numpy(np.int64)
+    series: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
+    size = size_of_window(len(steps), run.limits[Trend])
+    moved = _window_change(series, size, run.limits[Trend].z)
+    size = size or len(steps)
+    rise, met = rise_or_share(run, moved, FailedRollouts)
+    if not met:
+        return None
+    start = int(steps[0])
+    always = not (rise or moved.first <= run.limits[FailedRollouts].share)
+    begun = Onset(start, start, start) if always else onset(steps, series, end=size)
+    return FAILED_ROLLOUTS.finding(
+        run,
+        "warning",
+        met,
+        series=series,
+        onset=begun,
+        dated=False,
+        steps=steps[steps >= (begun.step if begun else steps[-size])].tolist(),
+        share=moved.last,
+        before=moved.first,
+    )
+
+
+def _window_change(series: Floats, size: int, least: float) -> Change:
+    """Return the change from the first to the last window; size 0 means too few steps for two.
+
+    Failures come in bursts, so the error is that of the scatter from step to step.
+    """
+    if not size:
+        return Change(np.nan, float(series.mean()), np.inf, least)
+    first, last = series[:size], series[-size:]
+    error = float(np.sqrt((first.var() + last.var()) / size))
+    difference = float(last.mean() - first.mean())
+    z = difference / error if error else np.inf
+    return Change(float(first.mean()), float(last.mean()), z, least)
+
+
+FAILED_ROLLOUTS = Check(
+    id="failed_rollouts",
+    name="failed rollouts",
+    rank="cause",
+    looks_for="rollouts end in errors before the first response",
+    charts=("failed_rollouts",),
+    judge=judge_failed,
+    limits=FailedRollouts,
+    title="{share:percent} of rollouts failed before the first response ({before:percent} at the "
+    "start).",
+    why="Training sees only what did not fail: fewer responses, and not a fair sample of the "
+    "tasks.",
+    suggestion="Read the errors; repeat rollouts whose environment failed, and do not give them a "
+    "reward.",
+    source=AGENTS,
+    explains=("reward_stalled", "reward_collapse", "watched_reward_fall"),
+    trend=False,
+    whole_run=True,
+    needs_also="rollouts that failed: errors without a response",
+)
+
+
+def judge_tool_errors(run: Run) -> Result:
+    """Look for a rise of the share of calls answered by an error, or a high share."""
+    calls = run.column("tool_calls")
+    return judge_share(
+        TOOL_ERRORS, run, part_of(run.column("tool_errors"), calls), ToolErrors, calls
+    )
+
+
+TOOL_ERRORS = Check(
+    id="tool_errors",
+    name="tools fail",
+    rank="cause",
+    looks_for="tools answer with errors",
+    needs=(Need("turns with calls of tools", ("tool_errors",)),),
+    charts=("tool_errors", "reward"),
+    judge=judge_tool_errors,
+    limits=ToolErrors,
+    title="{share:percent} of tool calls are answered by an error ({before:percent} at the start).",
+    why="The environment's answers are then noise: the policy is taught by failures that it may "
+    "not have caused, and learns to leave its tools alone.",
+    suggestion="Read the errors: a sandbox that is down, a time limit, or arguments that the "
+    "policy writes wrongly need different cures; leave rollouts of a broken environment out of "
+    "the loss.",
+    source=AGENTS,
+    explains=(
+        *("tool_disuse", "void_turns", "reward_stalled"),
+        *("reward_collapse", "watched_reward_fall"),
+    ),
+    trend=False,
+)
+
+
+def judge_tool_disuse(run: Run) -> Result:
+    """Look for calls that fell to a fraction of the start, while the reward did not fall."""
+    calls = run.column("tool_calls")
+    moved = run.change(calls)
+    ratio = run.met(ToolDisuse.ratio, "<", moved.last, of=moved.first)
+    if not (ratio and moved.fell and run.met(ToolDisuse.calls, ">", moved.first)):
+        return None
+    if run.has("reward") and run.change(run.column("reward")).fell:
+        return None
+    return TOOL_DISUSE.finding(
+        run,
+        "warning",
+        ratio,
+        series=run.by_step(calls),
+        shown=Shown(calls, highest=False, unit="calls"),
+        start=moved.first,
+        end=moved.last,
+    )
+
+
+TOOL_DISUSE = Check(
+    id="tool_disuse",
+    name="tools no longer called",
+    rank="cause",
+    looks_for="the policy stops calling its tools",
+    needs=(Need("turns with calls of tools", ("tool_calls",)),),
+    charts=("tool_calls", "reward"),
+    judge=judge_tool_disuse,
+    limits=ToolDisuse,
+    title="Responses call tools {end:figure} times ({start:figure} at the start), and the reward "
+    "did not fall.",
+    why="The reward pays as much without tools, so the policy is learning to guess; what is "
+    "forgotten seldom comes back.",
+    suggestion="Look for errors and costs that punish calls, choose tasks that cannot be solved "
+    "without a tool, and check that calls in the policy's format are still recognised.",
+    explains=("length_collapse", "reward_stalled", "diversity_collapse"),
+)
+
+
+def judge_void_turns(run: Run) -> Result:
+    """Compare the share of empty turns in the last window with its limit."""
+    turns = run.column("turns")
+    share = part_of(run.column("void_turns"), turns)
+    return judge_high_share(VOID_TURNS, run, share, VoidTurns.share, turns)
+
+
+VOID_TURNS = Check(
+    id="void_turns",
+    name="empty turns",
+    rank="consequence",
+    looks_for="turns with neither a call nor an answer",
+    needs=(Need("turns", ("void_turns",)),),
+    charts=("turns", "length"),
+    judge=judge_void_turns,
+    limits=VoidTurns,
+    title="{share:percent} of turns have neither a call nor an answer ({before:percent} at the "
+    "start).",
+    why="Such turns are text far from what the policy was trained on; their gradients are large "
+    "and have ended multi-turn runs.",
+    suggestion="Leave conversations with an empty turn out of the loss (SimpleTIR), and look for a "
+    "token limit that cuts turns off.",
+    trend=False,
+)
+
+
+def judge_turn_limit(run: Run) -> Result:
+    """Look for a rise of the share at the limit, or a high share; a smaller one is a note."""
+    values = run.column("at_turn_limit")
+    return judge_share(TURN_LIMIT, run, values, TurnLimit) or judge_high_share(
+        TURN_LIMIT, run, values, TurnLimit.note, severity="info"
+    )
+
+
+TURN_LIMIT = Check(
+    id="turn_limit",
+    name="conversations hit the turn limit",
+    rank="consequence",
+    looks_for="conversations are stopped for their number of turns",
+    needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
+    charts=("turns", "eos"),
+    judge=judge_turn_limit,
+    limits=TurnLimit,
+    title="{share:percent} of conversations are stopped at the turn limit ({before:percent} at "
+    "the start).",
+    why="A conversation that is stopped has no answer to judge, and the policy is not learning to "
+    "reach one.",
+    suggestion="Allow more turns, reward early answers, or leave stopped conversations out of the "
+    "loss.",
+    trend=False,
+)
+
+
+def judge_thinking(run: Run) -> Result:
+    """Look for a rise of the share of thinking without an end, or a high share."""
+    return judge_share(UNCLOSED_THINKING, run, run.column("unclosed_thinking"), UnclosedThinking)
+
+
+UNCLOSED_THINKING = Check(
+    id="unclosed_thinking",
+    name="thinking never ends",
+    rank="consequence",
+    looks_for="thinking that never ends",
+    needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
+    charts=("eos", "length"),
+    judge=judge_thinking,
+    limits=UnclosedThinking,
+    title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
+    "at the start).",
+    why="Such a response has no answer to judge: its reward is that of a fragment.",
+    suggestion="Allow more tokens, penalise overlong responses, or leave those that were cut off "
+    "out of the loss (DAPO: overlong filtering).",
+    explains=("missing_eos",),
+    trend=False,
+)

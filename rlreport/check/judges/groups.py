@@ -1,0 +1,271 @@
+"""Checks of groups: no variance inside them, prompts that never win, a reward that stays wide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from rlreport.check.check import REF_REWARD, REWARD, Check, Result
+from rlreport.check.finding import Facts
+from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
+from rlreport.check.run import Run, Shown, has, mean, was_so
+from rlreport.figures.ragged import Floats
+from rlreport.text.messages import marked, message
+
+GROUPS = marked("DAPO; TRL frac_reward_zero_std")
+RAGEN = marked("RAGEN (reward std falls before the collapse)")
+
+EQUAL = 1e-6
+"""Population std of the reward below which a group's responses count as equal."""
+
+
+class ZeroVarianceGroups(Limits):
+    """Thresholds of ``zero_variance_groups``."""
+
+    share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
+    grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
+
+
+class GroupStdFall(Limits):
+    """Thresholds of ``group_std_fall``."""
+
+    ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
+    steps = Limit(10, "steps", "that are compared, and that it lasts", RAGEN)
+
+
+class PersistentLosers(Limits):
+    """Thresholds of ``persistent_losers``."""
+
+    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
+    share = Limit(0.05, "of prompts", "never beat the reference", RL_BOARD)
+
+
+def judge_zero_variance(run: Run) -> Result:
+    """Count the groups of the last window whose rewards are all equal.
+
+    It is a note where most of these groups are solved, or where the run learns and the groups
+    without a right answer are few or become fewer.
+    """
+    limits = run.limits[ZeroVarianceGroups]
+    groups = _groups(run)
+    start = run.last.steps[0] if run.last.steps else 0
+    late = groups[groups["step"] >= start]
+    rewards = run.responses.loc[run.responses["step"] >= start, "reward"]
+    if late["size"].sum() < limits.grouped * max(int(rewards.notna().sum()), 1):
+        return ZERO_VARIANCE_GROUPS.not_run("groups: several responses to a prompt in a step")
+    if run.has("value_mean"):
+        return ZERO_VARIANCE_GROUPS.not_run("a run that learns from groups; this one has a critic")
+    share, solved, wrong = (float(late[kind].mean()) for kind in ("equal", "solved", "wrong"))
+    if not (met := run.met(ZeroVarianceGroups.share, ">", share)):
+        return None
+    by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
+    series = by_step["equal"].to_numpy(np.float64)
+    before = by_step[: len(run.last.steps)].mean()
+    too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
+    fine = 2 * solved > share or (run.learned and not too_hard)
+    equal = groups.index[groups["equal"]]
+    return ZERO_VARIANCE_GROUPS.finding(
+        run,
+        "info" if fine else "warning",
+        met,
+        series=series,
+        always=was_so(series, met[0]) or above(before["equal"], limits.share),
+        shown=Shown(
+            run.column("reward"),
+            highest=False,
+            among=run.responses["group"].isin(equal).to_numpy(),
+        ),
+        share=share,
+        groups=len(late),
+        solved=solved,
+        wrong=wrong,
+    )
+
+
+def _groups(run: Run) -> pd.DataFrame:
+    """Return size, step and kind of each group of two or more; equal rewards may be the best."""
+    rows = run.responses.dropna(subset=["reward"])
+    by_group = rows.groupby("group")["reward"]
+    groups = by_group.agg(["size", "max"]).assign(
+        equal=by_group.std(ddof=0) < EQUAL, step=rows.groupby("group")["step"].first()
+    )
+    groups = groups[groups["size"] >= 2]
+    lowest, best = rows["reward"].min(), rows["reward"].max()
+    differ = groups["equal"] & (best > lowest)
+    return groups.assign(
+        solved=differ & (groups["max"] >= best), wrong=differ & (groups["max"] <= lowest)
+    )
+
+
+def zero_variance_title(facts: Facts) -> str:
+    """Return how many groups give no signal, and whether they are solved or all wrong."""
+    solved, wrong, share = (float(str(facts[kind] or 0)) for kind in ("solved", "wrong", "share"))
+    if 2 * solved > share:
+        return marked(
+            "{share:percent} of {groups:count} groups give no learning signal: {solved:percent} "
+            "are solved, and harder prompts would teach more."
+        )
+    if 2 * wrong > share:
+        return marked(
+            "{share:percent} of {groups:count} groups give no learning signal: in "
+            "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best."
+        )
+    return marked(
+        "{share:percent} of {groups:count} groups give no learning signal: their responses all "
+        "earn the same reward."
+    )
+
+
+ZERO_VARIANCE_GROUPS = Check(
+    id="zero_variance_groups",
+    name="groups without a learning signal",
+    rank="cause",
+    looks_for="groups whose responses all earn the same reward",
+    needs=(REWARD,),
+    charts=("groups",),
+    judge=judge_zero_variance,
+    limits=ZeroVarianceGroups,
+    title=zero_variance_title,
+    why="The advantage is the reward less its group's mean: where all responses earn the same it "
+    "is zero, so the group costs sampling and gives no gradient.",
+    suggestion="Drop such groups and sample others (DAPO's dynamic sampling), choose prompts of "
+    "medium difficulty, sample more responses per prompt, or use a finer reward.",
+    explains=("reward_stalled", "group_std_fall"),
+    trend=False,
+    needs_also="groups of responses, and no critic",
+)
+
+
+def judge_std_fall(run: Run) -> Result:
+    """Compare the std inside groups of the last ten steps with the mean of the first ten.
+
+    In a run that learns it is what success looks like: a note.
+    """
+    limits, steps = run.limits[GroupStdFall], run.tables.steps
+    if not has(steps, "group_std_mean") or run.has("value_mean"):
+        return GROUP_STD_FALL.not_run(GROUP_STD_FALL.needs_also)
+    series = steps["group_std_mean"].to_numpy(np.float64)
+    known = series[np.isfinite(series)]
+    if len(known) < 2 * limits.steps:
+        return GROUP_STD_FALL.not_run(
+            message("groups in at least {steps} steps", steps=2 * limits.steps)
+        )
+    start, highest = float(known[: limits.steps].mean()), float(known[-limits.steps :].max())
+    if not (met := run.met(GroupStdFall.ratio, "<", highest, of=start)):
+        return None
+    return GROUP_STD_FALL.finding(
+        run,
+        "info" if run.learned else "warning",
+        met,
+        series=series,
+        start=start,
+        end=float(known[-limits.steps :].mean()),
+    )
+
+
+GROUP_STD_FALL = Check(
+    id="group_std_fall",
+    name="rewards inside groups no longer differ",
+    rank="consequence",
+    needs=(REWARD,),
+    charts=("groups",),
+    judge=judge_std_fall,
+    limits=GroupStdFall,
+    title="The reward's std inside groups fell from {start:figure} to {end:figure}.",
+    why="Advantages are the differences inside a group: without them there is no gradient, and "
+    "noise decides; in agent runs this comes before a collapse.",
+    suggestion="Keep the groups with the largest std and drop the rest (RAGEN), or choose prompts "
+    "of medium difficulty.",
+    explains=("reward_stalled",),
+    needs_also="groups of responses, and no critic",
+)
+
+
+def judge_losers(run: Run) -> Result:
+    """Count prompts seen often enough that never beat the reference and lose on average."""
+    limits = run.limits[PersistentLosers]
+    gap = run.column("reward_gap")
+    rows = run.responses.assign(gap=gap).dropna(subset=["gap"])
+    prompts = rows.groupby("prompt_id")["gap"].agg(["size", "max", "mean"])
+    prompts = prompts[prompts["size"] >= limits.seen]
+    if prompts.empty:
+        return PERSISTENT_LOSERS.not_run(
+            message("prompts seen at least {times} times", times=limits.seen)
+        )
+    losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
+    share = len(losers) / len(prompts)
+    met = run.met(PersistentLosers.share, ">=", share)
+    if losers.empty or not met:
+        return None
+    worst = losers.sort_values("mean", kind="stable").index[:5]
+    among = run.responses["prompt_id"].isin(worst).to_numpy()
+    finding = PERSISTENT_LOSERS.finding(
+        run,
+        "info",
+        met,
+        shown=Shown(gap, highest=False, among=among),
+        losers=len(losers),
+        prompts=len(prompts),
+        share=share,
+        seen=limits.seen,
+    )
+    return replace(finding, steps=tuple(sorted({example.step for example in finding.evidence})))
+
+
+PERSISTENT_LOSERS = Check(
+    id="persistent_losers",
+    name="prompts that never win",
+    rank="note",
+    looks_for="prompts that never beat the reference",
+    needs=(REWARD, REF_REWARD),
+    charts=("win_rate",),
+    judge=judge_losers,
+    limits=PersistentLosers,
+    title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
+    "each seen at least {seen} times.",
+    why="The mean can rise while some prompts are lost for good.",
+    suggestion="Open them on the prompts page: they may be mislabelled, out of reach, or scored "
+    "by a reward that is wrong for their kind.",
+    trend=False,
+    of_reward=True,
+)
+
+
+def judge_sharpening(run: Run) -> Result:
+    """Compare the std of the reward inside a step at both ends, where the mean rose."""
+    reward = run.column("reward")
+    moved = run.change(reward)
+    stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.place]) ** 2))
+    ends = (stds[: len(run.last.steps)], run.late(stds))
+    before, after = (float(np.sqrt(mean(part**2))) for part in ends)
+    if not (moved.rose and before > 0 and at_least(after, before)):
+        return None
+    return NOT_SHARPENING.finding(
+        run,
+        "info",
+        shown=Shown(reward, highest=False),
+        start=moved.first,
+        end=moved.last,
+        std_start=before,
+        std_end=after,
+    )
+
+
+NOT_SHARPENING = Check(
+    id="not_sharpening",
+    name="the reward does not narrow",
+    rank="note",
+    looks_for="the reward distribution does not narrow",
+    needs=(REWARD,),
+    charts=("reward_distribution",),
+    judge=judge_sharpening,
+    title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
+    "a step went from {std_start:figure} to {std_end:figure}.",
+    why="Training against reverse KL seeks a mode: a mean that rises while the spread stays often "
+    "means that part of the prompts gain and the rest are left behind.",
+    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
+    source=RL_BOARD,
+    of_reward=True,
+)

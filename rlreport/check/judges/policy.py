@@ -1,0 +1,399 @@
+"""Checks of the policy: its KL to the reference, and its entropy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rlreport.check.check import KL, LOGPROBS, Check, Result
+from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
+from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
+from rlreport.check.noise import Change, mean_of
+from rlreport.check.run import Run, Shown, mean, median
+from rlreport.check.series import Series, SeriesSource, running_mean
+from rlreport.check.shapes import change_along
+from rlreport.check.windows import Trend
+from rlreport.figures.ragged import Floats
+from rlreport.text.messages import marked
+
+TRL_KL = marked(
+    "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
+)
+TRL_NEGATIVE = marked(
+    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
+)
+
+SMOOTH = 5
+"""Steps of the mean by which an excursion of the KL is told."""
+
+
+class KlExplosion(Limits):
+    """Thresholds of ``kl_explosion``."""
+
+    warn = Limit(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
+    critical = Limit(50.0, "nats", "critical: the same mean", TRL_KL)
+    response = Limit(500.0, "nats", "critical: KL of any one response", TRL_KL)
+    warn_token = Limit(0.1, "nats a token", "warning: and the same mean by token")
+    critical_token = Limit(0.5, "nats a token", "critical: and the same mean by token")
+    response_token = Limit(1.0, "nats a token", "and of that response by token")
+    excursion = Limit(20.0, "times", "note: KL of five steps against its median", PUBLIC_RUNS)
+    lasting = Limit(5, "steps", "warning: an excursion of more steps", PUBLIC_RUNS)
+    part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
+
+
+class NegativeKl(Limits):
+    """Thresholds of ``negative_kl``."""
+
+    z = Limit(-3.0, "std errors", "warning: mean KL at the end over its error", TRL_NEGATIVE)
+    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
+
+
+class EntropyCollapse(Limits):
+    """Thresholds of ``entropy_collapse``."""
+
+    share = Limit(0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY)
+    surprisal = Limit(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
+
+
+class EntropyExplosion(Limits):
+    """Thresholds of ``entropy_explosion``."""
+
+    ratio = Limit(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
+    rise = Limit(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
+
+
+def judge_kl(run: Run) -> Result:
+    """Compare the last window's mean KL, by response and by token, with what training survives.
+
+    A long response at a small KL per token is no explosion. Without log-probabilities, the
+    trainer's KL is judged, as are its excursions.
+    """
+    trainers = run.series_of("kl") or run.series_of("kl_token")
+    if not KL.met(run):
+        if trainers is None:
+            return KL_EXPLOSION.not_run(KL.words)
+        return _judge_trainers_kl(run, trainers)
+    limits = run.limits[KlExplosion]
+    kl, tokens = run.column("kl_k1"), run.column("response_tokens")
+    end = run.last.rows
+    per_response = mean(kl[end])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        counted = np.where(np.isfinite(kl) & np.isfinite(tokens), tokens, 0)
+        per_token = float(np.nansum(kl[end]) / (counted[end].sum() or np.nan))
+        own = np.where(tokens > 0, kl / tokens, np.inf)
+        beyond = (kl > limits.response) & (own > limits.response_token)
+    severity, met = _kl_level(run, per_response, per_token)
+    first_beyond = int(run.steps[run.place[np.flatnonzero(beyond)[0]]]) if beyond.any() else None
+    if beyond.any():
+        severity = "critical"
+        met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
+    if severity is None:
+        return None if trainers is None else _judge_excursion(run, trainers)
+    series = run.by_step(kl)
+    always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
+    inside = above(per_response, limits.warn)
+    onset = run.onset(series, always=always) if inside else None
+    at = run.column("kl_max_position")
+    far = run.steps[np.unique(run.place[beyond])][:20].tolist()
+    return KL_EXPLOSION.finding(
+        run,
+        severity,
+        met,
+        series=series,
+        onset=onset,
+        dated=inside,
+        shown=Shown(kl, unit="nats", token=at, among=None if inside else beyond),
+        steps={*(run.since(onset) if inside else ()), *far},
+        kl=per_response,
+        kl_token=per_token,
+        kl_first=mean(kl[run.first.rows]) if run.first else None,
+        over=int(beyond.sum()),
+        over_limit=limits.response,
+        over_step=first_beyond,
+        inside=inside,
+    )
+
+
+def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
+    """Return the severity of a KL per response and per token, and the thresholds it met."""
+    met: list[Met] = []
+    for limit, of_token in (
+        (KlExplosion.critical, KlExplosion.critical_token),
+        (KlExplosion.warn, KlExplosion.warn_token),
+    ):
+        found, each = run.met(limit, ">", kl), run.met(of_token, ">", per_token)
+        if found and (each or np.isnan(per_token)):
+            met += found + each
+    names = {threshold.name for threshold in met}
+    return "critical" if "critical" in names else "warning" if names else None, met
+
+
+def _judge_trainers_kl(run: Run, kl: Series) -> Result:
+    """Judge the trainer's KL by its level at the end, else by its excursions."""
+    end, tokens = mean(run.late(run.along(kl))), mean(run.column("response_tokens")[run.last.rows])
+    if kl.name == run.roles.get("kl"):
+        per_response, per_token = end, end / tokens
+    else:
+        per_response, per_token = end * tokens, end
+    severity, met = _kl_level(run, per_response, per_token)
+    if severity is None:
+        return _judge_excursion(run, kl)
+    return KL_EXPLOSION.finding(
+        run,
+        severity,
+        met,
+        series=run.along(kl),
+        kl=per_response,
+        kl_token=per_token,
+        inside=True,
+        series_from="metrics",
+    )
+
+
+def _judge_excursion(run: Run, kl: Series) -> Result:
+    """Look for steps in which the trainer's KL is many times its median, and no longer small.
+
+    A long excursion is a warning, a short one a note.
+    """
+    limits = run.limits[KlExplosion]
+    if len(kl.values) < 2 * SMOOTH:
+        return None
+    middle = median(kl.values)
+    unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
+    high, highest = (
+        max(limits.excursion * middle, unit),
+        float(running_mean(kl.values, SMOOTH).max()),
+    )
+    if not above(highest, high):
+        return None
+    far = np.flatnonzero(kl.values > high)
+    start, stop, count = int(kl.steps[far[0]]), int(kl.steps[far[-1]]), len(far)
+    lasts = count > limits.lasting and count >= limits.part * len(kl.steps)
+    times = highest / middle if middle > 0 else np.inf
+    return KL_EXPLOSION.finding(
+        run,
+        "warning" if lasts else "info",
+        [Met("excursion", ">", limits.excursion, times, "times")],
+        series=run.along(kl),
+        onset=Onset(start, start, start),
+        until=stop if far[-1] < len(kl.steps) - SMOOTH else None,
+        steps=kl.steps[far].tolist(),
+        kl=float(kl.values.max()),
+        since=start,
+        until_step=stop,
+        median=middle,
+        inside=True,
+        excursion=True,
+        series_from="metrics",
+    )
+
+
+def kl_title(facts: Facts) -> str:
+    """Return what the KL came to, and which responses went far beyond."""
+    if facts.get("excursion"):
+        return marked(
+            "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; its "
+            "median is {median:figure}."
+        )
+    if not facts["inside"]:
+        return marked(
+            "The KL of {over:count} single responses is over {over_limit:figure} nats, first in "
+            "step {over_step}."
+        )
+    if facts.get("kl_token") is None:
+        return marked("KL to the reference is {kl:figure} nats per response.")
+    return marked(
+        "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per token."
+    )
+
+
+def kl_clause(facts: Facts) -> str:
+    """Return how far the policy is from the reference."""
+    if facts.get("excursion"):
+        return marked("the KL reached {kl:figure} in step {since} and after")
+    if not facts["inside"]:
+        return marked("{over:count} single responses are over {over_limit:figure} nats")
+    return marked("KL to the reference is {kl:figure} nats per response")
+
+
+KL_EXPLOSION = Check(
+    id="kl_explosion",
+    name="KL explosion",
+    rank="consequence",
+    looks_for="the policy ran away from the reference",
+    charts=("kl", "reward_kl_frontier"),
+    judge=judge_kl,
+    limits=KlExplosion,
+    title=kl_title,
+    clause=kl_clause,
+    why="Far from the reference the reward model judges text it never saw, and what the policy "
+    "gains there is rarely what you meant; runs at this distance seldom come back.",
+    suggestion="Raise the KL coefficient or use an adaptive one, lower the learning rate, and "
+    "continue from a checkpoint before the rise.",
+    trend=False,
+    needs_also="logprobs and ref_logprobs, or the trainer's KL",
+    explains=("watched_reward_fall",),
+)
+
+
+def judge_negative_kl(run: Run) -> Result:
+    """Test the mean KL estimate at the end against zero: a true KL is never below it."""
+    kl = run.column("kl_k1")
+    end = mean_of(run.tables, kl, run.last)
+    low, z = run.met(NegativeKl.mean, "<", end.mean), run.met(NegativeKl.z, "<=", end.z)
+    if not (low and z):
+        return None
+    values, series = kl[run.last.rows], run.by_step(kl)
+    always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= end.mean / 2
+    return NEGATIVE_KL.finding(
+        run,
+        "warning",
+        low + z,
+        series=series,
+        always=always,
+        shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
+        steps=run.steps[series < 0].tolist(),
+        kl=end.mean,
+        share=float((values < 0).sum() / np.isfinite(values).sum()),
+    )
+
+
+NEGATIVE_KL = Check(
+    id="negative_kl",
+    name="negative KL",
+    rank="cause",
+    looks_for="sampling makes the KL estimate negative",
+    needs=(KL,),
+    charts=("kl",),
+    judge=judge_negative_kl,
+    limits=NegativeKl,
+    title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
+    "{share:percent} of responses.",
+    why="A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
+    "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
+    suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
+    "tokens, and compute log-probabilities at the same temperature.",
+    explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
+    trend=False,
+)
+
+
+class Entropy(NamedTuple):
+    """How the entropy moved, its value by step, and where it is from."""
+
+    moved: Change
+    by_step: Floats
+    series_from: SeriesSource
+
+
+def _entropy(run: Run) -> Entropy | None:
+    """Return the mean surprisal of the rollouts, else the trainer's entropy; None without both."""
+    if LOGPROBS.met(run):
+        surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
+        return Entropy(run.change(surprisal, weights), run.by_step(surprisal, weights), "rollouts")
+    trainers = run.series_of("entropy")
+    if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
+        return None
+    return Entropy(change_along(trainers, None), run.along(trainers), "metrics")
+
+
+def _entropy_finding(
+    check: Check, run: Run, entropy: Entropy, severity: Severity, met: list[Met]
+) -> Finding:
+    shown = Shown(
+        run.column("surprisal_mean"), highest=check is ENTROPY_EXPLOSION, unit="nats a token"
+    )
+    return check.finding(
+        run,
+        severity,
+        met,
+        series=entropy.by_step,
+        shown=shown if entropy.series_from == "rollouts" else None,
+        more={"start": entropy.moved.first, "end": entropy.moved.last},
+        series_from=entropy.series_from,
+    )
+
+
+def judge_entropy_collapse(run: Run) -> Result:
+    """Compare the entropy at the end with the start and with a floor.
+
+    A run that learns, keeps what it learned and stays near the reference may be certain: a note.
+    """
+    entropy = _entropy(run)
+    if entropy is None:
+        return ENTROPY_COLLAPSE.not_run(ENTROPY_COLLAPSE.needs_also)
+    moved = entropy.moved
+    share = run.met(EntropyCollapse.share, "<", moved.last, of=moved.first)
+    least = run.met(EntropyCollapse.surprisal, "<", moved.last)
+    if not (share and least and moved.fell):
+        return None
+    shapes = (run.reward_shape, run.watched_shape)
+    fell = any(shape is not None and shape.fell for shape in shapes)
+    kl = KL_EXPLOSION.run(run)
+    far = isinstance(kl, Finding) and kl.severity != "info"
+    severity: Severity = "info" if run.learned and not fell and not far else "warning"
+    return _entropy_finding(ENTROPY_COLLAPSE, run, entropy, severity, share + least)
+
+
+ENTROPY_COLLAPSE = Check(
+    id="entropy_collapse",
+    name="entropy collapse",
+    rank="consequence",
+    looks_for="the policy became certain",
+    charts=("surprisal",),
+    judge=judge_entropy_collapse,
+    limits=EntropyCollapse,
+    title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
+    "token.",
+    clause="entropy fell to {end:figure} nats per token",
+    why="A policy that samples the same thing every time no longer explores: nothing better can "
+    "be found, and groups of responses stop differing.",
+    suggestion="Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the "
+    "upper side (DAPO), raise the sampling temperature, or use harder prompts.",
+    explains=(
+        *("kl_explosion", "diversity_collapse", "missing_eos"),
+        *("reward_stalled", "watched_reward_fall"),
+    ),
+    needs_also="logprobs, or the trainer's entropy",
+)
+
+
+def judge_entropy_explosion(run: Run) -> Result:
+    """Look for an entropy several times that of the start, while the reward did not rise."""
+    entropy, reward = _entropy(run), run.change(run.column("reward"))
+    if entropy is None:
+        return ENTROPY_EXPLOSION.not_run(ENTROPY_EXPLOSION.needs_also)
+    moved = entropy.moved
+    ratio = run.met(EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
+    rise = run.met(EntropyExplosion.rise, ">=", moved.difference)
+    learned = reward.rose or (run.learned and entropy.series_from == "metrics")
+    if not (ratio and rise and moved.rose) or learned:
+        return None
+    severity: Severity = "critical" if reward.fell else "warning"
+    return _entropy_finding(ENTROPY_EXPLOSION, run, entropy, severity, ratio + rise)
+
+
+ENTROPY_EXPLOSION = Check(
+    id="entropy_explosion",
+    name="entropy explosion",
+    rank="cause",
+    looks_for="the policy's text becomes random",
+    charts=("surprisal", "kl"),
+    judge=judge_entropy_explosion,
+    limits=EntropyExplosion,
+    title="The policy's text becomes random: entropy rose from {start:figure} to {end:figure} nats "
+    "per token.",
+    clause="entropy rose to {end:figure} nats per token",
+    why="A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
+    "pretraining too, is being lost.",
+    suggestion="Lower the entropy bonus or drop it, lower the learning rate, raise the KL "
+    "coefficient, and continue from a checkpoint before the rise.",
+    source="too large an entropy bonus; threads of TRL and verl",
+    explains=(
+        *("kl_explosion", "reward_collapse", "watched_reward_fall", "missing_eos"),
+        *("length_collapse", "language_drift", "diversity_collapse", "reward_stalled"),
+        *("persistent_losers", "ratio_drift"),
+    ),
+    needs_also="logprobs, or the trainer's entropy",
+)
