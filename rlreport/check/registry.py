@@ -19,7 +19,7 @@ from rlreport.check import (
     template_collapse,
 )
 from rlreport.check.check import Check
-from rlreport.check.judges import agents, engine, groups, length, policy, reward, updates
+from rlreport.check.judges import agents, engine, groups, length, policy, reward, scoring, updates
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
@@ -28,7 +28,7 @@ from rlreport.sidefiles import load_toml, read_bounded
 CHECKS: tuple[Check, ...] = (
     nan_metrics.CHECK,
     broken_log.CHECK,
-    reward.REWARD_SHIFT,
+    scoring.REWARD_SHIFT,
     reward_hacking_token.CHECK,
     length.LENGTH_HACKING,
     engine.STALE_ROLLOUTS,
@@ -60,7 +60,7 @@ CHECKS: tuple[Check, ...] = (
     reward.REWARD_STALLED,
     groups.PERSISTENT_LOSERS,
     groups.NOT_SHARPENING,
-    reward.REWARD_PART_DOMINANCE,
+    scoring.REWARD_PART_DOMINANCE,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

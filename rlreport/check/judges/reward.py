@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pandas as pd
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Met, Onset, Severity
-from rlreport.check.jumps import (
-    MOST_TOLD,
-    evident,
-    jump,
-    others_jump,
-    prompts_changed,
-)
 from rlreport.check.limits import RL_BOARD, Limit, Limits
-from rlreport.check.noise import centred
 from rlreport.check.run import Run, Shown
 from rlreport.check.series import DEATH_Z, FALL_Z, LOST, Shape, running_mean
 from rlreport.check.windows import window
@@ -45,22 +34,6 @@ class WatchedRewardFall(Limits):
     lost = Limit(0.25, "of the gain", "warning: part of the watched reward's gain lost again", GAO)
     least = Limit(0.02, "of its range", "and lost at least this part of the range it had", GAO)
     follow = Limit(0.5, "times", "does not rise, and ends below this part of training's reward")
-
-
-class RewardShift(Limits):
-    """Thresholds of ``reward_shift``."""
-
-    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
-    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
-    still = Limit(4.0, "std errors", "without a reference: nothing else jumps by this at that step")
-
-
-class RewardPartDominance(Limits):
-    """Thresholds of ``reward_part_dominance``."""
-
-    share = Limit(
-        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
-    )
 
 
 class RewardStalled(Limits):
@@ -390,159 +363,5 @@ REWARD_STALLED = Check(
     "coefficient or easier prompts.",
     source=RL_BOARD,
     trend=False,
-    of_reward=True,
-)
-
-
-def judge_shift(run: Run) -> Result:
-    """Look for a step at which the frozen reference's reward jumps, and stays.
-
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not.
-    Where prompts return, the same prompts are compared: if their reward stayed, it is the
-    prompts that changed, which is told as info.
-    """
-    limits = run.limits[RewardShift]
-    referenced = run.has("ref_reward")
-    column = "ref_reward" if referenced else "reward"
-    reward = run.column(column)
-    series = run.by_step(reward)
-    found = jump(series)
-    if found is None or not found.sudden:
-        return None
-    spread = run.spread(column)
-    size = found.after - found.before
-    z = run.met(RewardShift.z, ">=", min(found.z, MOST_TOLD))
-    far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
-    if not (z and far and abs(size) > 1e-9):
-        return None
-    if not referenced and (
-        not evident(run, reward, found) or others_jump(run, found, limits.still)
-    ):
-        return None
-    shape = run.reward_shape
-    if not referenced and size < 0 and shape is not None and (shape.dead or shape.below_start):
-        return None  # what ends at the bottom died, whatever caused it
-    changed = prompts_changed(run, reward, found)
-    step = int(run.steps[found.place])
-    return REWARD_SHIFT.finding(
-        run,
-        "info" if changed else "warning",
-        z + far,
-        series=series,
-        onset=Onset(step, step, step),
-        shown=Shown(reward, highest=size > 0),
-        before=found.before,
-        after=found.after,
-        at=step,
-        referenced=referenced,
-        prompts_changed=changed,
-    )
-
-
-def shift_title(facts: Facts) -> str:
-    """Return what jumped, when, and what changed."""
-    if facts["prompts_changed"]:
-        return marked(
-            "The prompts changed at step {at}: mean reward went from {before:figure} to "
-            "{after:figure}, but not that of prompts seen on both sides."
-        )
-    if facts["referenced"]:
-        return marked(
-            "The frozen reference's mean reward jumped from {before:figure} to {after:figure} at "
-            "step {at}: the scoring changed, not the policy."
-        )
-    return marked(
-        "The mean reward jumped from {before:figure} to {after:figure} at step {at}, while "
-        "length, KL and entropy did not move."
-    )
-
-
-REWARD_SHIFT = Check(
-    id="reward_shift",
-    name="the reward function changed",
-    rank="cause",
-    looks_for="the reward function, or the prompts, changed in mid-run",
-    needs=(REWARD,),
-    charts=("reward",),
-    judge=judge_shift,
-    limits=RewardShift,
-    title=shift_title,
-    why="Rewards before and after are not comparable: a rise or a fall across the change says "
-    "nothing about the policy. The other checks of the reward judge its gap to the reference, or "
-    "the longer part of the run.",
-    suggestion="Find what changed at this step: the reward model or its version, a penalty, a "
-    "scale, the data. Judge both parts of the run apart, and score an earlier checkpoint again.",
-    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
-)
-
-
-def judge_parts(run: Run) -> Result:
-    """Share the reward's variance inside steps, and its gain, among its parts.
-
-    A part's share of the variance is its covariance with the reward over the reward's
-    variance; the shares of parts that add up to the reward add up to one.
-    """
-    extras = run.tables.extras
-    parts: dict[str, Any] = {
-        name: extras[name].to_numpy(np.float64)
-        for name in run.tables.reward_parts
-        if name in extras and pd.api.types.is_numeric_dtype(extras[name])
-    }
-    parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
-    if len(parts) < 2:
-        return REWARD_PART_DOMINANCE.not_run("reward_parts, two or more")
-    reward = run.column("reward")
-    gain = run.change(reward)
-    late = run.place >= len(run.steps) - len(run.last.steps)
-    found = []
-    for name, part in parts.items():
-        known = np.isfinite(reward) & np.isfinite(part) & late
-        y, x = (centred(values[known], run.place[known]) for values in (reward, part))
-        varied = float((y * y).sum())
-        of_variance = float((x * y).sum()) / varied if varied > 1e-12 else np.nan
-        of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
-        found.append((name, of_variance, of_gain))
-    name, of_variance, of_gain = max(found, key=lambda f: float(np.nanmax([f[1], f[2], -1.0])))
-    met = run.met(RewardPartDominance.share, ">", float(np.nanmax([of_variance, of_gain, -1.0])))
-    if not met:
-        return None
-    return REWARD_PART_DOMINANCE.finding(
-        run,
-        "info",
-        met,
-        shown=Shown(parts[name]),
-        part=name,
-        of_variance=of_variance,
-        of_gain=of_gain,
-    )
-
-
-def parts_title(facts: Facts) -> str:
-    """Return which part dominates, and what."""
-    if facts["of_gain"] is None:
-        return marked(
-            "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside "
-            "steps."
-        )
-    return marked(
-        "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside steps "
-        "and {of_gain:percent} of its gain."
-    )
-
-
-REWARD_PART_DOMINANCE = Check(
-    id="reward_part_dominance",
-    name="one part dominates the reward",
-    rank="note",
-    looks_for="one part of the reward carries it all",
-    needs=(REWARD,),
-    charts=("reward",),
-    judge=judge_parts,
-    limits=RewardPartDominance,
-    title=parts_title,
-    why="The other parts of the reward hardly steer the policy: it learns this one alone.",
-    suggestion="Weigh the parts so that their spreads inside a step are alike.",
-    source="rewardspy",
-    needs_also="reward_parts, two or more",
     of_reward=True,
 )
