@@ -164,13 +164,11 @@ TOOL_ERRORS = Check(
 
 
 def judge_tool_disuse(run: Run) -> Result:
-    """Look for calls that fell to a fraction of the start, while the reward did not fall."""
+    """Look for calls per response that fell to a fraction of the start."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(ToolDisuse.ratio, "<", moved.last, of=moved.first)
     if not (ratio and moved.fell and run.met(ToolDisuse.calls, ">", moved.first)):
-        return None
-    if run.has("reward") and run.change(run.column("reward")).fell:
         return None
     return TOOL_DISUSE.finding(
         run,
@@ -192,13 +190,14 @@ TOOL_DISUSE = Check(
     charts=("tool_calls", "reward"),
     judge=judge_tool_disuse,
     limits=ToolDisuse,
-    title="Responses call tools {end:figure} times ({start:figure} at the start), and the reward "
-    "did not fall.",
-    why="The reward pays as much without tools, so the policy is learning to guess; what is "
-    "forgotten seldom comes back.",
+    title="Responses call tools {end:figure} times ({start:figure} at the start).",
+    why="The policy is learning to guess; what is forgotten seldom comes back.",
     suggestion="Look for errors and costs that punish calls, choose tasks that cannot be solved "
     "without a tool, and check that calls in the policy's format are still recognised.",
-    explains=("length_collapse", "reward_stalled", "diversity_collapse"),
+    explains=(
+        *("reward_collapse", "watched_reward_fall", "reward_stalled"),
+        *("length_collapse", "diversity_collapse"),
+    ),
 )
 
 
