@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlreport.check import (
-    broken_log,
     diversity_collapse,
     engine_mismatch,
     entropy_collapse,
@@ -24,7 +23,6 @@ from rlreport.check import (
     length_hacking,
     mismatch_by_turn,
     missing_eos,
-    nan_metrics,
     negative_kl,
     not_sharpening,
     off_policy_weights,
@@ -42,16 +40,18 @@ from rlreport.check import (
     zero_variance_groups,
 )
 from rlreport.check.check import Check
-from rlreport.check.judges import reward
+from rlreport.check.judges import grades, log, nan, reward
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
 from rlreport.sidefiles import load_toml, read_bounded
 
 CHECKS: tuple[Check, ...] = (
-    nan_metrics.CHECK,
-    broken_log.CHECK,
+    nan.NAN_METRICS,
+    log.MIXED_RUNS,
+    log.BROKEN_LOG,
     reward.REWARD_SHIFT,
+    grades.MISSING_GRADES,
     reward_hacking_token.CHECK,
     length_hacking.CHECK,
     stale_rollouts.CHECK,
@@ -83,6 +83,9 @@ CHECKS: tuple[Check, ...] = (
     persistent_losers.CHECK,
     not_sharpening.CHECK,
     reward.REWARD_PART_DOMINANCE,
+    grades.UNEVEN_GROUPS,
+    log.CUT_TEXTS,
+    log.LOST_COLUMNS,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}
