@@ -68,7 +68,7 @@ def judge_missing(run: Run) -> Result:
         missing=int(missing.sum()),
         responses=len(missing),
         share=float(missing.mean()),
-        **{kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
+        more={kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
         window=float(windows[at]),
         low=int(run.steps[at]),
         high=int(run.steps[at + size - 1]),

@@ -326,7 +326,7 @@ def judge_columns(run: Run) -> Result:
     held |= {str(name): tables.extras[name].notna() for name in tables.extras}
     lost: list[tuple[int, str]] = []
     for name, there in held.items():
-        by_step = run.by_step(there.to_numpy(np.float64))
+        by_step = run.by_step(there.to_numpy().astype(np.float64))
         end = int(np.flatnonzero(by_step).max(initial=-1)) + 1
         if SHOWN <= end <= len(by_step) - SHOWN and (by_step[:end] >= share).all():
             lost.append((int(run.steps[end]), name))
