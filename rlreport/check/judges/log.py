@@ -43,7 +43,6 @@ SHOWN = 3
 SHARED_STEPS = 0.8
 """Part of a file's steps that another holds too, if both are ranks of one run."""
 
-
 ELLIPSES = frozenset(("…", "..."))
 """Last units of a text that a logger cut."""
 
@@ -264,29 +263,41 @@ MIXED_RUNS = Check(
 
 
 def judge_cut(run: Run) -> Result:
-    """Look for texts that the logger cut: many of exactly the largest length, or with an ellipsis.
+    """Look for texts that the logger cut: many of the largest length, or with an ellipsis."""
+    chars = run.responses["response_chars"].to_numpy(np.int64)
+    most = int(chars.max(initial=0))
+    if most < run.limits[CutTexts].least:
+        return None
+    equal = _of_largest_length(run, chars)
+    share = equal or _with_ellipsis(run, chars)
+    met = run.met(CutTexts.share, ">", share)
+    if not met:
+        return None
+    return CUT_TEXTS.finding(run, "info", met, share=share, most=most, ellipsis=not equal)
+
+
+def _of_largest_length(run: Run, chars: Ints) -> float:
+    """Return the share of responses of exactly the largest length; 0.0 if it is not cut.
 
     Responses at a limit of tokens differ in characters, unless they repeat one text.
     """
-    chars = run.responses["response_chars"].to_numpy(np.int64)
-    limits = run.limits[CutTexts]
-    most = int(chars.max(initial=0))
-    longest = run.responses[chars == most]
-    cut = run.met(CutTexts.share, ">", len(longest) / max(len(chars), 1))
-    ends = False
-    if not cut or 2 * longest["response_hash"].nunique() < len(longest):
-        ends = True
-        texts = run.tables.ngrams
-        if texts is None or not len(texts.rows):
-            return None
-        last = texts.units[np.maximum(texts.offsets[1:] - 1, 0)]
-        marks = [unit.strip() in ELLIPSES for unit in texts.vocabulary]
-        cut_at = chars[texts.rows][np.asarray(marks, np.bool_)[last] & (np.diff(texts.offsets) > 0)]
-        alike = len(cut_at) and np.mean(cut_at > 0.9 * most) > 0.9
-        cut = run.met(CutTexts.share, ">", len(cut_at) / len(texts.rows)) if alike else []
-    if not cut or most < limits.least:
-        return None
-    return CUT_TEXTS.finding(run, "info", cut, share=cut[0].value, most=most, ellipsis=ends)
+    longest = run.responses.loc[chars == chars.max(), "response_hash"]
+    share = len(longest) / len(chars)
+    cut = share > run.limits[CutTexts].share and 2 * longest.nunique() >= len(longest)
+    return share if cut else 0.0
+
+
+def _with_ellipsis(run: Run, chars: Ints) -> float:
+    """Return the share of sampled responses that end with an ellipsis, if at about one length."""
+    texts = run.tables.ngrams
+    if texts is None or not len(texts.units):
+        return 0.0
+    mark = np.array([unit.strip() in ELLIPSES for unit in texts.vocabulary])
+    written = np.diff(texts.offsets) > 0
+    ends = written & mark[texts.units[np.maximum(texts.offsets[1:] - 1, 0)]]
+    lengths = chars[texts.rows][ends]
+    alike = len(lengths) and np.mean(lengths > 0.9 * chars.max()) > 0.9
+    return float(ends.mean()) if alike else 0.0
 
 
 def cut_title(facts: Facts) -> str:
