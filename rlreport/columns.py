@@ -161,6 +161,7 @@ RESPONSE_COLUMNS = (
     _inner("validation", "", "1: of the split that stands beside, and is not judged", "int8"),
     _inner("line_hash", "", "hash of the line that it was read from, 0 without one", "uint64"),
     _inner("response_hash", "", "hash of the cleaned response text", "uint64"),
+    _inner("missing_grade", "", "1: reward is null, 2: judge failed, 3: masked, 4: error", "int8"),
     _inner("nan_values", "", "NaN, infinite or null numbers of required figures", "int32"),
 )  # fmt: skip
 """One row per response, sorted by (step, validation, file, offset, sub).

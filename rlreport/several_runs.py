@@ -14,6 +14,13 @@ SEVERAL_RUNS = "several_runs"
 """Kind of the note that the logs look like several runs."""
 
 _MAX_NAMED = 3
+_SHARED = 0.8
+_LEAST_SHARED = 3
+"""Steps, or prompts of a step, that files of several runs have in common: this part and number."""
+
+_A_RUN = re.compile(
+    r"(?:^|[-_.])(?:run|seed|exp|experiment|trial)[-_.=]?(?:\d+|[a-z])?(?:$|[-_.])", re.IGNORECASE
+)
 _PART_OF_A_RUN = re.compile(
     r"(?:(?:global|local|dp|data)[-_.]?)?(?:rank|worker|proc(?:ess)?|gpu|node|host|device|shard|dp"
     r"|replica|part|chunk|server|actor|rollout|step|iter(?:ation)?|epoch|global_step|split)s?"
@@ -27,13 +34,16 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     """Return a note if the logs look like several runs.
 
     They do if their top-level folders each hold every step in files of the same names, or
-    have a configuration each and steps in common.
+    have a configuration each and steps in common; or if files of one folder that are named
+    like runs, not like ranks, hold the same steps and prompts.
 
     Args:
         logs: paths of the logs.
         tables: what was read.
         named: whether names of folders may be shown.
     """
+    if all("/" not in file.name for file in tables.files):
+        return _several_files(tables, named=named)
     files: dict[str, dict[str, int]] = {}
     for i, file in enumerate(tables.files):
         top, slash, below = file.name.partition("/")
@@ -71,6 +81,43 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     )
 
 
+def _several_files(tables: Tables, *, named: bool) -> Note | None:
+    """Return a note if the files of one folder look like a run each.
+
+    Files named after runs or seeds need the same steps; others the same prompts at each step,
+    too, as each environment of a run may have a file of its own.
+    """
+    names = [file.name.partition(".")[0] for file in tables.files]
+    if len(names) < 2 or any(_PART_OF_A_RUN.search(name) for name in names if not _runs([name])):
+        return None
+    rows = tables.responses[tables.responses["validation"] == 0]
+    columns = ["step"] if _runs(names) else ["step", "prompt_id"]
+    held = [
+        set(map(tuple, rows.loc[rows["file"] == i, columns].drop_duplicates().to_numpy().tolist()))
+        for i in range(len(names))
+    ]
+    shared = len(set.intersection(*held))
+    if shared < _LEAST_SHARED or shared < _SHARED * min(map(len, held)):
+        return None
+    files = message("{count:count} files", count=len(names))
+    return Note(
+        SEVERAL_RUNS,
+        message(
+            "{files} look like {runs:count} runs, as each has the same steps: every figure here "
+            "mixes them. Build a report of each; rlreport index lists them and rlreport compare "
+            "compares two. If they are one run, pass --merge.",
+            files=_enumerated(names, "") if named else files,
+            runs=len(names),
+        ),
+        1,
+    )
+
+
+def _runs(names: Sequence[str]) -> bool:
+    """Say whether all names are those of runs, such as run1 or seed_42."""
+    return all(_A_RUN.search(name) for name in names)
+
+
 def _steps_by_file(tables: Tables) -> dict[int, set[int]]:
     """Return the training steps of each file, by its index."""
     rows = tables.responses[tables.responses["validation"] == 0]
@@ -88,8 +135,8 @@ def _configured(logs: Sequence[str | Path], top: str) -> bool:
     return any(configured(folder) for folder in folders)
 
 
-def _enumerated(names: list[str]) -> str:
-    shown = [f"{name}/" for name in names[:_MAX_NAMED]]
+def _enumerated(names: list[str], end: str = "/") -> str:
+    shown = [f"{name}{end}" for name in names[:_MAX_NAMED]]
     if more := len(names) - len(shown):
-        return message("{names} and {more:count} more folders", names=tuple(shown), more=more)
+        return message("{names} and {more:count} more", names=tuple(shown), more=more)
     return message("{names} and {last}", names=tuple(shown[:-1]), last=shown[-1])

@@ -34,7 +34,7 @@ class RolloutWriter:
 
     Safe to share between threads, and to carry over a fork. Each line leaves the process in
     one append, so that a crash tears the last line at most. NaN and infinity are written as
-    null, which is read as NaN.
+    null, which is read as NaN; a reward of NaN as text, as null is a missing grade.
 
     Args:
         directory: where ``rank_<rank>.jsonl`` goes; made if absent. An existing plain file is
@@ -219,6 +219,8 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{name} is text, not {checked[name]!r:.60}")
     if not isinstance(checked["reward"], int | float | np.generic | None):
         raise UsageError(f"reward is a number, not {checked['reward']!r:.60}")
+    if checked["reward"] is not None and not np.isfinite(checked["reward"]):
+        checked["reward"] = str(checked["reward"])  # null would say that nobody graded it
     return checked
 
 

@@ -234,8 +234,13 @@ def test_prompts_seen_too_seldom_are_not_judged(seen: int, judged: bool) -> None
     assert isinstance(run("persistent_losers", made), Finding) == judged
 
 
-def test_a_nan_reward_is_critical_and_its_first_step_is_named() -> None:
-    bad = (STEP >= 12) & (INDEX == 3)
+def test_many_nan_rewards_are_critical_and_their_first_step_is_named() -> None:
+    few = (STEP >= 12) & (INDEX == 3)
+    once = few & (STEP == 12)
+    for some, level in ((few, "warning"), (once, "info")):
+        made = tables(reward=np.where(some, np.nan, 1.0), nan_values=some.astype(int))
+        assert severity("nan_metrics", made) == level
+    bad = (STEP >= 12) & (INDEX >= 3) & (INDEX < 9)
     made = tables(reward=np.where(bad, np.nan, 1.0), nan_values=bad.astype(int))
     result = run("nan_metrics", made)
     assert isinstance(result, Finding)
@@ -244,12 +249,18 @@ def test_a_nan_reward_is_critical_and_its_first_step_is_named() -> None:
     assert (result.evidence[0].step, result.evidence[0].n) == (12, 3)
 
 
-def test_nan_logprobs_are_critical_and_nan_values_a_warning() -> None:
-    bad = (STEP == 30) & (INDEX == 0)
+@pytest.mark.parametrize(
+    ("steps", "of_logprobs", "of_values"),
+    [((30,), "info", "info"), ((30, 31, 32), "critical", "warning"), ((39,), "warning", "warning")],
+)
+def test_nan_that_lasts_is_critical_in_logprobs_and_a_warning_in_values(
+    steps: tuple[int, ...], of_logprobs: str, of_values: str
+) -> None:
+    bad = np.isin(STEP, steps) & (INDEX == 0)
     known = {"nan_values": bad.astype(int), "response_tokens": 10.0, "surprisal_mean": 1.0}
-    logprobs = tables(**known, logp_tokens=np.where(bad, 9.0, 10.0))
-    assert severity("nan_metrics", logprobs) == "critical"
-    assert severity("nan_metrics", tables(**known, logp_tokens=10.0)) == "warning"
+    logprobs = tables(**known, logp_tokens=np.where(bad, 7.0, 10.0))
+    assert severity("nan_metrics", logprobs) == of_logprobs
+    assert severity("nan_metrics", tables(**known, logp_tokens=10.0)) == of_values
     assert severity("nan_metrics", tables()) is None
 
 

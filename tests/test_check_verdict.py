@@ -142,7 +142,7 @@ def test_the_same_tables_give_the_same_verdict(shared_data: Path) -> None:
 
 
 def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
-    bad = (STEP >= 20) & (INDEX == 0)
+    bad = (STEP >= 20) & (INDEX < 10)
     kl = np.where(STEP < 20, 1.0, 900.0)
     verdict = run_checks(tables(reward=np.where(bad, np.nan, SIGN), kl_k1=kl, nan_values=bad))
     assert verdict.findings[0].id == verdict.lead == "nan_metrics"
@@ -153,8 +153,8 @@ def test_checks_judge_only_the_steps_before_the_first_nan() -> None:
 def test_a_nan_in_the_first_step_leaves_nothing_to_judge() -> None:
     verdict = run_checks(tables(reward=np.nan, nan_values=1))
     assert [f.id for f in verdict.findings] == ["nan_metrics"]
-    assert verdict.passed == ["broken_log"]
-    assert len(verdict.not_run) == len(CHECKS) - 2
+    assert {"broken_log", "missing_grades"} <= set(verdict.passed)
+    assert "reward_collapse" in {one.id for one in verdict.not_run}
 
 
 def test_a_run_that_does_not_learn_is_unclear_and_nothing_leads() -> None:

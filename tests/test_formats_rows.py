@@ -236,7 +236,7 @@ def test_trl_total_is_the_sum_of_the_functions_that_judged() -> None:
 
 
 def test_trl_row_that_no_function_judged_has_no_reward() -> None:
-    assert math.isnan(trl(accuracy_reward=None)["reward"])
+    assert trl(accuracy_reward=None)["reward"] is None
 
 
 def test_trl_logged_total_is_preferred() -> None:

@@ -122,7 +122,8 @@ def test_nan_infinity_and_null_are_kept_as_missing(tmp_path: Path) -> None:
     rows = [row(reward=math.nan), row(reward=math.inf), row(reward=None), row(reward=10**400)]
     scan = read(write(tmp_path / "a.jsonl", [*rows, GOOD]))
     assert scan.responses["reward"].isna().tolist() == [True] * 4 + [False]
-    assert scan.responses["nan_values"].tolist() == [1, 1, 1, 1, 0]
+    assert scan.responses["nan_values"].tolist() == [1, 1, 0, 1, 0]
+    assert scan.responses["missing_grade"].tolist() == [0, 0, 1, 0, 0]
     assert scan.bad_count == 0
 
 

@@ -59,3 +59,28 @@ def test_folders_with_a_configuration_each_are_runs_whatever_their_files(tmp_pat
 def test_folders_that_one_run_writes_are_one_run(names, tmp_path):
     logs = folders(tmp_path / "logs", *names)
     assert not mixed(rlreport.build(logs, tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("names", "prompts", "expected"),
+    [
+        (("seed_1", "seed_2"), "", True),
+        (("lr_low", "lr_high"), "p", True),
+        (("lr_low", "lr_high"), "", False),  # such as an environment a file
+        (("rank_0", "rank_1"), "p", False),
+        (("rollouts_0", "rollouts_1"), "p", False),
+        (("train", "val"), "p", False),
+    ],
+)
+def test_files_of_several_runs_in_one_folder(names, prompts, expected, tmp_path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name in names:
+        rows = [{"step": s, "prompt": prompts or name, "response": "r", "reward": s % 2}
+                for s in range(6)]  # fmt: skip
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (logs / f"{name}.jsonl").write_text(text)
+    report = rlreport.build(logs, tmp_path / "out")
+    assert bool(mixed(report)) == expected
+    found = {finding.id: finding.severity for finding in report.verdict.findings}
+    assert found.get("mixed_runs") == ("warning" if expected else None)

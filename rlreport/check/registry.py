@@ -11,24 +11,36 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlreport.check import (
-    broken_log,
     diversity_collapse,
     language_drift,
-    nan_metrics,
     reward_hacking_token,
     template_collapse,
 )
 from rlreport.check.check import Check
-from rlreport.check.judges import agents, engine, groups, length, policy, reward, scoring, updates
+from rlreport.check.judges import (
+    agents,
+    engine,
+    grades,
+    groups,
+    length,
+    log,
+    nan,
+    policy,
+    reward,
+    scoring,
+    updates,
+)
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
 from rlreport.sidefiles import load_toml, read_bounded
 
 CHECKS: tuple[Check, ...] = (
-    nan_metrics.CHECK,
-    broken_log.CHECK,
+    nan.NAN_METRICS,
+    log.MIXED_RUNS,
+    log.BROKEN_LOG,
     scoring.REWARD_SHIFT,
+    grades.MISSING_GRADES,
     reward_hacking_token.CHECK,
     length.LENGTH_HACKING,
     engine.STALE_ROLLOUTS,
@@ -61,6 +73,9 @@ CHECKS: tuple[Check, ...] = (
     groups.PERSISTENT_LOSERS,
     groups.NOT_SHARPENING,
     scoring.REWARD_PART_DOMINANCE,
+    grades.UNEVEN_GROUPS,
+    log.CUT_TEXTS,
+    log.LOST_COLUMNS,
 )
 
 BY_ID: dict[str, Check] = {check.id: check for check in CHECKS}

@@ -19,8 +19,8 @@ from rlreport.check.finding import (
     NotRun,
     Verdict,
 )
+from rlreport.check.judges.nan import invalid_since
 from rlreport.check.limits import Thresholds
-from rlreport.check.nan_metrics import first_step_with_nan
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
@@ -32,8 +32,8 @@ from rlreport.text.messages import message
 FIRST_CHECK = "reward_shift"
 """Judged first: where it finds something, the checks of the reward judge another run."""
 
-OF_THE_LOG = "broken_log"
-"""What it finds says nothing of the policy, nor of its checkpoints."""
+OF_THE_LOG = ("broken_log", "missing_grades")
+"""What they find says nothing of the policy, nor of its checkpoints."""
 
 HALF = 0.5
 """Part of a consequence's change that must come after the onset of what explains it."""
@@ -65,10 +65,11 @@ def judge(
 ) -> Verdict:
     """Run the checks and put what they found in order; the words are made later.
 
-    The other checks judge the steps before the first NaN. Where the reward function
-    changed, those of the reward judge the gap to the reference, else the longer part.
+    The other checks judge the steps before NaN makes rewards or log-probabilities useless. Where
+    the reward function changed, those of the reward judge the gap to the reference, else the
+    longer part.
     """
-    start = first_step_with_nan(run.tables)
+    start = invalid_since(run)
     judged = run if start is None else run.between(int(run.steps[0]), start)
     results: dict[str, Finding | NotRun | None] = {}
     of_reward = judged
@@ -221,7 +222,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     onsets = [
         f.onset.step if f.onset else int(run.steps[0])
         for f in findings
-        if f.severity != "info" and not f.explained_by and f.id != OF_THE_LOG
+        if f.severity != "info" and not f.explained_by and f.id not in OF_THE_LOG
     ]
     sound = run.between(int(run.steps[0]), min(onsets)) if onsets else run
     if not sound.learned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -101,11 +100,11 @@ def _conversation(steps: Sequence[Row]) -> Row:
 
 
 def _outcome(result: Row) -> Row:
-    """Return reward, group, time and errors of a trial; the reward is NaN where none is said."""
+    """Return reward, group, time and errors of a trial; the reward is None where none is said."""
     rewards = mapping(mapping(result.get("verifier_result")).get("rewards"))
     parts = {name: float(v) for name in rewards if isinstance(v := rewards[name], int | float)}
     reward = parts["reward"] if "reward" in parts else logged.total(parts.values())
-    row: Row = {"reward": reward if len(parts) <= 1 or "reward" in parts else math.nan}
+    row: Row = {"reward": reward if len(parts) <= 1 or "reward" in parts else None}
     if len(parts) > 1:
         row["reward_parts"] = parts
     task = logged.string(result.get("task_name"))

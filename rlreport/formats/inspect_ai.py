@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import struct
 import zipfile
 import zlib
@@ -60,7 +59,7 @@ class InspectAI(BaseFormat):
         return Match(97, named(_KEYS))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a sample without a score has NaN."""
+        """Yield one row; a sample without a score has no grade."""
         if "error_reading" in obj:
             raise RowError(logged.text(obj["error_reading"]))
         about = mapping(obj.get(HEADER))
@@ -85,7 +84,7 @@ class InspectAI(BaseFormat):
             "step": 0,
             "split": "eval",
             "epoch": obj.get("epoch"),
-            "reward": next(iter(parts.values()), math.nan),
+            "reward": next(iter(parts.values()), None),
             "group_id": logged.text(obj.get("id")),
             **present(
                 reward_parts=parts if len(parts) > 1 else None,

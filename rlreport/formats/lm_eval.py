@@ -77,7 +77,7 @@ class LMEval(BaseFormat):
             "split": "eval",
             "prompt": logged.text(arguments[0].get("arg_0")),
             "response": response,
-            "reward": next(iter(parts.values()), math.nan),
+            "reward": next(iter(parts.values()), None),
             "task": task[1] if task else "",
             "group_id": f"{task[1] if task else ''}:{logged.text(obj.get('doc_id'))}",
             **present(

@@ -56,15 +56,21 @@ def number(value: object) -> float:
     raise RowError(message("a {type} stands where a number belongs", type=type(value).__name__))
 
 
-def required(obj: Mapping[str, Any], key: str) -> float:
-    """Return the number under ``key``; a null is NaN, an absent key is none.
+def grade(value: object) -> float | None:
+    """Return a reward; None where the log has null, as a response has that nobody graded."""
+    absent = isinstance(value, str) and value.strip().lower() in ("", "none", "null")
+    return None if value is None or absent else number(value)
+
+
+def required(obj: Mapping[str, Any], key: str) -> float | None:
+    """Return the reward under ``key``.
 
     Raises:
         RowError: the key is absent, or holds no number.
     """
     if key not in obj:
         raise RowError(message("no {field}", field=f"`{key}`"))
-    return number(obj[key])
+    return grade(obj[key])
 
 
 def numbers(value: object) -> list[float] | None:
@@ -231,10 +237,10 @@ def is_scalar(value: object) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
-def total(parts: Iterable[float]) -> float:
-    """Return the sum of the parts that are numbers; NaN when none is."""
+def total(parts: Iterable[float]) -> float | None:
+    """Return the sum of the parts that are numbers; None when none is."""
     known = [part for part in parts if not math.isnan(part)]
-    return math.fsum(known) if known else _NAN
+    return math.fsum(known) if known else None
 
 
 def pick(values: Sequence[Any] | None, mask: Sequence[Any]) -> list[Any] | None:

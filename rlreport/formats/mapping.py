@@ -197,7 +197,7 @@ def _typed(mapped: Row) -> Row:
                 typed["prompt_turns"] = turns
     for key in _NUMBERS:
         if key in typed:
-            typed[key] = logged.number(typed[key])
+            typed[key] = logged.grade(typed[key])
     if "ground_truth" in typed:
         typed["ground_truth"] = logged.text(typed["ground_truth"])
     return typed

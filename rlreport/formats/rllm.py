@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -78,7 +77,7 @@ class RLLM(BaseFormat):
                 ),
             }
             if evaluated and trajectory.get("reward") is None:
-                row["reward"] = logged.number(obj.get("is_correct"))
+                row["reward"] = logged.grade(obj.get("is_correct"))
             if group:
                 # A solver and a judge of one task are not each other's group.
                 row["group_id"] = f"{group}:{name}" if len(set(names)) > 1 else group
@@ -94,7 +93,7 @@ def _failed(obj: Row) -> Row:
         raise RowError(message("an episode without trajectories"))
     prompt = logged.text(mapping(obj.get("task")).get("question", obj.get("task")))
     return {
-        "prompt": prompt, "response": "", "reward": math.nan, "trainable": False,
+        "prompt": prompt, "response": "", "reward": None, "trainable": False,
         "errors": [logged.text(reason)],
     }  # fmt: skip
 
@@ -130,7 +129,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     ]
     return {
         **talk.fields(),
-        "reward": logged.number(reward),
+        "reward": logged.grade(reward),
         **present(
             policy_version=logged.version_range(
                 min(versions, default=None), max(versions, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -86,7 +85,7 @@ class Slime(BaseFormat):
         return replace(self, beside_file=FileStamp.of(file))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield one row; a sample without a reward, as an aborted one is, has NaN."""
+        """Yield one row; a sample without a reward, as an aborted one is, has no grade."""
         if "sample_index" not in obj:
             if self.beside_file:
                 _join(obj, _trajectory(self.beside_file, logged.integer(obj.get("index"))))
@@ -133,18 +132,18 @@ def _row(obj: Row, where: Where) -> Row:
     if status in ("failed", "aborted"):
         row["errors"] = [logged.text(about.get("error")) or status]
         if not row["response"] and not row.get("turns"):
-            row.update(reward=math.nan, trainable=False)
+            row.update(reward=None, trainable=False)
     return row
 
 
 def _reward(reward: Any) -> Row:
     """Return the reward; of an object the member that is the total, its numbers as columns."""
     if not isinstance(reward, dict):
-        return {"reward": logged.number(reward)}
+        return {"reward": logged.grade(reward)}
     parts = {k: float(v) for k in reward if isinstance(v := reward[k], int | float)}
-    named_total = next((parts[key] for key in _TOTALS if key in parts), math.nan)
+    named_total = next((parts[key] for key in _TOTALS if key in parts), None)
     alone = next(iter(parts.values())) if len(parts) == 1 else named_total
-    return {"reward": alone, "reward_parts": parts} if parts else {"reward": math.nan}
+    return {"reward": alone, "reward_parts": parts} if parts else {"reward": None}
 
 
 def _conversation(obj: Row, messages: Any) -> Row:

@@ -63,7 +63,7 @@ def _row(entry: Row, functions: Sequence[str], where: Where) -> Row:
         **columns(entry, _KNOWN | parts.keys()),
         **asked_and_answered(entry.get("prompt"), entry["completion"]).fields(),
         "step": logged.step_of(entry.get("step", entry.get("gen_step")), where),
-        "reward": logged.total(parts.values()) if summed else logged.number(entry["reward"]),
+        "reward": logged.total(parts.values()) if summed else logged.grade(entry["reward"]),
         **present(
             reward_parts=parts or None,
             advantages=logged.real(entry.get("advantages")),

@@ -106,7 +106,7 @@ class TRL(BaseFormat):
             **columns(obj, _KNOWN | parts.keys()),
             **asked_and_answered(asked, answered).fields(),
             "step": logged.step_of(obj.get("step"), where, _STEP),
-            "reward": logged.number(obj["reward"])
+            "reward": logged.grade(obj["reward"])
             if "reward" in obj
             else logged.total(parts.values()),
             **present(
@@ -195,7 +195,7 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
     means = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
     known = [float(value) for value in means if isinstance(value, int | float)]
     sums = [logged.total(map(logged.number, row.values())) for row in table]
-    judged = [value for value in sums if not math.isnan(value)]
+    judged = [value for value in sums if value is not None]
     if not known or not judged:
         return ""
     mean = math.fsum(judged) / len(judged)

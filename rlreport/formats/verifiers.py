@@ -202,7 +202,7 @@ def _trace(trace: Row, episode: Row) -> Row:
         **columns(mapping(trace.get("metrics")), ()),
         "prompt": asked or _asked(episode),
         "response": reply.response,
-        "reward": logged.total(parts.values()) if parts else logged.number(trace.get("reward")),
+        "reward": logged.total(parts.values()) if parts else logged.grade(trace.get("reward")),
         **present(
             reward_parts=parts or None,
             prompt_turns=turns or None,
@@ -234,7 +234,7 @@ def _trace(trace: Row, episode: Row) -> Row:
 def _failed(prompt: str, errors: list[str]) -> Row:
     """Return what is known of a rollout that failed before the policy said anything."""
     return {
-        "prompt": prompt, "response": "", "reward": math.nan, "finish_reason": "error",
+        "prompt": prompt, "response": "", "reward": None, "finish_reason": "error",
         "errors": errors or ["no trace"], "trainable": False,
     }  # fmt: skip
 

@@ -227,7 +227,9 @@ class Batcher:
             rewards = columns[name]
             rewards[np.isinf(rewards)] = np.nan
         columns["carried"] = _carried(rows, columns)
-        columns["nan_values"] = np.isnan(columns["reward"]).astype(np.int64)
+        columns["missing_grade"] = np.array([row.missing_grade for row in rows], np.int64)
+        nan = np.isnan(columns["reward"]) & (columns["missing_grade"] == 0)
+        columns["nan_values"] = nan.astype(np.int64)
         return {
             name: values
             for name, values in columns.items()

@@ -18,6 +18,7 @@ from rlreport.read.cache import ChunkCache, chunk_cache
 from rlreport.read.chunk import read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
+from rlreport.read.grades import missing_grade_notes
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition
 from rlreport.read.readback import RowLocations
@@ -200,6 +201,11 @@ def _scan(
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
+    reward_parts = sorted(rows.reward_parts & set(extras.columns))
+    missing = responses["missing_grade"] > 0
+    if missing.any():
+        notes += missing_grade_notes(responses["missing_grade"].to_numpy())
+        extras[reward_parts] = extras[reward_parts].mask(missing)
     if responses["validation"].any():
         extras, note = _with_split(responses, extras, files)
         notes.append(note)
@@ -208,7 +214,7 @@ def _scan(
         files=_log_files(rows, files, responses),
         responses=responses,
         extras=extras,
-        reward_parts=sorted(rows.reward_parts & set(extras.columns)),
+        reward_parts=reward_parts,
         prompt_rows=prompt_rows,
         positions=pd.DataFrame(),
         bad_lines=bad,

@@ -15,6 +15,7 @@ from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.conversation import TURN_LIMITS
 from rlreport.figures.metadata import RowMetadata, normalize_turns_and_mask, row_metadata
+from rlreport.read.grades import missing_grade
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -82,6 +83,7 @@ class Row(NamedTuple):
         oddities: kinds of problems found, see ``notes.ODDITIES``.
         unread: name and type of fields that are neither known nor a column.
         metadata: split, agent, errors, version, and figures of turns.
+        missing_grade: why the reward is no grade, see ``grades.Missing``; 0 if it is one.
     """
 
     step: int
@@ -98,6 +100,7 @@ class Row(NamedTuple):
     oddities: Sequence[str]
     unread: Sequence[tuple[str, str]]
     metadata: RowMetadata
+    missing_grade: int
 
 
 def load_object(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -180,6 +183,7 @@ def parse_record(record: dict[str, Any]) -> Row:
         step, prompt, response, rewards, reference, group, finish, tokens, extras,
         {name: record[name] for name in _CARRIED if record.get(name) is not None},
         parts, oddities, unread, row_metadata(record, step, prompt, response, reason),
+        missing_grade(record, null=record["reward"] is None),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from rlreport.read.batch import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
+from rlreport.read.grades import clear_missing_grades
 from rlreport.read.notes import Remarks, restart_note, superseded_rows
 from rlreport.tables import Note
 from rlreport.text.cells import number_as_text
@@ -118,6 +119,7 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
     group = columns["group_hash"].astype(np.uint64)
     group = np.where(group == 0, prompt, group + validation)
     columns["group"], _ = pd.factorize(pair_hashes(step.astype(np.uint64), group))
+    clear_missing_grades(columns)
     for gap, left, right in (
         ("reward_gap", "reward", "ref_reward"),
         ("valid_reward_gap", "valid_reward", "ref_valid_reward"),

@@ -1,0 +1,243 @@
+"""Checks of grades and groups: responses that nobody graded, groups of unequal size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.check import Check, Result
+from rlreport.check.finding import Facts, Onset
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.run import Run, Shown, mean
+from rlreport.check.series import running_mean
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.read.grades import Missing
+from rlreport.summarise.steps import commonest
+from rlreport.text.messages import marked, sentences, told
+
+WINDOW = 3
+"""Steps over which the share of missing grades is averaged."""
+
+
+class MissingGrades(Limits):
+    """Thresholds of ``missing_grades``."""
+
+    window = Limit(0.3, "of responses", "warning: without a grade in some three steps")
+    rise = Limit(0.05, "of responses", "warning: more than before while the reward falls")
+    unlike = Limit(2.0, "times", "longer or shorter than graded ones: they could not be parsed")
+
+
+class UnevenGroups(Limits):
+    """Thresholds of ``uneven_groups``."""
+
+    sizes = Limit(0.05, "of groups", "info: of another size than most")
+    split = Limit(0.2, "of prompts", "info: under several group ids in a step")
+
+
+def judge_missing(run: Run) -> Result:
+    """Count responses without a grade by step, and say why they are missing.
+
+    Masked responses were left out on purpose: they are counted, but never warned of.
+    """
+    kinds = run.responses["missing_grade"].to_numpy()
+    missing = kinds > 0
+    if not missing.any():
+        return None
+    series = run.by_step(((kinds > 0) & (kinds != Missing.MASKED)).astype(np.float64))
+    size = min(WINDOW, len(series))
+    windows = running_mean(series, size)
+    at = int(np.argmax(windows))
+    met = run.met(MissingGrades.window, ">", float(windows[at]))
+    if not met and (rise := _rise_with_a_fall(run, series)) is not None:
+        met = run.met(MissingGrades.rise, ">", rise)
+    many = series > max(float(series.max()) / 2, run.limits[MissingGrades].rise)
+    places = np.flatnonzero(many if met and many.any() else run.by_step(missing.astype(float)) > 0)
+    since, last = (int(run.steps[place]) for place in (places[0], places[-1]))
+    of_group, in_group = _group_counts(run, missing)
+    finding = MISSING_GRADES.finding(
+        run,
+        "warning" if met else "info",
+        met,
+        series=run.by_step(missing.astype(np.float64)),
+        onset=Onset(since, since, since),
+        until=last if last < run.steps[-1] else None,
+        shown=Shown(-run.place.astype(np.float64), among=missing),
+        steps=run.steps[places][:200].tolist(),
+        missing=int(missing.sum()),
+        responses=len(missing),
+        share=float(missing.mean()),
+        more={kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
+        window=float(windows[at]),
+        low=int(run.steps[at]),
+        high=int(run.steps[at + size - 1]),
+        reason=_reason(run, missing, many) if met else "few",
+        groups=int(((of_group > in_group) & (of_group > 1)).sum()),
+        silent=int(((of_group > 1) & (in_group < 2)).sum()),
+    )
+    # Only a judge that was down explains what became of the reward.
+    return finding if finding.facts["reason"] == "judge" else replace(finding, rank="note")
+
+
+def _rise_with_a_fall(run: Run, series: Floats) -> float | None:
+    """Return by how much the share rose where the reward fell; None where it did not fall."""
+    shape = run.reward_shape
+    if shape is None:
+        return None
+    steps = shape.series.steps
+    if shape.dip is not None:
+        low, high = steps[shape.dip.start], steps[shape.dip.stop]
+    elif shape.fell or shape.below_start or shape.dead is not None or shape.late is not None:
+        low, high = steps[min(shape.best_place + shape.window, len(steps) - 1)], steps[-1]
+    else:
+        return None
+    inside = (run.steps >= low) & (run.steps <= high)
+    if inside.all() or not inside.any():
+        return None
+    return float(series[inside].mean() - series[~inside].mean())
+
+
+def _reason(run: Run, missing: NDArray[np.bool_], many: NDArray[np.bool_]) -> str:
+    """Tell whether the parser broke, the policy got worse or the judge was down."""
+    if many.all():
+        return "always"
+    here = many[run.place]
+    lost, graded = here & missing, here & ~missing
+    unlike = run.limits[MissingGrades].unlike
+    for column, bound in ((run.length, unlike), ("finished", np.inf)):
+        values = run.column(column)
+        theirs, others = mean(values[lost]), mean(values[graded])
+        longer = max(theirs, others) > bound * max(min(theirs, others), 1.0)
+        if longer or (column == "finished" and others - theirs > 0.5):
+            return "parser"
+    reward = run.column("reward")
+    first, last = np.flatnonzero(many)[[0, -1]]
+    around = (run.place >= first - 5) & (run.place <= last + 5) & ~here & ~missing
+    error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
+    return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
+
+
+def _group_counts(run: Run, missing: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Return responses and grades of each group."""
+    group = np.unique(run.responses["group"].to_numpy(), return_inverse=True)[1]
+    return np.bincount(group), np.bincount(group, (~missing).astype(np.float64)).astype(np.int64)
+
+
+_REASONS = {
+    "few": "",
+    "always": marked("It was so in all steps: most of what was sampled teaches nothing."),
+    "judge": marked(
+        "The judge was down: graded responses of these steps earn no less than those around them."
+    ),
+    "policy": marked(
+        "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
+    ),
+    "parser": marked(
+        "They are cut off, or of another length than graded ones: the grader could not read them."
+    ),
+}
+
+
+def missing_title(facts: Facts) -> str:
+    """Return how many grades are missing, by kind, where, and why."""
+    lines = [
+        marked(
+            "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
+            "count in no figure of the reward: {null:count} null, {judge_failed:count} judge "
+            "failed, {masked:count} masked, {error:count} grader errors."
+        )
+    ]
+    if facts["reason"] != "few":
+        lines.append(marked("In steps {low} to {high} {window:percent} were not graded."))
+    lines.append(_REASONS[str(facts["reason"])])
+    if facts["groups"]:
+        lines.append(
+            marked(
+                "{groups:count} groups have a mean and std of fewer responses, {silent:count} of "
+                "them fewer than two grades and no signal."
+            )
+        )
+    return sentences(told(line, facts) for line in lines if line)
+
+
+MISSING_GRADES = Check(
+    id="missing_grades",
+    name="missing grades",
+    rank="cause",
+    looks_for="responses that nobody graded: null rewards, failed judges, masks, errors",
+    charts=("reward",),
+    judge=judge_missing,
+    limits=MissingGrades,
+    title=missing_title,
+    why="A failed grade that counts as 0 looks like a wrong answer: it pulls down the mean of its "
+    "group, and the others of the group gain an advantage that they did not earn.",
+    suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits "
+    "and at what it was given. Some loggers write NaN as null: then look for its cause.",
+    explains=(
+        *("reward_collapse", "watched_reward_fall", "reward_stalled", "reward_shift"),
+        *("zero_variance_groups", "group_std_fall"),
+    ),
+    trend=False,
+    whole_run=True,
+)
+
+
+def judge_groups(run: Run) -> Result:
+    """Look for groups of another size than most, and prompts under several group ids in a step."""
+    rows = run.responses
+    if not (rows["group_hash"] != 0).any():
+        return UNEVEN_GROUPS.not_run("group_id")
+    sizes = rows.groupby("group").size().to_numpy()
+    usual = commonest(sizes)
+    odd = float((sizes != usual).mean()) if usual else 0.0
+    ids = rows.groupby(["step", "prompt_id"])["group"].nunique()
+    split = float((ids > 1).mean())
+    met = [*run.met(UnevenGroups.sizes, ">", odd), *run.met(UnevenGroups.split, ">", split)]
+    if not met:
+        return None
+    return UNEVEN_GROUPS.finding(
+        run,
+        "info",
+        met,
+        odd=odd if met[0].name == "sizes" else np.nan,
+        usual=usual,
+        least=int(sizes.min()),
+        most=int(sizes.max()),
+        split=split if met[-1].name == "split" else np.nan,
+    )
+
+
+def groups_title(facts: Facts) -> str:
+    """Return which groups are uneven, and how."""
+    lines = []
+    if facts["odd"] is not None:
+        lines.append(
+            marked(
+                "{odd:percent} of groups do not have the usual {usual} responses, but {least} to "
+                "{most}."
+            )
+        )
+    if facts["split"] is not None:
+        lines.append(
+            marked("{split:percent} of prompts stand under several group ids in one step.")
+        )
+    return sentences(told(line, facts) for line in lines)
+
+
+UNEVEN_GROUPS = Check(
+    id="uneven_groups",
+    name="uneven groups",
+    rank="note",
+    looks_for="groups of unequal size, or one prompt under several group ids in a step",
+    judge=judge_groups,
+    limits=UnevenGroups,
+    title=groups_title,
+    why="A group's mean and std are its baseline: with a response lost, or the samples of a prompt "
+    "spread over several ids, advantages are of other groups than meant.",
+    suggestion="Log the id that the trainer groups by. Look for failed or filtered rollouts where "
+    "groups are smaller, and for an id of the response instead of the prompt.",
+    needs_also="group_id",
+    trend=False,
+    whole_run=True,
+)
