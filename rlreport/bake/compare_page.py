@@ -13,6 +13,7 @@ from rlreport.comparison import words
 from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import FlipTexts, Outcome
 from rlreport.comparison.run import Found
+from rlreport.comparison.settings import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
@@ -36,12 +37,13 @@ class CompareView:
         level: severity by which the verdict is coloured.
         sentence, against, gate: the verdict, what got worse all the same, the gate's answer.
         notes: what a reader has to know, a sentence each.
-        runs: which run is BASE and which NEW.
+        runs: of each run: BASE or NEW, its name, the level of its verdict, and that in words.
         charts: of both runs.
         equal_kl: what holds at the same distance from the reference.
         guardrails: figures that should not get worse; ``guardrail_lines`` are its rows.
         findings: heading -> (severity, title) of each.
-        card: what the runs were, where that differs; None where nothing does.
+        card: settings of the runs that differ; None where none does.
+        versions: further differences, folded: package versions, defaults, names and places.
         flips: prompts won and lost; ``data`` holds their texts.
         ngrams, tokens: what NEW says more.
         left_out: what is not shown.
@@ -52,13 +54,14 @@ class CompareView:
     against: str
     gate: str
     notes: list[str]
-    runs: list[tuple[str, str]]
+    runs: list[tuple[str, str, str, str]]
     charts: list[Chart]
     equal_kl: str
     guardrails: TableView
     guardrail_lines: list[GuardrailLine]
     findings: list[tuple[str, list[tuple[str, str]]]]
     card: TableView | None
+    versions: TableView | None
     flips: TableView
     data: dict[str, Any]
     ngrams: TableView
@@ -76,7 +79,7 @@ class GuardrailLine(NamedTuple):
     difference: Cell
     low: Cell
     high: Cell
-    could_be_seen: Cell
+    detectable: Cell
     shows: Cell
 
 
@@ -99,7 +102,7 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
         shown: how many flips are shown.
     """
     flips = outcome.flips[:shown]
-    level, against = outcome.comparison.level, words.against(outcome)
+    against = words.against(outcome)
     texts_note = words.texts_note(outcome)
     left_out = [texts_note] if texts_note else []
     if shown < len(outcome.flips):
@@ -111,20 +114,28 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
             )
         )
     guardrails = outcome.comparison.guardrails
-    lines = [(one, _guardrail_line(one)) for one in guardrails if one.level != "missing"]
+    lines = [(g, _guardrail_line(g, outcome)) for g in guardrails if g.level != "missing"]
+    named = [*(("BASE", run) for run in outcome.bases), ("NEW", outcome.new)]
+    card, versions = settings_that_differ(outcome.base, outcome.new)
     return CompareView(
-        level="warning" if level == "better" and against else LEVELS[level],
+        level=_severity(outcome, against),
         sentence=words.sentence(outcome),
         against=against,
         gate=words.failures(outcome),
         notes=words.notes(outcome),
-        runs=[*(("BASE", run.name) for run in outcome.bases), ("NEW", outcome.new.name)],
+        runs=[(side, run.name, run.level, words.run_verdict(run)) for side, run in named],
         charts=list(charts),
         equal_kl=words.equal_kl(outcome),
         guardrails=_guardrails(guardrails, lines),
         guardrail_lines=[line for _, line in lines],
         findings=_findings(outcome),
-        card=_card(outcome),
+        card=_card("card", message("What the runs were, where it differs"), card, outcome),
+        versions=_card(
+            "versions",
+            message("Package versions, defaults, names and places"),
+            versions,
+            outcome,
+        ),
         flips=_flips(flips),
         data=_data(flips, outcome),
         ngrams=_ngrams(outcome),
@@ -134,15 +145,27 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
     )
 
 
-def _guardrail_line(one: Guardrail) -> GuardrailLine:
+def _severity(outcome: Outcome, against: str) -> str:
+    """Return the level by which the verdict is coloured: a single pair is never green."""
+    level = outcome.comparison.level
+    if outcome.new.broken:
+        return "critical"
+    if level == "better" and against:
+        return "warning"
+    if outcome.broken or (level == "better" and outcome.one_each):
+        return "info"
+    return LEVELS[level]
+
+
+def _guardrail_line(one: Guardrail, outcome: Outcome) -> GuardrailLine:
     name, unit, effect = words.guardrail_name(one), words.unit_of(one), one.effect
-    base, new, difference, low, high, could_be_seen = map(
+    base, new, difference, low, high, detectable = map(
         number_cell, (one.base, one.new, effect.value, effect.low, effect.high, effect.mde)
     )
     return GuardrailLine(
         Cell(message("{name} ({unit})", name=name, unit=unit) if unit else name),
-        *(base, new, difference, low, high, could_be_seen),
-        Cell(words.shown(one)),
+        *(base, new, difference, low, high, detectable),
+        Cell(words.shown(one, in_a_pair=outcome.one_each)),
     )
 
 
@@ -160,10 +183,12 @@ def _guardrails(
             message("Difference"),
             help=message("of the shared prompts, NEW − BASE"),
         ),
-        ColumnView("low", message("Low"), help=message("lower end of the 95 % interval")),
-        ColumnView("high", message("High"), help=message("upper end of the 95 % interval")),
+        ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
+        ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
         ColumnView(
-            "mde", message("Could be seen"), help=message("found in 80 % of such comparisons")
+            "mde",
+            message("Minimum detectable effect"),
+            help=message("found in 80% of such comparisons"),
         ),
         ColumnView(
             "level",
@@ -195,23 +220,22 @@ def _findings(outcome: Outcome) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(label, told(found)) for label, found in lists]
 
 
-def _card(outcome: Outcome) -> TableView | None:
-    base, new = outcome.base.facts, outcome.new.facts
-    differing = [key for key in sorted({*base, *new}) if base.get(key) != new.get(key)]
-    if not base or not new or not differing:
+def _card(
+    table: str, caption: str, differences: Sequence[Difference], outcome: Outcome
+) -> TableView | None:
+    if not differences:
         return None
     columns = [ColumnView(key, label, kind="text") for key, label in _CARD]
 
-    def shown(key: str, value: str) -> str:
-        return redacted_text(key, value) if outcome.redact and value != MISSING else value
+    def cell(key: str, value: str | None) -> Cell:
+        if value is None:
+            return Cell(MISSING)
+        return Cell(redacted_text(key, value) if outcome.redact else value)
 
     rows = [
-        RowView(
-            key, [Cell(key), *(Cell(shown(key, side.get(key, MISSING))) for side in (base, new))]
-        )
-        for key in differing
+        RowView(d.key, [Cell(d.key), cell(d.key, d.base), cell(d.key, d.new)]) for d in differences
     ]
-    return TableView("card", message("What the runs were, where it differs"), columns, rows)
+    return TableView(table, caption, columns, rows)
 
 
 _CARD = (("name", message("Setting")), ("base", "BASE"), ("new", "NEW"))

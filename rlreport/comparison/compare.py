@@ -14,6 +14,7 @@ from rlreport.check.run import has
 from rlreport.comparison.flips import Flip, flips
 from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails
 from rlreport.comparison.side import (
+    ROUNDING,
     Side,
     Windows,
     apart,
@@ -21,6 +22,7 @@ from rlreport.comparison.side import (
     pairable,
     shared,
     windows,
+    with_group_kinds,
     within,
 )
 from rlreport.comparison.statistics import (
@@ -32,9 +34,6 @@ from rlreport.comparison.statistics import (
     difference_band,
 )
 from rlreport.figures.ragged import Floats, Ints
-
-ROUNDING = 5e-6
-"""Largest relative error of six significant digits, to which reports may round figures."""
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[
@@ -167,7 +166,7 @@ class Ends:
 
 def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:
     """Compare the last common window of NEW and of one or several runs of BASE."""
-    split, sides = one_split(apart([*bases, new]))
+    split, sides = one_split(with_group_kinds(apart([*bases, new])))
     frames = [side.responses for side in sides]
     seen = windows(frames)
     inside = [within(frame, window) for frame, window in zip(frames, seen.sides, strict=True)]

@@ -12,7 +12,7 @@ from rlreport.comparison.outcome import FlipTexts, Outcome
 from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import sentence
 
-SCHEMA = 1
+SCHEMA = 2
 PROMPT_CHARACTERS = 400
 
 
@@ -24,6 +24,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
         "runs": {"base": [run.name for run in outcome.bases], "new": outcome.new.name},
+        "levels": {"base": [run.level for run in outcome.bases], "new": outcome.new.level},
         "window": {
             "steps": list(comparison.windows.new),
             "steps_base": list(comparison.windows.base),

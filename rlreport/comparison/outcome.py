@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,11 @@ from rlreport.comparison.compare import Comparison, compare_runs
 from rlreport.comparison.earlier import Place, Texts
 from rlreport.comparison.flips import Flip
 from rlreport.comparison.gate import Changed, Gate, changed, gate
+from rlreport.comparison.guardrails import beside_collapse
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.says_more import says_more, tokens_of_kl
 from rlreport.comparison.side import within
+from rlreport.text.messages import message
 
 MOST_READ = 512
 """Responses a side whose words are counted: a seeded sample of the window."""
@@ -60,6 +62,20 @@ class Outcome:
     redact: bool = False
 
     @property
+    def one_each(self) -> bool:
+        """Whether BASE is one run: the pair differs, whatever made the difference."""
+        return len(self.bases) == 1
+
+    @property
+    def broken(self) -> list[tuple[str, ComparedRun]]:
+        """The runs whose verdict is critical, each with what it is called here."""
+        bases = [
+            ("BASE" if self.one_each else message("BASE ({run})", run=run.name), run)
+            for run in self.bases
+        ]
+        return [(name, run) for name, run in (*bases, ("NEW", self.new)) if run.broken]
+
+    @property
     def base(self) -> ComparedRun:
         """The first run of BASE: curves, guardrails, findings and flips are of it."""
         return self.bases[0]
@@ -78,6 +94,8 @@ def outcome_of(
     """Compare runs, and read back what is shown of them."""
     base = bases[0]
     comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
+    judged = beside_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
+    comparison = replace(comparison, guardrails=judged)
     findings = changed(base.findings, new.findings)
     answer = gate(
         comparison,

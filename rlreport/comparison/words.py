@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 
+from rlreport.check.finding import FIRST_WORDS
 from rlreport.check.registry import BY_ID
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
 from rlreport.comparison.guardrails import GUARDRAILS, Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect
-from rlreport.text.messages import figure, listed, marked, message, sentences, span, told, whole
+from rlreport.text.messages import (
+    clauses,
+    figure,
+    listed,
+    marked,
+    message,
+    sentences,
+    span,
+    told,
+    whole,
+)
 from rlreport.text.numbers import written
 
 HEADLINES = {
@@ -19,6 +31,9 @@ HEADLINES = {
     "no_evidence": marked("No evidence either way"),
     "incomparable": marked("Cannot be compared"),
 }
+IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
+BESIDE_A_BROKEN_RUN = {"better": marked("Higher"), "worse": marked("Lower")}
+"""Levels in words where a difference of the reward is neither good nor bad."""
 
 _REASONS = {
     "no_common_steps": marked(
@@ -34,7 +49,7 @@ _REASONS = {
         "{base_window} of BASE and {new_window} of NEW."
     ),
     "few_common_prompts": marked(
-        "Fewer than 30 % of the prompts are in both runs: compared unpaired, clustered by prompt, "
+        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by prompt, "
         "which sees far less."
     ),
     "redacted": marked(
@@ -64,20 +79,64 @@ def interval(effect: Effect) -> str:
 
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, as a subject holds it."""
-    comparison = outcome.comparison
-    name = _headline(outcome)
+    comparison, broken = outcome.comparison, outcome.broken
+    if len(broken) > len(outcome.bases):
+        return message("Both are broken") if outcome.one_each else message("All are broken")
+    if len(broken) > 1:
+        return message("{runs} are broken", runs=listed([name for name, _ in broken]))
+    if broken:
+        ((name, run),) = broken
+        return message("{run} is broken: {reason}", run=name, reason=_reason(run))
+    name = _level(outcome)
     if comparison.level in ("better", "worse"):
-        effect = comparison.effect
-        return message("{name}: reward {effect}", name=name, effect=signed(effect.value))
+        effect = signed(comparison.effect.value)
+        return message("{name}: reward {effect}", name=name, effect=effect)
     return name
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the verdict in one sentence with effect, interval and pairs."""
+    """Return the verdict: which run is broken, then the effect with interval and pairs."""
+    return sentences([_broken(outcome), _effect(outcome)])
+
+
+def run_verdict(run: ComparedRun) -> str:
+    """Return a run's own verdict in its first word, and what leads it."""
+    word = message(FIRST_WORDS.get(run.level, run.level))
+    if run.lead is None:
+        return word
+    return message("{level}: {reason}", level=word, reason=_reason(run))
+
+
+def _broken(outcome: Outcome) -> str:
+    """Return which runs are broken and why, "" where none is."""
+    broken = outcome.broken
+    runs = [message("{run}: {reason}", run=name, reason=_reason(run)) for name, run in broken]
+    if len(broken) > len(outcome.bases):
+        said = marked("{all}, the difference means little ({runs}).")
+        return message(said, all=headline(outcome), runs=clauses(runs))
+    return sentences(
+        [
+            message("{run} is broken: {reason}.", run=name, reason=_reason(run))
+            for name, run in broken
+        ]
+    )
+
+
+def _reason(run: ComparedRun) -> str:
+    """Return what leads a run's verdict, and since when."""
+    lead = run.findings.get(run.lead or "")
+    name = name_of(run.lead or "")
+    if lead is None or lead.onset is None:
+        return name
+    return message("{name} since step {step}", name=name, step=lead.onset)
+
+
+def _effect(outcome: Outcome) -> str:
+    """Return the effect on the reward in one sentence with its interval and pairs."""
     comparison = outcome.comparison
     effect = comparison.effect
     places = {
-        "name": _headline(outcome),
+        "name": _level(outcome),
         "effect": signed(effect.value),
         "interval": interval(effect),
         "most": figure(max(abs(effect.low), abs(effect.high))),
@@ -89,21 +148,23 @@ def sentence(outcome: Outcome) -> str:
         return message("{name}: {why:small}", name=places["name"], why=why[-1])
     if comparison.level == "no_evidence":
         return message(
-            "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}), so the "
+            "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}), so the "
             "effect could be up to ±{most}.",
             **places,
         )
     return message(
-        "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}).", **places
+        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).", **places
     )
 
 
 def against(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    critical = outcome.changed.critical
+    critical = [found for found in outcome.changed.critical if found.id != outcome.new.lead]
     said = []
-    if worse:
+    if worse and outcome.one_each:
+        said.append(message("Guardrails that are worse in NEW: {names}.", names=listed(worse)))
+    elif worse:
         said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
     if critical:
         names = listed([name_of(found.id) for found in critical])
@@ -111,12 +172,11 @@ def against(outcome: Outcome) -> str:
     return sentences(said)
 
 
-def _headline(outcome: Outcome) -> str:
-    """Return the level in words; a reward gained by a run that broke is not called better."""
+def _level(outcome: Outcome) -> str:
+    """Return the level in words: only sound runs of several seeds are better or worse."""
     level = outcome.comparison.level
-    if level == "better" and outcome.changed.critical:
-        return message("Higher reward, but NEW is broken")
-    return message(HEADLINES[level])
+    words = IN_A_PAIR if outcome.one_each else BESIDE_A_BROKEN_RUN if outcome.broken else HEADLINES
+    return message(words.get(level, HEADLINES[level]))
 
 
 def name_of(check: str) -> str:
@@ -159,12 +219,10 @@ def notes(outcome: Outcome) -> list[str]:
     effect = comparison.effect
     if math.isfinite(effect.mde) and effect.mde > 0:
         mde = figure(effect.mde)
-        said.append(
-            message("A difference of {mde} would be seen in 80 % of such comparisons.", mde=mde)
-        )
+        said.append(message("Minimum detectable effect (80% power): {mde}.", mde=mde))
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         said += reasons(outcome)
-    if len(outcome.bases) == 1:
+    if outcome.one_each:
         if comparison.level in ("better", "worse"):
             said.append(message(SEVERAL_SEEDS))
     else:
@@ -229,13 +287,12 @@ def pairs_in_words(outcome: Outcome) -> str:
         if only:
             said.append(
                 message(
-                    "Only in {side}: {only} ({elsewhere} that {other} has in other steps, {never} "
-                    "that it never has).",
+                    "{only} prompts only in {side}, {elsewhere} of which are in other steps of "
+                    "{other}.",
                     side=side,
                     other=other,
                     only=whole(only),
                     elsewhere=whole(only - never),
-                    never=whole(never),
                 )
             )
     return sentences(said)
@@ -287,7 +344,7 @@ def equal_kl(outcome: Outcome) -> str:
         if found is not None:
             parts.append(
                 message(
-                    "{name} {effect} (95 % interval {low} to {high})",
+                    "{name} {effect} (95% interval {low} to {high})",
                     name=message(name),
                     effect=signed(found.effect),
                     low=figure(found.low),
@@ -315,14 +372,15 @@ def unit_of(guardrail: Guardrail) -> str:
     return RESPONSE[guardrail.column].unit if guardrail.column in RESPONSE else ""
 
 
-def shown(guardrail: Guardrail) -> str:
+def shown(guardrail: Guardrail, *, in_a_pair: bool) -> str:
     """Return its level as benchstat would: "~" where nothing is shown."""
-    return {
-        "better": message("better"),
-        "worse": message("worse"),
-        "none": "~",
-        "missing": "–",
-    }[guardrail.level]
+    if guardrail.level in ("none", "missing"):
+        return {"none": "~", "missing": "–"}[guardrail.level]
+    if guardrail.level != "changed" and not in_a_pair:
+        return message("better") if guardrail.level == "better" else message("worse")
+    if guardrail.effect.value > 0:
+        return message("higher in this pair") if in_a_pair else message("higher")
+    return message("lower in this pair") if in_a_pair else message("lower")
 
 
 def failures(outcome: Outcome) -> str:
