@@ -125,7 +125,7 @@ def build_comparison(
         ),
         chosen_form.finish,
         chosen_form.one_file,
-        len(outcome.flips),
+        len(outcome.comparison.flips),
         charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size

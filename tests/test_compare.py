@@ -579,7 +579,7 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
     assert len(text) < 60_000
     rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
     assert b"Lower in this pair: reward" in (tmp_path / "out.eml").read_bytes()
-    assert made.outcome.flips
+    assert made.outcome.comparison.flips
 
 
 def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):

@@ -26,8 +26,8 @@ def unclear(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = dice.Random(3)
     write_graded(root / "logs", reward=lambda *_: random.gauss())
     for form in FORMS:
-        options = {"to": ["a@example.org"]} if form.endswith(".eml") else {}
-        rlreport.build(root / "logs", root / form, workers=1, **options)
+        to = ["a@example.org"] if form.endswith(".eml") else []
+        rlreport.build(root / "logs", root / form, workers=1, to=to)
     return root
 
 

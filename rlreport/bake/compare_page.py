@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import redacted_text
 from rlreport.comparison import words
+from rlreport.comparison.flips import Flip
 from rlreport.comparison.guardrails import Guardrail
-from rlreport.comparison.outcome import FlipTexts, Outcome
+from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import Found
 from rlreport.comparison.settings import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
@@ -101,16 +102,16 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
         charts: drawn.
         shown: how many flips are shown.
     """
-    flips = outcome.flips[:shown]
+    flips = outcome.comparison.flips[:shown]
     against = words.against(outcome)
     texts_note = words.texts_note(outcome)
     left_out = [texts_note] if texts_note else []
-    if shown < len(outcome.flips):
+    if shown < len(outcome.comparison.flips):
         left_out.append(
             message(
                 "{some:count} of {all:count} prompts won and lost are shown, the clearest.",
                 some=shown,
-                all=len(outcome.flips),
+                all=len(outcome.comparison.flips),
             )
         )
     guardrails = outcome.comparison.guardrails
@@ -141,7 +142,11 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
         ngrams=_ngrams(outcome),
         tokens=_tokens(outcome),
         left_out=left_out,
-        pairs=[_pair(flip) for flip in flips if flip.new is not None and flip.base is not None],
+        pairs=[
+            _pair(flip)
+            for flip in flips
+            if flip.new_text is not None and flip.base_text is not None
+        ],
     )
 
 
@@ -266,14 +271,14 @@ _FLIP_TEXTS = (
 )
 
 
-def _flips(flips: Sequence[FlipTexts]) -> TableView:
+def _flips(flips: Sequence[Flip]) -> TableView:
     numbered = ColumnView("n", "#", help=message("the clearest difference first"), written="count")
     rows = [
         RowView(
             str(place),
             [
                 Cell(str(place), float(place)),
-                *(number_cell(value) for value in (f.flip.delta, f.flip.base, f.flip.new)),
+                *(number_cell(value) for value in (f.delta, f.base, f.new)),
                 *(_text(text) for text in _texts(f)),
             ],
             href=f"#r={place}",
@@ -285,13 +290,13 @@ def _flips(flips: Sequence[FlipTexts]) -> TableView:
     )
 
 
-def _texts(flip: FlipTexts) -> tuple[str | None, str | None, str | None]:
+def _texts(flip: Flip) -> tuple[str | None, str | None, str | None]:
     prompt = (
         flip.prompt
         if flip.prompt is not None
         else message("[prompt {number:count}]", number=flip.number)
     )
-    return cut(prompt), cut(flip.new), cut(flip.base)
+    return cut(prompt), cut(flip.new_text), cut(flip.base_text)
 
 
 def cut(text: str | None, longest: int = MOST_CHARACTERS) -> str | None:
@@ -307,17 +312,17 @@ def _text(text: str | None) -> Cell:
     return Cell(MISSING, None, message("not kept")) if text is None else Cell(text)
 
 
-def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
+def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
     """Return the rows-data node; see docs/page-data.md."""
     values = {
-        "delta": [f.flip.delta for f in flips],
-        "base": [f.flip.base for f in flips],
-        "new": [f.flip.new for f in flips],
+        "delta": [f.delta for f in flips],
+        "base": [f.base for f in flips],
+        "new": [f.new for f in flips],
     }
     return {
         "run": outcome.new.name,
         "step": "",
-        "total": len(outcome.flips),
+        "total": len(outcome.comparison.flips),
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
         "values": values,
@@ -338,8 +343,8 @@ def _data(flips: Sequence[FlipTexts], outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _where(flip: FlipTexts) -> str:
-    (base_step, base_n), (new_step, new_n) = flip.flip.base_response, flip.flip.new_response
+def _where(flip: Flip) -> str:
+    (base_step, base_n), (new_step, new_n) = flip.base_response, flip.new_response
     return message(
         "NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} (each "
         "nearest to its mean)",
@@ -410,8 +415,8 @@ def _tokens(outcome: Outcome) -> TableView:
     )
 
 
-def _pair(flip: FlipTexts) -> PairView:
-    numbers = [words.signed(flip.flip.delta), *map(_figure, (flip.flip.base, flip.flip.new))]
+def _pair(flip: Flip) -> PairView:
+    numbers = [words.signed(flip.delta), *map(_figure, (flip.base, flip.new))]
     title = message(
         "{change} (reward {base} → {new})", change=numbers[0], base=numbers[1], new=numbers[2]
     )

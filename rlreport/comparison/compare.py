@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Literal
 
@@ -48,20 +48,40 @@ Reason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What differs between BASE and NEW.
+class Ends:
+    """What the ends of the runs show: all that the verdict and the gate stand on.
 
     Attributes:
         level: the verdict.
-        split: split that was compared: ``val``, ``train`` or ``all``.
-        windows: first and last step that are compared, by side.
+        split: split that was compared.
+        sides: runs of BASE, then NEW, cut to that split.
+        windows: what is compared.
+        inside: their responses in the window.
         effect: on the reward.
+        rounding: largest difference of rewards that is none.
+        guardrails: further figures.
+    """
+
+    level: Level
+    split: str
+    sides: list[Side]
+    windows: Windows
+    inside: list[pd.DataFrame]
+    effect: Effect
+    rounding: float
+    guardrails: list[Guardrail]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Ends):
+    """What differs between BASE and NEW, over all steps and prompt by prompt too.
+
+    Attributes:
         shared: prompts in the window that all sides have there.
         only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
         never_base, never_new: those of them that it has in no step at all.
         base_curve, new_curve: mean reward at the common steps.
         band: their difference.
-        guardrails: in the order of GUARDRAILS, then the parts of the reward.
         equal_kl: reward at the same distance from the reference, None without an overlap.
         equal_kl_watched: the same of the watched reward.
         kl_known: both runs log KL, so that ``equal_kl`` could be asked for.
@@ -71,10 +91,6 @@ class Comparison:
         prompts: ``pair`` and, by side, the responses and the mean reward in the window.
     """
 
-    level: Level
-    split: str
-    windows: Windows
-    effect: Effect
     shared: int
     only_base: int
     only_new: int
@@ -83,14 +99,13 @@ class Comparison:
     base_curve: Floats
     new_curve: Floats
     band: Band
-    guardrails: list[Guardrail] = field(default_factory=list)
-    equal_kl: EqualKL | None = None
-    equal_kl_watched: EqualKL | None = None
-    kl_known: bool = False
-    paths: tuple[pd.DataFrame, ...] = ()
-    flips: list[Flip] = field(default_factory=list)
-    reasons: tuple[Reason, ...] = ()
-    prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
+    equal_kl: EqualKL | None
+    equal_kl_watched: EqualKL | None
+    kl_known: bool
+    paths: tuple[pd.DataFrame, ...]
+    flips: list[Flip]
+    reasons: tuple[Reason, ...]
+    prompts: pd.DataFrame
 
     @property
     def steps(self) -> Ints:
@@ -114,10 +129,7 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
     curves = _cells(base, other, "reward", seen.common)
     return Comparison(
-        level=ends.level,
-        split=ends.split,
-        windows=seen,
-        effect=ends.effect,
+        **{part.name: getattr(ends, part.name) for part in fields(ends)},
         shared=len(all_bases.intersection(last)),
         only_base=len(any_base.difference(last)),
         only_new=len(last.difference(all_bases)),
@@ -128,7 +140,6 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         band=difference_band(*curves, paired=paired, rounding=ends.rounding, seed=seed)
         if curves
         else _NO_BAND,
-        guardrails=ends.guardrails,
         equal_kl=_equal_kl(base, other, "reward", seed),
         equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
         kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
@@ -137,31 +148,6 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
         reasons=_reasons(ends),
         prompts=_prompts(ends.inside[0], ends.inside[-1]),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """What the ends of the runs show: all that the verdict and the gate stand on.
-
-    Attributes:
-        level: the verdict.
-        split: split that was compared.
-        sides: runs of BASE, then NEW, cut to that split.
-        windows: what is compared.
-        inside: their responses in the window.
-        effect: on the reward.
-        rounding: largest difference of rewards that is none.
-        guardrails: further figures.
-    """
-
-    level: Level
-    split: str
-    sides: list[Side]
-    windows: Windows
-    inside: list[pd.DataFrame]
-    effect: Effect
-    rounding: float
-    guardrails: list[Guardrail]
 
 
 def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:

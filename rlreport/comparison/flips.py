@@ -23,6 +23,8 @@ class Flip:
         base, new: its mean rewards in the window.
         delta: their difference.
         base_response, new_response: (step, n) of the responses nearest to these means.
+        number: of the prompt in NEW.
+        prompt, base_text, new_text: their texts, None where they are not kept.
     """
 
     pair: int
@@ -31,6 +33,10 @@ class Flip:
     delta: float
     base_response: tuple[int, int]
     new_response: tuple[int, int]
+    number: int = 0
+    prompt: str | None = None
+    base_text: str | None = None
+    new_text: str | None = None
 
 
 def flips(

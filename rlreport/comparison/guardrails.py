@@ -12,13 +12,7 @@ import pandas as pd
 from rlreport.check.run import has
 from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
 from rlreport.comparison.side import ALL_RIGHT, ALL_WRONG, shared
-from rlreport.comparison.statistics import (
-    LEVEL,
-    Effect,
-    holm,
-    paired_effect,
-    unpaired_effect,
-)
+from rlreport.comparison.statistics import LEVEL, Effect, holm
 from rlreport.text.messages import marked
 
 GuardLevel = Literal["better", "worse", "changed", "none", "missing"]
@@ -78,22 +72,15 @@ def effect_on(
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
-    several = len(means) > 2
+    columns = [table[column] for table in means]
     tolerance = float(rounding[column])
-    if not paired:
-        columns = [table[column].to_numpy(np.float64) for table in means]
-        if several:
-            pooled = pd.concat([table[column] for table in means[:-1]]).groupby(level=0).mean()
-            prompts = pooled.to_numpy(np.float64)
-            return unpaired_over_runs(
-                columns[:-1], prompts, columns[-1], rounding=tolerance, seed=seed
-            )
-        return unpaired_effect(columns[0], columns[1], rounding=tolerance, seed=seed)
-    both = shared([table.index for table in means])
-    values = [table[column].reindex(both).to_numpy(np.float64) for table in means]
-    if several:
-        return effect_over_runs(values[:-1], values[-1], rounding=tolerance, seed=seed)
-    return paired_effect(values[0], values[1], rounding=tolerance, seed=seed)
+    if paired:
+        both = shared([table.index for table in means])
+        *bases, new = (values.reindex(both).to_numpy(np.float64) for values in columns)
+        return effect_over_runs(bases, new, rounding=tolerance, seed=seed)
+    pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
+    *bases, new = (values.to_numpy(np.float64) for values in columns)
+    return unpaired_over_runs(bases, pooled, new, rounding=tolerance, seed=seed)
 
 
 def guardrails(

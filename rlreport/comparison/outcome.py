@@ -23,17 +23,6 @@ MOST_READ = 512
 
 
 @dataclass(frozen=True, slots=True)
-class FlipTexts:
-    """A flip with its texts, None where they are not kept; ``number`` is the prompt's in NEW."""
-
-    flip: Flip
-    number: int
-    prompt: str | None
-    base: str | None
-    new: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """A comparison with its runs, texts, findings and the gate's answer.
 
@@ -43,7 +32,6 @@ class Outcome:
         comparison: what differs.
         changed: findings of NEW against those of the first BASE.
         gate: the gate's answer.
-        flips: prompts won and lost with their texts, in order.
         ngrams: what NEW says more, see ``says_more``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
@@ -55,7 +43,6 @@ class Outcome:
     comparison: Comparison
     changed: Changed
     gate: Gate
-    flips: list[FlipTexts] = field(default_factory=list)
     ngrams: pd.DataFrame = field(default_factory=pd.DataFrame)
     counted: tuple[int, int] = (0, 0)
     tokens: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -116,13 +103,13 @@ def outcome_of(
         [texts[place][1] for place in sorted(read) if place in texts][:MOST_READ]
         for texts, read in zip(found, (read_base, read_new), strict=True)
     ]
+    flips = _with_texts(comparison.flips, found[0], found[1], new)
     return Outcome(
         bases,
         new,
-        comparison,
+        replace(comparison, flips=flips),
         findings,
         answer,
-        _with_texts(comparison.flips, found[0], found[1], new),
         says_more(words[0], words[1]),
         (len(words[0]), len(words[1])),
         tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
@@ -150,22 +137,14 @@ def _counted(
 
 def _with_texts(
     flips: Sequence[Flip], base: dict[Place, Texts], new: dict[Place, Texts], run: ComparedRun
-) -> list[FlipTexts]:
-    if not flips:
-        return []
+) -> list[Flip]:
     first = run.side.responses.drop_duplicates("pair")
     numbers = dict(zip(first["pair"].tolist(), first["prompt_id"].tolist(), strict=True))
     found = []
     for flip in flips:
-        left, right = base.get(flip.base_response), new.get(flip.new_response)
-        known = right or left
-        found.append(
-            FlipTexts(
-                flip,
-                int(numbers[flip.pair]) + 1,
-                known[0] if known else None,
-                left[1] if left else None,
-                right[1] if right else None,
-            )
-        )
+        base_prompt, base_text = base.get(flip.base_response, (None, None))
+        new_prompt, new_text = new.get(flip.new_response, (None, None))
+        prompt = base_prompt if new_prompt is None else new_prompt
+        texts = replace(flip, prompt=prompt, base_text=base_text, new_text=new_text)
+        found.append(replace(texts, number=int(numbers[flip.pair]) + 1))
     return found

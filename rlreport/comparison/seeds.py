@@ -24,10 +24,8 @@ from rlreport.figures.ragged import Floats
 def effect_over_runs(
     bases: Sequence[Floats], new: Floats, *, rounding: float = 0.0, seed: int = 0
 ) -> Effect:
-    """Compare with several runs of BASE, means by prompt (prompts,) each, the same in all."""
+    """Compare with runs of BASE, means by prompt (prompts,) each, the same in all."""
     shared = np.isfinite(np.stack([*bases, new])).all(axis=0)
-    if not shared.any():
-        return Effect()
     runs = [base[shared] for base in bases]
     mean = np.stack(runs).mean(axis=0)
     return paired_effect(mean, new[shared], runs=_one_more(runs), rounding=rounding, seed=seed)
@@ -41,7 +39,7 @@ def unpaired_over_runs(
     rounding: float = 0.0,
     seed: int = 0,
 ) -> Effect:
-    """Compare with several runs of BASE on other prompts, means by prompt (prompts,) each.
+    """Compare with runs of BASE on other prompts, means by prompt (prompts,) each.
 
     ``pooled`` has each prompt of BASE once.
     """
@@ -49,7 +47,9 @@ def unpaired_over_runs(
     return unpaired_effect(pooled, new, runs=runs, rounding=rounding, seed=seed)
 
 
-def _one_more(runs: Sequence[Floats]) -> StandardError:
-    """Return the error of one more run against the mean of these."""
+def _one_more(runs: Sequence[Floats]) -> StandardError | None:
+    """Return the error of one more run against the mean of these; None for one run or no prompt."""
+    if len(runs) == 1 or not all(map(len, runs)):
+        return None
     means = np.array([run.mean() for run in runs])
     return StandardError(float(means.std(ddof=1)) * sqrt(1 + 1 / len(means)), len(means) - 1)

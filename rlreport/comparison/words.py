@@ -72,11 +72,6 @@ def signed(value: float) -> str:
     return f"+{text}" if value > 0 and not text.startswith("+") else text
 
 
-def interval(effect: Effect) -> str:
-    """Return "−0.2 to 0.1"."""
-    return message("{low} to {high}", low=figure(effect.low), high=figure(effect.high))
-
-
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, as a subject holds it."""
     comparison, broken = outcome.comparison, outcome.broken
@@ -125,7 +120,7 @@ def _broken(outcome: Outcome) -> str:
 def _reason(run: ComparedRun) -> str:
     """Return what leads a run's verdict, and since when."""
     lead = run.findings.get(run.lead or "")
-    name = name_of(run.lead or "")
+    name = name_of(run.lead) if run.lead else message("critical findings")
     if lead is None or lead.onset is None:
         return name
     return message("{name} since step {step}", name=name, step=lead.onset)
@@ -135,26 +130,21 @@ def _effect(outcome: Outcome) -> str:
     """Return the effect on the reward in one sentence with its interval and pairs."""
     comparison = outcome.comparison
     effect = comparison.effect
-    places = {
-        "name": _level(outcome),
-        "effect": signed(effect.value),
-        "interval": interval(effect),
-        "most": figure(max(abs(effect.low), abs(effect.high))),
-        "prompts": _prompts(effect),
-        "window": _window(outcome),
-    }
+    name = _level(outcome)
     if comparison.level == "incomparable":
-        why = [reason for reason in reasons(outcome) if reason]
-        return message("{name}: {why:small}", name=places["name"], why=why[-1])
-    if comparison.level == "no_evidence":
-        return message(
-            "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}), so the "
-            "effect could be up to ±{most}.",
-            **places,
-        )
-    return message(
-        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).", **places
+        return message("{name}: {why:small}", name=name, why=reasons(outcome)[-1])
+    said = message(
+        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).",
+        name=name,
+        effect=signed(effect.value),
+        interval=message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
+        prompts=_prompts(effect),
+        window=_window(outcome),
     )
+    if comparison.level != "no_evidence":
+        return said
+    most = figure(max(abs(effect.low), abs(effect.high)))
+    return sentences([said, message("The effect could be up to ±{most}.", most=most)])
 
 
 def against(outcome: Outcome) -> str:
@@ -212,6 +202,13 @@ def reasons(outcome: Outcome) -> list[str]:
     return [message(_REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
+_DROPPED = marked(
+    "{run}: its report had no room for the figures of {rows} responses, those of the first steps."
+)
+_SAMPLED = marked("{run}: distinct-2 and shares of the KL are {sample}.")
+_UNPAIRED = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
+
+
 def notes(outcome: Outcome) -> list[str]:
     """Return what a reader has to know of the comparison, a sentence each."""
     comparison = outcome.comparison
@@ -235,31 +232,16 @@ def notes(outcome: Outcome) -> list[str]:
         )
     said += _one_sided(outcome)
     for run in (*outcome.bases, outcome.new):
-        if run.dropped:
-            said.append(
-                message(
-                    "{run}: its report had no room for the figures of {rows} responses, those of "
-                    "the first steps.",
-                    run=run.name,
-                    rows=whole(run.dropped),
-                )
-            )
-        if run.sample_note:
-            said.append(
-                message(
-                    "{run}: distinct-2 and shares of the KL are {sample}.",
-                    run=run.name,
-                    sample=run.sample_note,
-                )
-            )
-        if run.side.unpaired:
-            said.append(
-                message(
-                    "{run}: {rows} responses lack the field of --pair-by and are left out.",
-                    run=run.name,
-                    rows=whole(run.side.unpaired),
-                )
-            )
+        remarks = (
+            (run.dropped, _DROPPED),
+            (run.sample_note, _SAMPLED),
+            (run.side.unpaired, _UNPAIRED),
+        )
+        said += [
+            message(literal, run=run.name, rows=whole(value), sample=value)
+            for value, literal in remarks
+            if value
+        ]
     return said
 
 
@@ -272,29 +254,18 @@ def pairs_in_words(outcome: Outcome) -> str:
             "Compared: {window} of {split} responses; {pairs} prompts are in all the runs."
         )
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
-    said = [
-        message(
-            compared,
-            window=_window(outcome),
-            split=message(names[comparison.split]),
-            pairs=whole(comparison.shared),
-        )
-    ]
+    split, pairs = message(names[comparison.split]), whole(comparison.shared)
+    said = [message(compared, window=_window(outcome), split=split, pairs=pairs)]
     for side, only, never, other in (
         ("BASE", comparison.only_base, comparison.never_base, "NEW"),
         ("NEW", comparison.only_new, comparison.never_new, "BASE"),
     ):
+        literal = marked(
+            "{only} prompts only in {side}, {rest} of which {other} has at other steps."
+        )
         if only:
-            said.append(
-                message(
-                    "{only} prompts only in {side}, {elsewhere} of which are in other steps of "
-                    "{other}.",
-                    side=side,
-                    other=other,
-                    only=whole(only),
-                    elsewhere=whole(only - never),
-                )
-            )
+            rest = whole(only - never)
+            said.append(message(literal, only=whole(only), side=side, rest=rest, other=other))
     return sentences(said)
 
 
@@ -305,28 +276,25 @@ def _one_sided(outcome: Outcome) -> list[str]:
     base, new = outcome.base.side.responses, outcome.new.side.responses
     said = []
     for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
-        missing = [RESPONSE[c].label for c in _COMPARED if c in here and c not in there]
+        missing = tuple(RESPONSE[c].label for c in _COMPARED if c in here and c not in there)
         if missing:
-            said.append(
-                message(
-                    "Only {side} logs {figures}, which cannot be compared.",
-                    side=name,
-                    figures=told("{names:small}", {"names": tuple(missing)}),
-                )
-            )
+            figures = told("{names:small}", {"names": missing})
+            literal = marked("Only {side} logs {figures}, which cannot be compared.")
+            said.append(message(literal, side=name, figures=figures))
     return said
 
 
 def texts_note(outcome: Outcome) -> str:
     """Return why texts are missing, "" where all are known."""
-    missing = sum(flip.base is None or flip.new is None for flip in outcome.flips)
+    flips = outcome.comparison.flips
+    missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
         return message("Texts are left out (--redact).")
     if missing:
         return message(
             "{missing} of {flips} pairs lack a text that an earlier report did not keep.",
             missing=whole(missing),
-            flips=whole(len(outcome.flips)),
+            flips=whole(len(flips)),
         )
     return ""
 
@@ -336,28 +304,24 @@ def equal_kl(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if not comparison.kl_known:
         return message("At equal KL: not compared, as KL is not logged by both runs.")
-    parts = []
-    for name, found in (
-        (marked("reward"), comparison.equal_kl),
-        (marked("watched reward"), comparison.equal_kl_watched),
-    ):
-        if found is not None:
-            parts.append(
-                message(
-                    "{name} {effect} (95% interval {low} to {high})",
-                    name=message(name),
-                    effect=signed(found.effect),
-                    low=figure(found.low),
-                    high=figure(found.high),
-                )
-            )
     if comparison.equal_kl is None:
         return message("At equal KL: no overlap; the runs were never as far from the reference.")
-    return message(
-        "At equal KL: {parts}, over {share} of the range of √KL that either run reached.",
-        parts=listed(parts),
-        share=written(comparison.equal_kl.overlap, "share"),
+    both = {
+        marked("reward"): comparison.equal_kl,
+        marked("watched reward"): comparison.equal_kl_watched,
+    }
+    literal = marked("{name} {effect} (95% interval {low} to {high})")
+    parts = [
+        message(literal, name=message(name), effect=signed(found.effect), low=figure(found.low),
+                high=figure(found.high))
+        for name, found in both.items()
+        if found is not None
+    ]  # fmt: skip
+    share = written(comparison.equal_kl.overlap, "share")
+    literal = marked(
+        "At equal KL: {parts}, over {share} of the range of √KL that either run reached."
     )
+    return message(literal, parts=listed(parts), share=share)
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
