@@ -149,7 +149,7 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
     assert '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
     both = rlreport.compare(broken, broken, tmp_path / "d")
-    assert both.sentence.startswith("Both are broken, the difference means little (BASE: ")
+    assert both.sentence.startswith("Both are broken, the difference means little. BASE is ")
 
 
 def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tmp_path):
@@ -158,7 +158,7 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tm
     broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
     rlreport.build(base, tmp_path / "report", workers=1)
     still = rlreport.compare(tmp_path / "report", broken, tmp_path / "a", fail_on=["any"])
-    assert still.sentence.startswith("Both are broken, the difference means little (BASE: ")
+    assert still.sentence.startswith("Both are broken, the difference means little. BASE is ")
     assert not still.gate.failed
     about = tmp_path / "report" / "data" / "report.json"
     said = json.loads(about.read_text())
@@ -460,13 +460,13 @@ def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs,
     found = told(tmp_path / "out")["verdict"]
     assert (found["paired"], found["level"]) == (False, "no_evidence")
     assert (found["only_base"], found["only_new"]) == (48, 48)
-    assert any("; 0 prompts are in all the runs" in note for note in made.notes)
+    assert any("; 0 prompts in common" in note for note in made.notes)
     some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
     made = rlreport.compare([runs["main"], some], runs["same"], tmp_path / "out")
     found = told(tmp_path / "out")["verdict"]
     assert (found["paired"], found["pairs"]) == (True, 28)
     assert (found["only_base"], found["only_new"]) == (12, 20)
-    assert any("; 28 prompts are in all the runs" in note for note in made.notes)
+    assert any("; 28 prompts in common" in note for note in made.notes)
 
 
 def test_two_prompts_are_too_few_to_be_compared(tmp_path):

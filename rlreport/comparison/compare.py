@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check.run import has
 from rlreport.comparison.flips import Flip, flips
@@ -52,14 +53,11 @@ class Ends:
     """What the ends of the runs show: all that the verdict and the gate stand on.
 
     Attributes:
-        level: the verdict.
-        split: split that was compared.
+        split: split that was compared: ``val``, ``train`` or ``all``.
         sides: runs of BASE, then NEW, cut to that split.
-        windows: what is compared.
         inside: their responses in the window.
         effect: on the reward.
         rounding: largest difference of rewards that is none.
-        guardrails: further figures.
     """
 
     level: Level
@@ -79,12 +77,10 @@ class Comparison(Ends):
     Attributes:
         shared: prompts in the window that all sides have there.
         only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
-        never_base, never_new: those of them that it has in no step at all.
         base_curve, new_curve: mean reward at the common steps.
         band: their difference.
         equal_kl: reward at the same distance from the reference, None without an overlap.
         equal_kl_watched: the same of the watched reward.
-        kl_known: both runs log KL, so that ``equal_kl`` could be asked for.
         paths: (√KL, reward) by step of BASE and of NEW; empty where they log no KL.
         flips: prompts, the clearest difference first.
         reasons: what could not be compared as usual.
@@ -94,14 +90,11 @@ class Comparison(Ends):
     shared: int
     only_base: int
     only_new: int
-    never_base: int
-    never_new: int
     base_curve: Floats
     new_curve: Floats
     band: Band
     equal_kl: EqualKL | None
     equal_kl_watched: EqualKL | None
-    kl_known: bool
     paths: tuple[pd.DataFrame, ...]
     flips: list[Flip]
     reasons: tuple[Reason, ...]
@@ -114,35 +107,26 @@ class Comparison(Ends):
 
 
 def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
-    """Compare NEW with BASE, or with several runs of it.
-
-    Args:
-        bases: runs of BASE, at least one; curves, guardrails and flips are of the first.
-        new: the other run.
-        seed: of the resampling.
-    """
+    """Compare NEW with runs of BASE; curves, guardrails and flips are of the first of them."""
     ends = compare_ends(bases, new, seed=seed)
     base, other = ends.sides[0].responses, ends.sides[-1].responses
     seen, paired = ends.windows, ends.effect.paired
-    *firsts, last = _prompts_of(ends.inside)
-    *ever, ever_new = _prompts_of([side.responses for side in ends.sides])
+    *firsts, last = (pd.Index(frame["pair"].unique()) for frame in ends.inside)
     any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
-    curves = _cells(base, other, "reward", seen.common)
+    prompts = np.union1d(base["pair"].to_numpy(), other["pair"].to_numpy())
+    curves = [_cells(f, "reward", prompts, seen.common) for f in (base, other) if len(seen.common)]
     return Comparison(
         **{part.name: getattr(ends, part.name) for part in fields(ends)},
         shared=len(all_bases.intersection(last)),
         only_base=len(any_base.difference(last)),
         only_new=len(last.difference(all_bases)),
-        never_base=len(any_base.difference(ever_new)),
-        never_new=len(last.difference(shared(ever))),
         base_curve=_curve(base, seen.common),
         new_curve=_curve(other, seen.common),
         band=difference_band(*curves, paired=paired, rounding=ends.rounding, seed=seed)
         if curves
-        else _NO_BAND,
+        else Band(*np.zeros((3, 0))),
         equal_kl=_equal_kl(base, other, "reward", seed),
         equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
-        kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
         paths=_paths(base, other),
         flips=flips(ends.inside[0], ends.inside[-1], rounding=ends.rounding) if paired else [],
         reasons=_reasons(ends),
@@ -195,10 +179,6 @@ def _reasons(ends: Ends) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def _prompts_of(frames: Sequence[pd.DataFrame]) -> list[pd.Index]:
-    return [pd.Index(frame["pair"].unique()) for frame in frames]
-
-
 def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """Return each prompt's responses and mean reward in the window, by side."""
     tables = [
@@ -212,26 +192,16 @@ def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     return both.reset_index(names="pair")
 
 
-def _cells(
-    base: pd.DataFrame, new: pd.DataFrame, column: str, steps: Ints
-) -> tuple[Cells, Cells] | None:
-    """Return both sides' figures by prompt and step, prompts numbered alike; None without any."""
-    if not len(steps) or column not in base or column not in new:
-        return None
-    prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
-    cells = []
-    for frame in (base, new):
-        step = frame["step"].to_numpy(np.int64)
-        place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
-        cells.append(
-            Cells.of(
-                np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
-                np.where(steps[place] == step, place, -1),
-                frame[column].to_numpy(np.float64),
-                (len(prompts), len(steps)),
-            )
-        )
-    return cells[0], cells[1]
+def _cells(frame: pd.DataFrame, column: str, prompts: NDArray[np.uint64], steps: Ints) -> Cells:
+    """Return a side's figures by number of the prompt and of the step."""
+    step = frame["step"].to_numpy(np.int64)
+    place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
+    return Cells.of(
+        np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
+        np.where(steps[place] == step, place, -1),
+        frame[column].to_numpy(np.float64),
+        (len(prompts), len(steps)),
+    )
 
 
 def _curve(frame: pd.DataFrame, steps: Ints) -> Floats:
@@ -239,18 +209,13 @@ def _curve(frame: pd.DataFrame, steps: Ints) -> Floats:
     return means.reindex(steps).to_numpy(np.float64)
 
 
-_NO_BAND = Band(np.zeros(0), np.zeros(0), np.zeros(0))
-
-
 def _equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str, seed: int) -> EqualKL | None:
     sides = []
     for frame in (base, new):
         if not (has(frame, reward) and has(frame, "kl_k1")):
             return None
-        steps = np.unique(frame["step"].to_numpy(np.int64))
-        known = [_cells(frame, frame, name, steps) for name in (reward, "kl_k1")]
-        assert known[0] is not None and known[1] is not None
-        sides.append((known[0][0], known[1][0]))
+        keys = np.unique(frame["pair"].to_numpy()), np.unique(frame["step"].to_numpy(np.int64))
+        sides.append((_cells(frame, reward, *keys), _cells(frame, "kl_k1", *keys)))
     return at_equal_kl(sides[0], sides[1], seed=seed)
 
 

@@ -20,8 +20,7 @@ class Flip:
 
     Attributes:
         pair: what the prompt is paired by.
-        base, new: its mean rewards in the window.
-        delta: their difference.
+        base, new, delta: its mean rewards in the window, and their difference.
         base_response, new_response: (step, n) of the responses nearest to these means.
         number: of the prompt in NEW.
         prompt, base_text, new_text: their texts, None where they are not kept.

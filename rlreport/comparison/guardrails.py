@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.run import has
-from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
 from rlreport.comparison.side import ALL_RIGHT, ALL_WRONG, shared
-from rlreport.comparison.statistics import LEVEL, Effect, holm
+from rlreport.comparison.statistics import LEVEL, Effect, holm, paired_effect, unpaired_effect
 from rlreport.text.messages import marked
 
 GuardLevel = Literal["better", "worse", "changed", "none", "missing"]
@@ -42,7 +41,6 @@ class Guardrail:
     """A figure that should not get worse: its means, the effect, and what it shows.
 
     Attributes:
-        id: name of the guardrail.
         column: figure of the response data.
         base, new: mean of the prompts' means.
         effect: of the shared prompts.
@@ -77,10 +75,10 @@ def effect_on(
     if paired:
         both = shared([table.index for table in means])
         *bases, new = (values.reindex(both).to_numpy(np.float64) for values in columns)
-        return effect_over_runs(bases, new, rounding=tolerance, seed=seed)
+        return paired_effect(np.stack(bases), new, rounding=tolerance, seed=seed)
     pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
     *bases, new = (values.to_numpy(np.float64) for values in columns)
-    return unpaired_over_runs(bases, pooled, new, rounding=tolerance, seed=seed)
+    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance, seed=seed)
 
 
 def guardrails(
@@ -108,8 +106,11 @@ def guardrails(
         if here:
             shown = next(corrected) <= 1 - LEVEL and effect.value != 0
             level = _level(name, effect.value * better) if shown else "none"
-        ends = [mean_of(table, column) for table in (means[0], means[-1])]
-        rows.append(Guardrail(name, column, ends[0], ends[1], effect, level))
+        base, new = (
+            float(table[column].mean()) if has(table, column) else np.nan
+            for table in (means[0], means[-1])
+        )
+        rows.append(Guardrail(name, column, base, new, effect, level))
     return rows
 
 
@@ -131,11 +132,6 @@ def beside_collapse(guardrails: Sequence[Guardrail], *, base: bool, new: bool) -
         return replace(one, level="changed") if spoilt and one.level in ("better", "worse") else one
 
     return [judged(one) for one in guardrails]
-
-
-def mean_of(table: pd.DataFrame, column: str) -> float:
-    """Return the mean of a figure, NaN where there is none."""
-    return float(table[column].mean()) if has(table, column) else np.nan
 
 
 def _fed(means: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:

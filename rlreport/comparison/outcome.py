@@ -1,8 +1,8 @@
-"""Everything that a comparison says, gathered before it is written in any form."""
+"""All that a comparison says: effects, findings, texts, and whether the gate passes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,9 +11,8 @@ import pandas as pd
 from rlreport.comparison.compare import Comparison, compare_runs
 from rlreport.comparison.earlier import Place, Texts
 from rlreport.comparison.flips import Flip
-from rlreport.comparison.gate import Changed, Gate, changed, gate
 from rlreport.comparison.guardrails import beside_collapse
-from rlreport.comparison.run import ComparedRun
+from rlreport.comparison.run import ComparedRun, Found
 from rlreport.comparison.says_more import says_more, tokens_of_kl
 from rlreport.comparison.side import within
 from rlreport.text.messages import message
@@ -22,16 +21,77 @@ MOST_READ = 512
 """Responses a side whose words are counted: a seeded sample of the window."""
 
 
+FAIL_ON = ("worse", "guardrail", "new-critical", "any")
+PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate was asked, what failed (``worse``, ``guardrail:ID``, …), and the exit status."""
+
+    fail_on: tuple[str, ...]
+    failed: tuple[str, ...]
+    exit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Findings of NEW against those of BASE.
+
+    Attributes:
+        new, fixed, still: by their ids; of those still there as NEW has them.
+        critical: critical in NEW and not in BASE, new or still there.
+    """
+
+    new: tuple[Found, ...]
+    fixed: tuple[Found, ...]
+    still: tuple[Found, ...]
+    critical: tuple[Found, ...]
+
+
+def changed(base: Mapping[str, Found], new: Mapping[str, Found]) -> Changed:
+    """Return which findings are new, fixed, still there, and critical only now."""
+    already = {name for name, found in base.items() if found.severity == "critical"}
+    return Changed(
+        tuple(found for name, found in new.items() if name not in base),
+        tuple(found for name, found in base.items() if name not in new),
+        tuple(found for name, found in new.items() if name in base),
+        tuple(f for name, f in new.items() if f.severity == "critical" and name not in already),
+    )
+
+
+def gate(
+    comparison: Comparison,
+    findings: Changed,
+    fail_on: Collection[str],
+    margin: float,
+    *,
+    require_evidence: bool,
+) -> Gate:
+    """Decide: ``worse`` needs an interval wholly below −margin.
+
+    With ``require_evidence`` a comparison that shows nothing either way is inconclusive.
+    """
+    wanted = set(FAIL_ON) if "any" in fail_on else set(fail_on)
+    failed = []
+    # NaN, of runs that cannot be compared, is not below anything.
+    if "worse" in wanted and comparison.effect.high < -margin:
+        failed.append("worse")
+    if "guardrail" in wanted:
+        failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
+    if "new-critical" in wanted:
+        failed += [f"new-critical:{found.id}" for found in findings.critical]
+    shown = comparison.level in ("better", "worse")
+    status = PASSED if shown or not require_evidence else INCONCLUSIVE
+    return Gate(tuple(sorted(wanted)), tuple(failed), FAILED if failed else status)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """A comparison with its runs, texts, findings and the gate's answer.
 
     Attributes:
-        bases: runs of BASE.
-        new: the run NEW.
-        comparison: what differs.
         changed: findings of NEW against those of the first BASE.
-        gate: the gate's answer.
         ngrams: what NEW says more, see ``says_more``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
@@ -84,13 +144,6 @@ def outcome_of(
     judged = beside_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
     comparison = replace(comparison, guardrails=judged)
     findings = changed(base.findings, new.findings)
-    answer = gate(
-        comparison,
-        findings,
-        fail_on=fail_on,
-        margin=margin,
-        require_evidence=require_evidence,
-    )
     read_base, read_new = _counted(comparison, base, new, seed)
     found = [
         run.texts({*read, *shown}) if not redact else {}
@@ -109,7 +162,7 @@ def outcome_of(
         new,
         replace(comparison, flips=flips),
         findings,
-        answer,
+        gate(comparison, findings, set(fail_on), margin, require_evidence=require_evidence),
         says_more(words[0], words[1]),
         (len(words[0]), len(words[1])),
         tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),

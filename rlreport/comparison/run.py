@@ -44,14 +44,11 @@ class ComparedRun:
     """One run of a comparison.
 
     Attributes:
-        name: of the run.
-        side: its responses.
         level: of its verdict.
         lead: id of the finding that leads, None without a warning.
         findings: by id, notes left out.
         texts: gives prompt and response of those (step, n) whose texts are known.
         from_logs: whether texts are read from the logs, so that all are known.
-        redacted: whether a report left its texts out.
         tokens: ``token`` and ``kl_share``, None where the form carries none.
         facts: what the run was, for the card: settings and versions.
         versions: of the packages that made its report, and further settings of the report.
@@ -66,7 +63,6 @@ class ComparedRun:
     findings: dict[str, Found]
     texts: Callable[[Iterable[Place]], dict[Place, Texts]]
     from_logs: bool = False
-    redacted: bool = False
     tokens: pd.DataFrame | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -166,7 +162,6 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         _text(lead.get("id")) if lead else None,
         {one.id: one for one in found},
         report.texts,
-        redacted=report.redacted,
         tokens=_tokens(report),
         facts=_facts(about),
         versions=_texts(about, "settings") | _texts(about, "versions"),

@@ -120,13 +120,12 @@ def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
     """
     for name, names in (("val", _VALIDATION), ("train", _TRAINING)):
         cut = [replace(s, responses=s.responses[s.responses["split"].isin(names)]) for s in sides]
-        if all(len(side.responses) for side in cut) and (name == "train" or shares(cut)):
+        if all(len(side.responses) for side in cut) and (name == "train" or _share_prompts(cut)):
             return name, cut
     return "all", list(sides)
 
 
-def shares(sides: Sequence[Side]) -> bool:
-    """Return whether all sides have prompts enough in common to be paired."""
+def _share_prompts(sides: Sequence[Side]) -> bool:
     return pairable([pd.Index(side.responses["pair"].unique()) for side in sides])
 
 

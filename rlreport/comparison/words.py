@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rlreport.check.finding import FIRST_WORDS
 from rlreport.check.registry import BY_ID
 from rlreport.columns import RESPONSE
@@ -77,14 +75,10 @@ def headline(outcome: Outcome) -> str:
     comparison, broken = outcome.comparison, outcome.broken
     if len(broken) > len(outcome.bases):
         return message("Both are broken") if outcome.one_each else message("All are broken")
-    if len(broken) > 1:
-        return message("{runs} are broken", runs=listed([name for name, _ in broken]))
     if broken:
-        ((name, run),) = broken
-        return message("{run} is broken: {reason}", run=name, reason=_reason(run))
-    name = _level(outcome)
+        return clauses(_each_broken(outcome))
+    name, effect = _level(outcome), signed(comparison.effect.value)
     if comparison.level in ("better", "worse"):
-        effect = signed(comparison.effect.value)
         return message("{name}: reward {effect}", name=name, effect=effect)
     return name
 
@@ -104,17 +98,15 @@ def run_verdict(run: ComparedRun) -> str:
 
 def _broken(outcome: Outcome) -> str:
     """Return which runs are broken and why, "" where none is."""
-    broken = outcome.broken
-    runs = [message("{run}: {reason}", run=name, reason=_reason(run)) for name, run in broken]
-    if len(broken) > len(outcome.bases):
-        said = marked("{all}, the difference means little ({runs}).")
-        return message(said, all=headline(outcome), runs=clauses(runs))
-    return sentences(
-        [
-            message("{run} is broken: {reason}.", run=name, reason=_reason(run))
-            for name, run in broken
-        ]
-    )
+    said = [message("{clause}.", clause=clause) for clause in _each_broken(outcome)]
+    if len(said) > len(outcome.bases):
+        said.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
+    return sentences(said)
+
+
+def _each_broken(outcome: Outcome) -> list[str]:
+    literal = marked("{run} is broken: {reason}")
+    return [message(literal, run=name, reason=_reason(run)) for name, run in outcome.broken]
 
 
 def _reason(run: ComparedRun) -> str:
@@ -152,10 +144,8 @@ def against(outcome: Outcome) -> str:
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     critical = [found for found in outcome.changed.critical if found.id != outcome.new.lead]
     said = []
-    if worse and outcome.one_each:
+    if worse:
         said.append(message("Guardrails that are worse in NEW: {names}.", names=listed(worse)))
-    elif worse:
-        said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
     if critical:
         names = listed([name_of(found.id) for found in critical])
         said.append(message("New critical findings: {names}.", names=names))
@@ -212,11 +202,9 @@ _UNPAIRED = marked("{run}: {rows} responses lack the field of --pair-by and are 
 def notes(outcome: Outcome) -> list[str]:
     """Return what a reader has to know of the comparison, a sentence each."""
     comparison = outcome.comparison
-    said = [pairs_in_words(outcome)]
-    effect = comparison.effect
-    if math.isfinite(effect.mde) and effect.mde > 0:
-        mde = figure(effect.mde)
-        said.append(message("Minimum detectable effect (80% power): {mde}.", mde=mde))
+    said = [_compared(outcome)]
+    if (mde := comparison.effect.mde) > 0:
+        said.append(message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde)))
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         said += reasons(outcome)
     if outcome.one_each:
@@ -245,27 +233,16 @@ def notes(outcome: Outcome) -> list[str]:
     return said
 
 
-def pairs_in_words(outcome: Outcome) -> str:
+def _compared(outcome: Outcome) -> str:
     """Return how many prompts are paired, how many are not, and why."""
     comparison = outcome.comparison
-    compared = marked("Compared: {window} of {split} responses; {pairs} prompts are in both runs.")
-    if len(outcome.bases) > 1:
-        compared = marked(
-            "Compared: {window} of {split} responses; {pairs} prompts are in all the runs."
-        )
+    compared = marked("Compared: {window} of {split} responses; {pairs} prompts in common.")
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
     split, pairs = message(names[comparison.split]), whole(comparison.shared)
     said = [message(compared, window=_window(outcome), split=split, pairs=pairs)]
-    for side, only, never, other in (
-        ("BASE", comparison.only_base, comparison.never_base, "NEW"),
-        ("NEW", comparison.only_new, comparison.never_new, "BASE"),
-    ):
-        literal = marked(
-            "{only} prompts only in {side}, {rest} of which {other} has at other steps."
-        )
+    for side, only in (("BASE", comparison.only_base), ("NEW", comparison.only_new)):
         if only:
-            rest = whole(only - never)
-            said.append(message(literal, only=whole(only), side=side, rest=rest, other=other))
+            said.append(message("{only} prompts only in {side}.", only=whole(only), side=side))
     return sentences(said)
 
 
@@ -302,7 +279,7 @@ def texts_note(outcome: Outcome) -> str:
 def equal_kl(outcome: Outcome) -> str:
     """Return the comparison at the same distance from the reference."""
     comparison = outcome.comparison
-    if not comparison.kl_known:
+    if not comparison.paths:
         return message("At equal KL: not compared, as KL is not logged by both runs.")
     if comparison.equal_kl is None:
         return message("At equal KL: no overlap; the runs were never as far from the reference.")
