@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import Found
 from rlreport.comparison.settings import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
-from rlreport.text.messages import figure, listed, message
+from rlreport.text.messages import figure, listed, marked, message
 from rlreport.text.numbers import MISSING
 
 MOST_CHARACTERS = 20_000
@@ -130,13 +129,8 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
         guardrails=_guardrails(guardrails, lines),
         guardrail_lines=[line for _, line in lines],
         findings=_findings(outcome),
-        card=_card("card", message("What the runs were, where it differs"), card, outcome),
-        versions=_card(
-            "versions",
-            message("Package versions, defaults, names and places"),
-            versions,
-            outcome,
-        ),
+        card=_card("card", _SETTINGS, card, outcome),
+        versions=_card("versions", _VERSIONS, versions, outcome),
         flips=_flips(flips),
         data=_data(flips, outcome),
         ngrams=_ngrams(outcome),
@@ -204,9 +198,7 @@ def _guardrails(
     ]
     rows = [RowView(one.id, list(line)) for one, line in lines]
     missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
-    note = ""
-    if missing:
-        note = message("Not logged by both runs: {names}.", names=listed(missing))
+    note = message("Not logged by both runs: {names}.", names=listed(missing)) if missing else ""
     return TableView("guardrails", message("Guardrails"), columns, rows, note)
 
 
@@ -243,6 +235,8 @@ def _card(
     return TableView(table, caption, columns, rows)
 
 
+_SETTINGS = message("What the runs were, where it differs")
+_VERSIONS = message("Package versions, defaults, names and places")
 _CARD = (("name", message("Setting")), ("base", "BASE"), ("new", "NEW"))
 
 _FLIP_NUMBERS = (
@@ -405,24 +399,13 @@ def _tokens(outcome: Outcome) -> TableView:
         )
         for place, record in enumerate(outcome.tokens.to_dict("records"))
     ]
-    note = (
-        ""
-        if rows
-        else message("Tokens of both runs are not known: logs, folders and zips carry them.")
-    )
-    return TableView(
-        "kl_tokens", message("Tokens by change of their share of the KL"), columns, rows, note
-    )
+    unknown = message("Tokens of both runs are not known: logs, folders and zips carry them.")
+    caption = message("Tokens by change of their share of the KL")
+    return TableView("kl_tokens", caption, columns, rows, "" if rows else unknown)
 
 
 def _pair(flip: Flip) -> PairView:
-    numbers = [words.signed(flip.delta), *map(_figure, (flip.base, flip.new))]
-    title = message(
-        "{change} (reward {base} → {new})", change=numbers[0], base=numbers[1], new=numbers[2]
-    )
+    literal, change = marked("{change} (reward {base} → {new})"), words.signed(flip.delta)
+    title = message(literal, change=change, base=figure(flip.base), new=figure(flip.new))
     prompt, new, base = _texts(flip)
     return PairView(title, prompt or "", base or "", new or "")
-
-
-def _figure(value: float) -> str:
-    return figure(value) if math.isfinite(value) else MISSING

@@ -133,14 +133,7 @@ def _until(text: str, mark: str, start: int, stop: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A report that was built before.
-
-    Attributes:
-        name: as the user gave it.
-        about: its ``report.json``.
-        responses: its response data.
-        parts: where its pages are.
-    """
+    """A report that was built before: ``about`` is its ``report.json``, ``parts`` its files."""
 
     name: str
     about: Mapping[str, Any]

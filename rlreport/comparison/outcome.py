@@ -27,7 +27,7 @@ PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the gate was asked, what failed (``worse``, ``guardrail:ID``, …), and the exit status."""
+    """What the gate was asked, what failed (``worse``, ``guardrail:ID``), and the exit status."""
 
     fail_on: tuple[str, ...]
     failed: tuple[str, ...]

@@ -40,7 +40,7 @@ TAIL = (1 - LEVEL) / 2
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A figure of one run by prompt and step, (C,) each, ascending: sum and number of its values."""
+    """Sum and number of a figure's values by prompt and step of one run, (C,) each, ascending."""
 
     prompts: Ints
     steps: Ints
