@@ -171,16 +171,13 @@ def _guardrail_line(one: Guardrail, outcome: Outcome) -> GuardrailLine:
 def _guardrails(
     found: Sequence[Guardrail], lines: Sequence[tuple[Guardrail, GuardrailLine]]
 ) -> TableView:
+    mean = message("mean of the prompts' means in the window")
     columns = [
         ColumnView("name", message("Figure"), kind="text"),
+        ColumnView("base", message("BASE"), help=mean),
+        ColumnView("new", message("NEW"), help=mean),
         ColumnView(
-            "base", message("BASE"), help=message("mean of the prompts' means in the window")
-        ),
-        ColumnView("new", message("NEW"), help=message("mean of the prompts' means in the window")),
-        ColumnView(
-            "effect",
-            message("Difference"),
-            help=message("of the shared prompts, NEW − BASE"),
+            "effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")
         ),
         ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
         ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
@@ -248,20 +245,11 @@ _FLIP_NUMBERS = (
     ColumnView("base", message("BASE"), help=message("mean reward of the prompt in the window")),
     ColumnView("new", message("NEW"), help=message("mean reward of the prompt in the window")),
 )
+_NEAREST = message("nearest to the prompt's mean")
 _FLIP_TEXTS = (
     ColumnView("prompt", message("Prompt"), kind="text"),
-    ColumnView(
-        "response",
-        message("NEW's response"),
-        kind="text",
-        help=message("nearest to the prompt's mean"),
-    ),
-    ColumnView(
-        "ref_response",
-        message("BASE's response"),
-        kind="text",
-        help=message("nearest to the prompt's mean"),
-    ),
+    ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST),
+    ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST),
 )
 
 
