@@ -17,11 +17,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import ROUNDING, Ends, compare_ends
+from rlreport.comparison.compare import Ends, compare_ends
 from rlreport.comparison.data import response_data
 from rlreport.comparison.flips import flips
 from rlreport.comparison.guardrails import effect_on
-from rlreport.comparison.side import Side, side_of
+from rlreport.comparison.side import ROUNDING, Side, side_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
 from rlreport.read.logs import read_logs

@@ -15,8 +15,7 @@ from rlreport.bake.comparison import (
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
 from rlreport.comparison.earlier import report_about
-from rlreport.comparison.gate import FAIL_ON, Gate
-from rlreport.comparison.outcome import Outcome, outcome_of
+from rlreport.comparison.outcome import FAIL_ON, Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
 from rlreport.comparison.side import PROMPT
 from rlreport.comparison.words import failures, notes, sentence
@@ -125,7 +124,7 @@ def build_comparison(
         ),
         chosen_form.finish,
         chosen_form.one_file,
-        len(outcome.flips),
+        len(outcome.comparison.flips),
         charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size

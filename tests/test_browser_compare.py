@@ -42,7 +42,7 @@ def test_a_row_opens_both_responses_with_their_differences(
 
 def test_the_folder_opens_at_its_index(browser: Browser, made: Path) -> None:
     with visiting(browser, made / "folder" / "compare.html") as opened:
-        assert "Worse" in (opened.text_content(".verdict .sentence") or "")
+        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
     context = browser.new_context()
     index = context.new_page()
     index.goto((made / "folder" / "index.html").as_uri())
@@ -54,7 +54,7 @@ def test_without_scripts_and_on_a_phone_it_reads_whole(browser: Browser, made: P
     size = {"width": 390, "height": 844}
     page = made / "folder" / "compare.html"
     with visiting(browser, page, viewport=size, java_script_enabled=False) as opened:
-        assert "Worse" in (opened.text_content(".verdict .sentence") or "")
+        assert "Lower in this pair" in (opened.text_content(".verdict .sentence") or "")
         assert opened.locator(".charts svg").count() == 2
         assert opened.locator(".responses tbody tr").count() > 10
         assert opened.evaluate("document.documentElement.scrollWidth") <= 390

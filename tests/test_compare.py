@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random as dice
+import re
 import shutil
 import time
 import zipfile
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 import rlreport
 from rlreport.cli import main
 from rlreport.comparison.earlier import MOST_REPORT, _shown
+from rlreport.comparison.settings import settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from tests.schemas import validate
 
@@ -112,7 +114,7 @@ def told(out: Path) -> dict:
 
 def test_a_loss_is_worse_and_a_second_seed_is_not(runs, loss, tmp_path):
     lost, out = loss
-    assert lost.sentence.startswith("Worse: reward −0.")
+    assert lost.sentence.startswith("Lower in this pair: reward −0.")
     found = told(out)
     assert found["verdict"]["level"] == "worse"
     assert found["verdict"]["pairs"] == 48
@@ -131,11 +133,23 @@ def test_a_run_that_earns_more_but_broke_is_not_called_better(tmp_path):
     sound = write_run(tmp_path / "sound", seed=1, ref_logprobs=[-0.1] * 40, **tokens)
     broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
     better = rlreport.compare(base, sound, tmp_path / "a")
-    assert better.sentence.startswith("Better: reward +0.")
+    assert better.sentence.startswith("Higher in this pair: reward +0.")
+    assert '<section class="verdict info"' in (tmp_path / "a" / "compare.html").read_text()
     compared = rlreport.compare(base, broken, tmp_path / "b", fail_on=["new-critical"])
-    assert compared.sentence.startswith("Higher reward, but NEW is broken: reward +0.")
-    assert told(tmp_path / "b")["verdict"]["level"] == "better"
+    assert re.match(r"NEW is broken: [^.]+ since step 0\. Higher in this pair", compared.sentence)
+    found = told(tmp_path / "b")
+    assert found["verdict"]["level"] == "better"
+    assert found["levels"]["new"] == "critical"
+    assert not [g["id"] for g in found["guardrails"] if g["level"] == "better"]
     assert compared.gate.failed == ("new-critical:kl_explosion",)
+    over_seeds = rlreport.compare([base, base], broken, tmp_path / "b")
+    assert "NEW is broken: " in over_seeds.sentence and " Higher: reward" in over_seeds.sentence
+    assert "Better: reward +0." in rlreport.compare([base, base], sound, tmp_path / "a").sentence
+    lower = rlreport.compare(broken, base, tmp_path / "c")
+    assert re.match(r"BASE is broken: [^.]+\. Lower in this pair: reward −0\.", lower.sentence)
+    assert '<section class="verdict info"' in (tmp_path / "c" / "compare.html").read_text()
+    both = rlreport.compare(broken, broken, tmp_path / "d")
+    assert both.sentence.startswith("Both are broken, the difference means little. BASE is ")
 
 
 def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tmp_path):
@@ -144,18 +158,94 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tm
     broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
     rlreport.build(base, tmp_path / "report", workers=1)
     still = rlreport.compare(tmp_path / "report", broken, tmp_path / "a", fail_on=["any"])
-    assert still.sentence.startswith("Better: reward +0.")
+    assert still.sentence.startswith("Both are broken, the difference means little. BASE is ")
     assert not still.gate.failed
     about = tmp_path / "report" / "data" / "report.json"
     said = json.loads(about.read_text())
     for finding in said["findings"]:
         finding["severity"] = "warning"
+    said["verdict"]["level"] = "warning"
     about.write_text(json.dumps(said))
     turned = rlreport.compare(tmp_path / "report", broken, tmp_path / "b", fail_on=["any"])
-    assert turned.sentence.startswith("Higher reward, but NEW is broken: reward +0.")
+    assert turned.sentence.startswith("NEW is broken: ")
     assert "new-critical:kl_explosion" in turned.gate.failed
     assert told(tmp_path / "b")["findings"]["new"] == []
     assert "New critical findings: " in (tmp_path / "b" / "compare.html").read_text()
+
+
+def test_a_collapse_makes_no_guardrail_better(tmp_path):
+    base = write_graded(tmp_path / "base", words=lambda step: 40)
+    shrinks = write_graded(tmp_path / "shrinks", words=lambda step: 40 if step < 10 else 1)
+    made = rlreport.compare(base, shrinks, tmp_path / "out")
+    assert made.outcome.new.collapsed
+    levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
+    assert levels["length"] == "changed"
+    assert "better" not in levels.values()
+    # A run is not worse for answering at length where BASE had stopped to.
+    made = rlreport.compare(shrinks, base, tmp_path / "out")
+    assert {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}[
+        "length"
+    ] == "changed"
+    # Nor is shorter better where nothing collapsed.
+    shorter = write_graded(tmp_path / "shorter", words=lambda step: 30)
+    assert not rlreport.compare(base, shorter, tmp_path / "out").outcome.new.collapsed
+    assert {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}[
+        "length"
+    ] == "changed"
+
+
+def test_groups_without_signal_count_by_kind(tmp_path):
+    mixed = write_graded(tmp_path / "mixed", reward=lambda step, k: k % 2)
+    kinds = {"right": ("changed", "none"), "wrong": ("none", "worse")}
+    for kind, expected in kinds.items():
+        alike = write_graded(tmp_path / kind, reward=lambda *_, kind=kind: kind == "right")
+        rlreport.compare(mixed, alike, tmp_path / "out")
+        levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
+        assert (levels["all_right_groups"], levels["all_wrong_groups"]) == expected
+    # Solved groups are no fault of a run, and fewer that are all wrong are better.
+    rlreport.compare([tmp_path / "wrong"] * 2, mixed, tmp_path / "out")
+    levels = {g["id"]: g["level"] for g in told(tmp_path / "out")["guardrails"]}
+    assert levels["all_wrong_groups"] == "better"
+
+
+def write_graded(folder: Path, *, words=lambda step: 12, reward=lambda step, k: (step + k) % 2):
+    """Twenty steps of sixteen prompts with four responses each."""
+    folder.mkdir()
+    random = dice.Random(0)
+    with (folder / "log.jsonl").open("w") as log:
+        for step in range(20):
+            for prompt in range(16):
+                for k in range(4):
+                    row = {
+                        "step": step,
+                        "prompt": f"p{prompt}: what?",
+                        "response": " ".join(random.choices(WORDS, k=words(step))),
+                        "reward": float(reward(step, k)),
+                    }
+                    log.write(json.dumps(row) + "\n")
+    return folder
+
+
+def test_settings_that_change_training_come_first_and_versions_are_folded(tmp_path):
+    lines = {
+        "a": ("z_extra: 1", "lr: 1e-6", "same: 1", "output_dir: a", "use_x: false", "x_version: 4"),
+        "b": ("z_extra: 2", "lr: 2e-6", "same: 1", "output_dir: b", "x_version: 5"),
+    }
+    sides = [write_run(tmp_path / name, prompts=range(4)) for name in lines]
+    for side, text in zip(sides, lines.values(), strict=True):
+        (side / "config.yaml").write_text("\n".join(text))
+        rlreport.build(side, tmp_path / f"{side.name}.zip", seed=ord(side.name), workers=1)
+    made = rlreport.compare(tmp_path / "a.zip", tmp_path / "b.zip", tmp_path / "out")
+    shown, folded = settings_that_differ(made.outcome.base, made.outcome.new)
+    assert [d.key for d in shown] == ["config.lr", "config.z_extra"]
+    names = ["config.output_dir", "config.use_x", "config.x_version", "seed"]
+    assert [d.key for d in folded] == names
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "Package versions, defaults, names and places (4)" in page
+    # Without a configuration on one side nothing is known to differ.
+    bare = write_run(tmp_path / "bare", prompts=range(4))
+    made = rlreport.compare(tmp_path / "a.zip", bare, tmp_path / "out")
+    assert not settings_that_differ(made.outcome.base, made.outcome.new)[0]
 
 
 def test_the_effect_is_the_mean_of_the_prompts_differences(runs, loss):
@@ -242,7 +332,7 @@ def test_other_prompts_are_compared_unpaired_and_that_is_said(runs, tmp_path):
     found = told(tmp_path / "out")
     assert not found["verdict"]["paired"]
     assert (found["verdict"]["only_base"], found["verdict"]["only_new"]) == (48, 48)
-    assert any("Fewer than 30 %" in note for note in made.notes)
+    assert any("Fewer than 30%" in note for note in made.notes)
     # By their ids the same prompts are found again.
     rlreport.compare(runs["main"], other, tmp_path / "out", pair_by="id")
     assert told(tmp_path / "out")["verdict"]["pairs"] == 48
@@ -370,13 +460,13 @@ def test_a_second_seed_with_other_prompts_is_compared_unpaired_and_counted(runs,
     found = told(tmp_path / "out")["verdict"]
     assert (found["paired"], found["level"]) == (False, "no_evidence")
     assert (found["only_base"], found["only_new"]) == (48, 48)
-    assert any("; 0 prompts are in all the runs" in note for note in made.notes)
+    assert any("; 0 prompts in common" in note for note in made.notes)
     some = write_run(tmp_path / "some", seed=3, prompts=range(20, 60))
     made = rlreport.compare([runs["main"], some], runs["same"], tmp_path / "out")
     found = told(tmp_path / "out")["verdict"]
     assert (found["paired"], found["pairs"]) == (True, 28)
     assert (found["only_base"], found["only_new"]) == (12, 20)
-    assert any("; 28 prompts are in all the runs" in note for note in made.notes)
+    assert any("; 28 prompts in common" in note for note in made.notes)
 
 
 def test_two_prompts_are_too_few_to_be_compared(tmp_path):
@@ -484,12 +574,12 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
     made = rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.md", title="a PR")
     text = (tmp_path / "out.md").read_text()
     assert text.startswith("<!-- rlreport ")
-    assert "**Worse: reward −0." in text
+    assert "**Lower in this pair: reward −0." in text
     assert text.count("what?") >= 2
     assert len(text) < 60_000
     rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
-    assert b"Worse: reward" in (tmp_path / "out.eml").read_bytes()
-    assert made.outcome.flips
+    assert b"Lower in this pair: reward" in (tmp_path / "out.eml").read_bytes()
+    assert made.outcome.comparison.flips
 
 
 def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):

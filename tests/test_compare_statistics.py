@@ -10,7 +10,6 @@ import pytest
 
 from rlreport.comparison.compare import compare_runs
 from rlreport.comparison.permutation import relabel_p
-from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
 from rlreport.comparison.side import Side
 from rlreport.comparison.statistics import (
     Cells,
@@ -141,9 +140,9 @@ def test_equal_runs_are_seldom_told_apart_in_any_design(rewards, prompts, paired
         if runs == 1:
             effect = (paired_effect if paired else unpaired_effect)(bases[0], new)
         elif paired:
-            effect = effect_over_runs(bases, new)
+            effect = paired_effect(np.stack(bases), new)
         else:
-            effect = unpaired_over_runs(bases, np.mean(bases, axis=0), new)
+            effect = unpaired_effect(np.mean(bases, axis=0), new, runs=bases)
         wrong += effect.low > 0 or effect.high < 0
         assert (effect.low > 0 or effect.high < 0) <= (effect.p <= 0.05)
     assert wrong / 400 <= 0.06
@@ -211,7 +210,7 @@ def test_runs_of_several_seeds_widen_the_interval():
     random = np.random.default_rng(4)
     new = random.random(100)
     bases = [new - shift + random.normal(0, 0.01, 100) for shift in (-0.5, 0.0, 0.6)]
-    one, many = paired_effect(bases[2], new), effect_over_runs(bases, new)
+    one, many = paired_effect(bases[2], new), paired_effect(np.stack(bases), new)
     assert one.low > 0
     assert many.low < 0 < many.high
 
@@ -223,7 +222,7 @@ def test_with_several_seeds_equal_runs_are_told_apart_no_more_often_than_the_lev
     for _ in range(200):
         prompts, run = random.normal(0.5, 0.3, 64), random.normal(0, 0.03, seeds + 1)
         runs = prompts + run[:, None] + random.normal(0, 0.1, (seeds + 1, 64))
-        effect = effect_over_runs(list(runs[:-1]), runs[-1])
+        effect = paired_effect(runs[:-1], runs[-1])
         outside = effect.low > 0 or effect.high < 0
         found += outside
         assert outside == (effect.p <= 0.05) or abs(effect.p - 0.05) < 0.01
@@ -241,7 +240,7 @@ def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(s
             random.normal(0.5, prompts, 64) + run[:-1, None] + random.normal(0, 0.1, (seeds, 64))
         )
         new = random.normal(0.5, prompts, 64) + run[-1] + random.normal(0, 0.1, 64)
-        effect = unpaired_over_runs(list(bases), bases.mean(axis=0), new)
+        effect = unpaired_effect(bases.mean(axis=0), new, runs=list(bases))
         found += effect.low > 0 or effect.high < 0
     assert found / 300 <= 0.08
 
@@ -250,7 +249,9 @@ def test_with_several_seeds_and_other_prompts_equal_runs_are_seldom_told_apart(s
 def test_over_seeds_the_interval_is_students_for_one_run_more(seeds, t):
     # Every prompt of a run earns the same, so that prompts leave no doubt: only runs do.
     means = np.random.default_rng(seeds).normal(0.5, 0.1, seeds + 1)
-    effect = effect_over_runs([np.full(40, mean) for mean in means[:-1]], np.full(40, means[-1]))
+    effect = paired_effect(
+        np.stack([np.full(40, mean) for mean in means[:-1]]), np.full(40, means[-1])
+    )
     half = t * means[:-1].std(ddof=1) * np.sqrt(1 + 1 / seeds)
     assert effect.value == pytest.approx(means[-1] - means[:-1].mean())
     assert (effect.low, effect.high) == pytest.approx((effect.value - half, effect.value + half))

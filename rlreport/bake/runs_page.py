@@ -11,9 +11,10 @@ import numpy as np
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import card_values
-from rlreport.check.finding import GLYPHS, LEVELS
+from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.wording import retold
 from rlreport.columns import STEP
+from rlreport.comparison.earlier import verdict_of
 from rlreport.credentials import Scalar
 from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
@@ -26,7 +27,6 @@ KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST = 300
 _LAST_WINDOW = message("mean of the steps in the last window")
-_FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
             Cell(one.place),
         ]
         return RowView(number, cells, one.href)
-    level, finding = _verdict(about)
+    level, lead = verdict_of(about)
     steps = [
         step
         for step in _list(about.get("steps"))
@@ -137,8 +137,8 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     size = window_size(len(steps))
     cells = [
         Cell(_text(about.get("run")) or one.place, href=one.href),
-        Cell(_told(level)),
-        Cell(finding),
+        Cell(verdict_words(level)),
+        Cell(retold(lead, _text(lead.get("title"))) if lead else ""),
         _mean(reward[:size]),
         _mean(reward[-size:]),
         Cell(sparkline(reward)),
@@ -153,27 +153,10 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     return RowView(number, cells, one.href)
 
 
-def _told(level: str) -> str:
-    """Return the verdict in a glyph and a word; one of another version stays as it is written."""
+def verdict_words(level: str) -> str:
+    """Return a verdict's level as its glyph and first word; an unknown level stays as it is."""
     glyph = GLYPHS.get(level, GLYPHS["unjudged"])
-    return message("{glyph} {level}", glyph=glyph, level=LEVELS.get(level, level))
-
-
-def _verdict(about: Mapping[str, Any]) -> tuple[str, str]:
-    verdict = about.get("verdict")
-    if isinstance(verdict, str):  # schema 1: a sentence; the worst finding comes first
-        titles = [
-            _text(f.get("title")) for f in _list(about.get("findings")) if isinstance(f, dict)
-        ]
-        return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), "".join(titles[:1])
-    if not isinstance(verdict, dict):
-        return "unjudged", ""
-    lead = verdict.get("lead")
-    for finding in _list(about.get("findings")):
-        if isinstance(finding, dict) and lead is not None and finding.get("id") == lead:
-            title = retold(finding, _text(finding.get("title")))
-            return _text(verdict.get("level")), title
-    return _text(verdict.get("level")), ""
+    return message("{glyph} {level}", glyph=glyph, level=FIRST_WORDS.get(level, _text(level)))
 
 
 def _card(about: Mapping[str, Any] | None) -> dict[str, Scalar]:

@@ -29,11 +29,16 @@ LEVELS = {
     "critical": message("critical"),
     "warning": message("warning"),
     "info": message("note"),
-    "unclear": message("unclear"),
-    "healthy": message("healthy"),
-    "unjudged": message("unjudged"),
 }
-"""A severity or a verdict's level in a word."""
+"""A severity in a word."""
+FIRST_WORDS = {
+    "critical": message("Broken"),
+    "warning": message("Warning"),
+    "unclear": message("Unclear"),
+    "healthy": message("Healthy"),
+    "unjudged": message("Not judged"),
+}
+"""The level of a verdict in the word that its sentence begins with."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 

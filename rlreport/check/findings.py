@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.check.finding import Example, Fact, Finding, Verdict
 from rlreport.text.messages import sentences
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
@@ -50,6 +50,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "why": sentences([finding.why, finding.sample]),
         "try": finding.suggestion,
         "source": finding.source,
+        "series_from": finding.facts.get("series_from"),
     }
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check.run import has
 from rlreport.comparison.flips import Flip, flips
 from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails
 from rlreport.comparison.side import (
+    ROUNDING,
     Side,
     Windows,
     apart,
@@ -21,6 +23,7 @@ from rlreport.comparison.side import (
     pairable,
     shared,
     windows,
+    with_group_kinds,
     within,
 )
 from rlreport.comparison.statistics import (
@@ -32,9 +35,6 @@ from rlreport.comparison.statistics import (
     difference_band,
 )
 from rlreport.figures.ragged import Floats, Ints
-
-ROUNDING = 5e-6
-"""Largest relative error of six significant digits, to which reports may round figures."""
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 Reason = Literal[
@@ -49,110 +49,15 @@ Reason = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What differs between BASE and NEW.
-
-    Attributes:
-        level: the verdict.
-        split: split that was compared: ``val``, ``train`` or ``all``.
-        windows: first and last step that are compared, by side.
-        effect: on the reward.
-        shared: prompts in the window that all sides have there.
-        only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
-        never_base, never_new: those of them that it has in no step at all.
-        base_curve, new_curve: mean reward at the common steps.
-        band: their difference.
-        guardrails: in the order of GUARDRAILS, then the parts of the reward.
-        equal_kl: reward at the same distance from the reference, None without an overlap.
-        equal_kl_watched: the same of the watched reward.
-        kl_known: both runs log KL, so that ``equal_kl`` could be asked for.
-        paths: (√KL, reward) by step of BASE and of NEW; empty where they log no KL.
-        flips: prompts, the clearest difference first.
-        reasons: what could not be compared as usual.
-        prompts: ``pair`` and, by side, the responses and the mean reward in the window.
-    """
-
-    level: Level
-    split: str
-    windows: Windows
-    effect: Effect
-    shared: int
-    only_base: int
-    only_new: int
-    never_base: int
-    never_new: int
-    base_curve: Floats
-    new_curve: Floats
-    band: Band
-    guardrails: list[Guardrail] = field(default_factory=list)
-    equal_kl: EqualKL | None = None
-    equal_kl_watched: EqualKL | None = None
-    kl_known: bool = False
-    paths: tuple[pd.DataFrame, ...] = ()
-    flips: list[Flip] = field(default_factory=list)
-    reasons: tuple[Reason, ...] = ()
-    prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-    @property
-    def steps(self) -> Ints:
-        """Steps that both sides have."""
-        return self.windows.common
-
-
-def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
-    """Compare NEW with BASE, or with several runs of it.
-
-    Args:
-        bases: runs of BASE, at least one; curves, guardrails and flips are of the first.
-        new: the other run.
-        seed: of the resampling.
-    """
-    ends = compare_ends(bases, new, seed=seed)
-    base, other = ends.sides[0].responses, ends.sides[-1].responses
-    seen, paired = ends.windows, ends.effect.paired
-    *firsts, last = _prompts_of(ends.inside)
-    *ever, ever_new = _prompts_of([side.responses for side in ends.sides])
-    any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
-    curves = _cells(base, other, "reward", seen.common)
-    return Comparison(
-        level=ends.level,
-        split=ends.split,
-        windows=seen,
-        effect=ends.effect,
-        shared=len(all_bases.intersection(last)),
-        only_base=len(any_base.difference(last)),
-        only_new=len(last.difference(all_bases)),
-        never_base=len(any_base.difference(ever_new)),
-        never_new=len(last.difference(shared(ever))),
-        base_curve=_curve(base, seen.common),
-        new_curve=_curve(other, seen.common),
-        band=difference_band(*curves, paired=paired, rounding=ends.rounding, seed=seed)
-        if curves
-        else _NO_BAND,
-        guardrails=ends.guardrails,
-        equal_kl=_equal_kl(base, other, "reward", seed),
-        equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
-        kl_known=has(base, "kl_k1") and has(other, "kl_k1"),
-        paths=_paths(base, other),
-        flips=flips(ends.inside[0], ends.inside[-1], rounding=ends.rounding) if paired else [],
-        reasons=_reasons(ends),
-        prompts=_prompts(ends.inside[0], ends.inside[-1]),
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Ends:
     """What the ends of the runs show: all that the verdict and the gate stand on.
 
     Attributes:
-        level: the verdict.
-        split: split that was compared.
+        split: split that was compared: ``val``, ``train`` or ``all``.
         sides: runs of BASE, then NEW, cut to that split.
-        windows: what is compared.
         inside: their responses in the window.
         effect: on the reward.
         rounding: largest difference of rewards that is none.
-        guardrails: further figures.
     """
 
     level: Level
@@ -165,9 +70,73 @@ class Ends:
     guardrails: list[Guardrail]
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison(Ends):
+    """What differs between BASE and NEW, over all steps and prompt by prompt too.
+
+    Attributes:
+        shared: prompts in the window that all sides have there.
+        only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
+        base_curve, new_curve: mean reward at the common steps.
+        band: their difference.
+        equal_kl: reward at the same distance from the reference, None without an overlap.
+        equal_kl_watched: the same of the watched reward.
+        paths: (√KL, reward) by step of BASE and of NEW; empty where they log no KL.
+        flips: prompts, the clearest difference first.
+        reasons: what could not be compared as usual.
+        prompts: ``pair`` and, by side, the responses and the mean reward in the window.
+    """
+
+    shared: int
+    only_base: int
+    only_new: int
+    base_curve: Floats
+    new_curve: Floats
+    band: Band
+    equal_kl: EqualKL | None
+    equal_kl_watched: EqualKL | None
+    paths: tuple[pd.DataFrame, ...]
+    flips: list[Flip]
+    reasons: tuple[Reason, ...]
+    prompts: pd.DataFrame
+
+    @property
+    def steps(self) -> Ints:
+        """Steps that both sides have."""
+        return self.windows.common
+
+
+def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
+    """Compare NEW with runs of BASE; curves, guardrails and flips are of the first of them."""
+    ends = compare_ends(bases, new, seed=seed)
+    base, other = ends.sides[0].responses, ends.sides[-1].responses
+    seen, paired = ends.windows, ends.effect.paired
+    *firsts, last = (pd.Index(frame["pair"].unique()) for frame in ends.inside)
+    any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
+    prompts = np.union1d(base["pair"].to_numpy(), other["pair"].to_numpy())
+    curves = [_cells(f, "reward", prompts, seen.common) for f in (base, other) if len(seen.common)]
+    return Comparison(
+        **{part.name: getattr(ends, part.name) for part in fields(ends)},
+        shared=len(all_bases.intersection(last)),
+        only_base=len(any_base.difference(last)),
+        only_new=len(last.difference(all_bases)),
+        base_curve=_curve(base, seen.common),
+        new_curve=_curve(other, seen.common),
+        band=difference_band(*curves, paired=paired, rounding=ends.rounding, seed=seed)
+        if curves
+        else Band(*np.zeros((3, 0))),
+        equal_kl=_equal_kl(base, other, "reward", seed),
+        equal_kl_watched=_equal_kl(base, other, "valid_reward", seed),
+        paths=_paths(base, other),
+        flips=flips(ends.inside[0], ends.inside[-1], rounding=ends.rounding) if paired else [],
+        reasons=_reasons(ends),
+        prompts=_prompts(ends.inside[0], ends.inside[-1]),
+    )
+
+
 def compare_ends(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Ends:
     """Compare the last common window of NEW and of one or several runs of BASE."""
-    split, sides = one_split(apart([*bases, new]))
+    split, sides = one_split(with_group_kinds(apart([*bases, new])))
     frames = [side.responses for side in sides]
     seen = windows(frames)
     inside = [within(frame, window) for frame, window in zip(frames, seen.sides, strict=True)]
@@ -210,10 +179,6 @@ def _reasons(ends: Ends) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def _prompts_of(frames: Sequence[pd.DataFrame]) -> list[pd.Index]:
-    return [pd.Index(frame["pair"].unique()) for frame in frames]
-
-
 def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """Return each prompt's responses and mean reward in the window, by side."""
     tables = [
@@ -227,26 +192,16 @@ def _prompts(base: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     return both.reset_index(names="pair")
 
 
-def _cells(
-    base: pd.DataFrame, new: pd.DataFrame, column: str, steps: Ints
-) -> tuple[Cells, Cells] | None:
-    """Return both sides' figures by prompt and step, prompts numbered alike; None without any."""
-    if not len(steps) or column not in base or column not in new:
-        return None
-    prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
-    cells = []
-    for frame in (base, new):
-        step = frame["step"].to_numpy(np.int64)
-        place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
-        cells.append(
-            Cells.of(
-                np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
-                np.where(steps[place] == step, place, -1),
-                frame[column].to_numpy(np.float64),
-                (len(prompts), len(steps)),
-            )
-        )
-    return cells[0], cells[1]
+def _cells(frame: pd.DataFrame, column: str, prompts: NDArray[np.uint64], steps: Ints) -> Cells:
+    """Return a side's figures by number of the prompt and of the step."""
+    step = frame["step"].to_numpy(np.int64)
+    place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
+    return Cells.of(
+        np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
+        np.where(steps[place] == step, place, -1),
+        frame[column].to_numpy(np.float64),
+        (len(prompts), len(steps)),
+    )
 
 
 def _curve(frame: pd.DataFrame, steps: Ints) -> Floats:
@@ -254,18 +209,13 @@ def _curve(frame: pd.DataFrame, steps: Ints) -> Floats:
     return means.reindex(steps).to_numpy(np.float64)
 
 
-_NO_BAND = Band(np.zeros(0), np.zeros(0), np.zeros(0))
-
-
 def _equal_kl(base: pd.DataFrame, new: pd.DataFrame, reward: str, seed: int) -> EqualKL | None:
     sides = []
     for frame in (base, new):
         if not (has(frame, reward) and has(frame, "kl_k1")):
             return None
-        steps = np.unique(frame["step"].to_numpy(np.int64))
-        known = [_cells(frame, frame, name, steps) for name in (reward, "kl_k1")]
-        assert known[0] is not None and known[1] is not None
-        sides.append((known[0][0], known[1][0]))
+        keys = np.unique(frame["pair"].to_numpy()), np.unique(frame["step"].to_numpy(np.int64))
+        sides.append((_cells(frame, reward, *keys), _cells(frame, "kl_k1", *keys)))
     return at_equal_kl(sides[0], sides[1], seed=seed)
 
 

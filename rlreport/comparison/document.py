@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.comparison.outcome import FlipTexts, Outcome
+from rlreport.comparison.flips import Flip
+from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import sentence
 
-SCHEMA = 1
+SCHEMA = 2
 PROMPT_CHARACTERS = 400
 
 
@@ -24,6 +25,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
         "runs": {"base": [run.name for run in outcome.bases], "new": outcome.new.name},
+        "levels": {"base": [run.level for run in outcome.bases], "new": outcome.new.level},
         "window": {
             "steps": list(comparison.windows.new),
             "steps_base": list(comparison.windows.base),
@@ -55,7 +57,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "fixed": [found.id for found in outcome.changed.fixed],
             "still": [found.id for found in outcome.changed.still],
         },
-        "flips": [_flip(flip) for flip in outcome.flips],
+        "flips": [_flip(flip) for flip in comparison.flips],
         "equal_kl": comparison.equal_kl and asdict(comparison.equal_kl),
         "equal_kl_watched": comparison.equal_kl_watched and asdict(comparison.equal_kl_watched),
     }
@@ -68,8 +70,8 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
     """
     table = outcome.comparison.prompts
     texts = {
-        flip.flip.pair: flip.prompt[:PROMPT_CHARACTERS]
-        for flip in outcome.flips
+        flip.pair: flip.prompt[:PROMPT_CHARACTERS]
+        for flip in outcome.comparison.flips
         if flip.prompt is not None
     }
     numbers = outcome.new.side.responses.drop_duplicates("pair").set_index("pair")["prompt_id"]
@@ -85,11 +87,10 @@ def _effect(effect: Effect) -> dict[str, float]:
     return {"effect": effect.value, "low": effect.low, "high": effect.high, "mde": effect.mde}
 
 
-def _flip(told: FlipTexts) -> dict[str, Any]:
-    flip = told.flip
+def _flip(flip: Flip) -> dict[str, Any]:
     ends = {"base": flip.base_response, "new": flip.new_response}
     return {
-        "prompt": told.number if told.prompt is None else told.prompt[:PROMPT_CHARACTERS],
+        "prompt": flip.number if flip.prompt is None else flip.prompt[:PROMPT_CHARACTERS],
         "base": flip.base,
         "new": flip.new,
         "delta": flip.delta,

@@ -64,6 +64,9 @@ _ROW = re.compile(r'<tr data-n="(\d+)"')
 _CELL = re.compile(
     r'<td class="text" data-key="(prompt|response)"[^<>]*><div class="clamp" dir="auto">'
 )
+_FIRST_WORDS = {"Broken": "critical", "Look at this": "warning", "Healthy": "healthy"}
+"""How a verdict of the first schema began, which was a sentence alone."""
+
 _GENERATOR = b'<meta name="generator" content="rlreport '
 
 
@@ -130,14 +133,7 @@ def _until(text: str, mark: str, start: int, stop: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A report that was built before.
-
-    Attributes:
-        name: as the user gave it.
-        about: its ``report.json``.
-        responses: its response data.
-        parts: where its pages are.
-    """
+    """A report that was built before: ``about`` is its ``report.json``, ``parts`` its files."""
 
     name: str
     about: Mapping[str, Any]
@@ -238,6 +234,19 @@ def report_about(given: str | Path) -> dict[str, Any] | None:
         parts = _parts(Path(given))
         raw = None if parts is None else parts(REPORT)
         return None if raw is None else _about(str(given), raw)
+
+
+def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the level of a report's verdict, and its leading finding, from any schema."""
+    verdict, found = about.get("verdict"), about.get("findings")
+    findings = [f for f in found if isinstance(f, dict)] if isinstance(found, list) else []
+    if isinstance(verdict, str):  # the worst finding came first
+        return _FIRST_WORDS.get(verdict.split(":")[0], "unjudged"), next(iter(findings), None)
+    if not isinstance(verdict, dict):
+        return "unjudged", None
+    level, lead = verdict.get("level"), verdict.get("lead")
+    leading = (f for f in findings if lead is not None and f.get("id") == lead)
+    return level if isinstance(level, str) else "unjudged", next(leading, None)
 
 
 @contextmanager

@@ -20,9 +20,10 @@ class Flip:
 
     Attributes:
         pair: what the prompt is paired by.
-        base, new: its mean rewards in the window.
-        delta: their difference.
+        base, new, delta: its mean rewards in the window, and their difference.
         base_response, new_response: (step, n) of the responses nearest to these means.
+        number: of the prompt in NEW.
+        prompt, base_text, new_text: their texts, None where they are not kept.
     """
 
     pair: int
@@ -31,6 +32,10 @@ class Flip:
     delta: float
     base_response: tuple[int, int]
     new_response: tuple[int, int]
+    number: int = 0
+    prompt: str | None = None
+    base_text: str | None = None
+    new_text: str | None = None
 
 
 def flips(

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check.run import has
-from rlreport.comparison.seeds import effect_over_runs, unpaired_over_runs
-from rlreport.comparison.side import shared
-from rlreport.comparison.statistics import (
-    LEVEL,
-    Effect,
-    holm,
-    paired_effect,
-    unpaired_effect,
-)
+from rlreport.comparison.side import ALL_RIGHT, ALL_WRONG, shared
+from rlreport.comparison.statistics import LEVEL, Effect, holm, paired_effect, unpaired_effect
 from rlreport.text.messages import marked
 
-GuardLevel = Literal["better", "worse", "none", "missing"]
+GuardLevel = Literal["better", "worse", "changed", "none", "missing"]
 
 GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
@@ -31,11 +24,16 @@ GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
     ("surprisal", marked("Surprisal"), ("surprisal_mean",), 1),
     ("distinct_2", marked("Distinct-2"), ("distinct_2",), 1),
     ("duplicates", marked("Repeated responses"), ("duplicate",), -1),
-    ("zero_variance_groups", marked("Zero-variance groups"), ("zero_variance",), -1),
+    ("all_wrong_groups", marked("Groups without signal, all wrong"), (ALL_WRONG,), -1),
+    ("all_right_groups", marked("Groups without signal, all right"), (ALL_RIGHT,), 0),
     ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
     ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
 )
-"""Id, name, columns (the first that both runs have), and which way is better (1 up, -1 down)."""
+"""Id, name, columns (the first that both runs have), and which way is better: 1 up, -1 down, 0
+neither."""
+
+NEVER_BETTER = ("length", "surprisal")
+"""Shorter or less certain responses may be a collapse: one way is worse, the other is a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,10 @@ class Guardrail:
     """A figure that should not get worse: its means, the effect, and what it shows.
 
     Attributes:
-        id: name of the guardrail.
         column: figure of the response data.
         base, new: mean of the prompts' means.
         effect: of the shared prompts.
-        level: by Holm's correction over all guardrails.
+        level: by Holm's correction over all guardrails; ``changed`` is neither better nor worse.
     """
 
     id: str
@@ -73,22 +70,15 @@ def effect_on(
     """
     if not all(has(table, column) for table in means):
         return Effect(paired=paired)
-    several = len(means) > 2
+    columns = [table[column] for table in means]
     tolerance = float(rounding[column])
-    if not paired:
-        columns = [table[column].to_numpy(np.float64) for table in means]
-        if several:
-            pooled = pd.concat([table[column] for table in means[:-1]]).groupby(level=0).mean()
-            prompts = pooled.to_numpy(np.float64)
-            return unpaired_over_runs(
-                columns[:-1], prompts, columns[-1], rounding=tolerance, seed=seed
-            )
-        return unpaired_effect(columns[0], columns[1], rounding=tolerance, seed=seed)
-    both = shared([table.index for table in means])
-    values = [table[column].reindex(both).to_numpy(np.float64) for table in means]
-    if several:
-        return effect_over_runs(values[:-1], values[-1], rounding=tolerance, seed=seed)
-    return paired_effect(values[0], values[1], rounding=tolerance, seed=seed)
+    if paired:
+        both = shared([table.index for table in means])
+        *bases, new = (values.reindex(both).to_numpy(np.float64) for values in columns)
+        return paired_effect(np.stack(bases), new, rounding=tolerance, seed=seed)
+    pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
+    *bases, new = (values.to_numpy(np.float64) for values in columns)
+    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance, seed=seed)
 
 
 def guardrails(
@@ -115,15 +105,33 @@ def guardrails(
         level: GuardLevel = "missing"
         if here:
             shown = next(corrected) <= 1 - LEVEL and effect.value != 0
-            level = ("better" if effect.value * better > 0 else "worse") if shown else "none"
-        ends = [mean_of(table, column) for table in (means[0], means[-1])]
-        rows.append(Guardrail(name, column, ends[0], ends[1], effect, level))
+            level = _level(name, effect.value * better) if shown else "none"
+        base, new = (
+            float(table[column].mean()) if has(table, column) else np.nan
+            for table in (means[0], means[-1])
+        )
+        rows.append(Guardrail(name, column, base, new, effect, level))
     return rows
 
 
-def mean_of(table: pd.DataFrame, column: str) -> float:
-    """Return the mean of a figure, NaN where there is none."""
-    return float(table[column].mean()) if has(table, column) else np.nan
+def _level(name: str, improvement: float) -> GuardLevel:
+    """Return what a difference beyond chance is."""
+    if improvement < 0:
+        return "worse"
+    return "better" if improvement > 0 and name not in NEVER_BETTER else "changed"
+
+
+def beside_collapse(guardrails: Sequence[Guardrail], *, base: bool, new: bool) -> list[Guardrail]:
+    """Return the guardrails where BASE or NEW collapsed, which is no measure of the other.
+
+    Nothing in a collapsed run is better, and a run is not worse for being longer than one.
+    """
+
+    def judged(one: Guardrail) -> Guardrail:
+        spoilt = new if one.level == "better" else base and not new and one.id in NEVER_BETTER
+        return replace(one, level="changed") if spoilt and one.level in ("better", "worse") else one
+
+    return [judged(one) for one in guardrails]
 
 
 def _fed(means: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
 from rlreport.check.wording import retold, worded
 from rlreport.comparison.data import response_data
-from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report
+from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report, verdict_of
 from rlreport.comparison.side import PROMPT, Side, side_of
 from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
@@ -31,11 +31,12 @@ from rlreport.text.messages import sample_note
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding of a run: what it is, how bad, and its title."""
+    """A finding of a run: what it is, how bad, its title, and the step since which it is so."""
 
     id: str
     severity: str
     title: str
+    onset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +44,40 @@ class ComparedRun:
     """One run of a comparison.
 
     Attributes:
-        name: of the run.
-        side: its responses.
+        level: of its verdict.
+        lead: id of the finding that leads, None without a warning.
         findings: by id, notes left out.
         texts: gives prompt and response of those (step, n) whose texts are known.
         from_logs: whether texts are read from the logs, so that all are known.
-        redacted: whether a report left its texts out.
         tokens: ``token`` and ``kl_share``, None where the form carries none.
         facts: what the run was, for the card: settings and versions.
+        versions: of the packages that made its report, and further settings of the report.
         dropped: rows of the run that its report carries no figures of.
         sample_note: from which responses its distinct-2 and tokens come, "" if from all.
     """
 
     name: str
     side: Side
+    level: str
+    lead: str | None
     findings: dict[str, Found]
     texts: Callable[[Iterable[Place]], dict[Place, Texts]]
     from_logs: bool = False
-    redacted: bool = False
     tokens: pd.DataFrame | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     dropped: int = 0
     sample_note: str = ""
+
+    @property
+    def broken(self) -> bool:
+        """Whether its verdict is critical."""
+        return self.level == "critical"
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether it is broken, or something in it collapsed: what shrank is no improvement."""
+        return self.broken or any(name.endswith("_collapse") for name in self.findings)
 
 
 def compared_run(
@@ -92,7 +105,13 @@ def compared_run(
     return ComparedRun(
         name,
         side_of(name, data, pair_by=pair_by),
-        {f.id: Found(f.id, f.severity, f.title) for f in verdict.findings if f.severity != "info"},
+        verdict.level,
+        verdict.lead,
+        {
+            f.id: Found(f.id, f.severity, f.title, f.onset.step if f.onset else None)
+            for f in verdict.findings
+            if f.severity != "info"
+        },
         _reader(locations, tables, read, figures),
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
@@ -127,13 +146,11 @@ def _reader(
 def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     about = report.about
     name = _text(about.get("run")) or report.name
+    level, lead = verdict_of(about)
+    listed = about.get("findings")
     found = [
-        Found(
-            _text(one.get("id")),
-            _text(one.get("severity")),
-            retold(one, _text(one.get("title"))),
-        )
-        for one in _list(about.get("findings"))
+        _found(one)
+        for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, dict) and one.get("severity") in ("critical", "warning")
     ]
     responses = report.responses
@@ -141,13 +158,26 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     return ComparedRun(
         name,
         side_of(name, responses, pair_by=pair_by),
+        level,
+        _text(lead.get("id")) if lead else None,
         {one.id: one for one in found},
         report.texts,
-        redacted=report.redacted,
         tokens=_tokens(report),
         facts=_facts(about),
+        versions=_texts(about, "settings") | _texts(about, "versions"),
         dropped=max(0, in_all - len(responses)) if isinstance(in_all, int) else 0,
         sample_note=_sample_note(about.get("sampled")),
+    )
+
+
+def _found(finding: Mapping[str, Any]) -> Found:
+    onset = finding.get("onset")
+    step = onset.get("step") if isinstance(onset, dict) else None
+    return Found(
+        _text(finding.get("id")),
+        _text(finding.get("severity")),
+        retold(finding, _text(finding.get("title"))),
+        step if isinstance(step, int) else None,
     )
 
 
@@ -167,21 +197,20 @@ def _tokens(report: Earlier) -> pd.DataFrame | None:
 
 
 def _facts(about: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for group in ("settings", "versions"):
-        values = about.get(group)
-        if isinstance(values, dict):
-            found.update({str(key): _text(value) for key, value in values.items()})
+    """Return what figures depend on, and the card."""
+    settings = {k: v for k, v in _texts(about, "settings").items() if k in ("gamma", "lam")}
     card = about.get("card")
     entries = card.get("entries") if isinstance(card, dict) else None
-    return {**found, **card_texts(entries if isinstance(entries, dict) else {})}
+    return settings | card_texts(entries if isinstance(entries, dict) else {})
+
+
+def _texts(about: Mapping[str, Any], group: str) -> dict[str, str]:
+    values = about.get(group)
+    known = values if isinstance(values, dict) else {}
+    return {str(key): _text(value) for key, value in known.items()}
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "" if value is None else str(value)
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -19,7 +19,13 @@ from rlreport.text.cells import number_as_text
 LEAST_SHARED = 0.3
 """Share of the smaller side's prompts that must be on both sides to compare in pairs."""
 
+ROUNDING = 5e-6
+"""Largest relative error of six significant digits, to which reports may round figures."""
+
 PROMPT, GROUP = "prompt", "group"
+
+ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
+"""Columns: the response's group has equal rewards, the best of all runs or lower ones."""
 
 _VALIDATION, _TRAINING = ("val", "eval", "valid", "validation", "test"), ("train",)
 
@@ -94,6 +100,19 @@ def apart(sides: Sequence[Side]) -> list[Side]:
     ]
 
 
+def with_group_kinds(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides with groups of equal rewards told by kind: the best of all runs, or less."""
+    best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
+    kinds = []
+    for side in sides:
+        frame = side.responses
+        if "zero_variance" in frame:
+            alike, right = frame["zero_variance"], frame["reward"] >= best - ROUNDING * abs(best)
+            frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
+        kinds.append(replace(side, responses=frame))
+    return kinds
+
+
 def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
     """Return the validation split of all sides where they share its prompts, else the training.
 
@@ -101,13 +120,12 @@ def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
     """
     for name, names in (("val", _VALIDATION), ("train", _TRAINING)):
         cut = [replace(s, responses=s.responses[s.responses["split"].isin(names)]) for s in sides]
-        if all(len(side.responses) for side in cut) and (name == "train" or shares(cut)):
+        if all(len(side.responses) for side in cut) and (name == "train" or _share_prompts(cut)):
             return name, cut
     return "all", list(sides)
 
 
-def shares(sides: Sequence[Side]) -> bool:
-    """Return whether all sides have prompts enough in common to be paired."""
+def _share_prompts(sides: Sequence[Side]) -> bool:
     return pairable([pd.Index(side.responses["pair"].unique()) for side in sides])
 
 

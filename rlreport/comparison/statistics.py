@@ -4,6 +4,10 @@ Responses to one prompt are alike, so the prompt is the unit of evidence everywh
 of an effect is Student's over prompts, and it excludes 0 only if a permutation test rejects as
 well: that test holds its level with few prompts, rare events and heavy tails too.
 
+NEW is treated as one more draw from the distribution of several BASE runs: Student's interval for
+it is ± t(R - 1) · s · √(1 + 1/R), s the standard deviation of the R runs' means, noise of the
+prompts included. The interval over prompts adds how differently a change acts on prompts.
+
 Curves are bootstrapped over prompts. More than 512 prompts are first put into 512 groups, which
 are drawn whole: groups of independent prompts are independent, and memory stays small.
 """
@@ -36,13 +40,7 @@ TAIL = (1 - LEVEL) / 2
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A figure of one run by prompt and step, where it has any.
-
-    Attributes:
-        prompts, steps: int64 (C,), numbers of prompt and step, ascending in that order.
-        sums, counts: float64 (C,), sum and number of the finite values.
-        shape: number of prompts and of steps.
-    """
+    """Sum and number of a figure's values by prompt and step of one run, (C,) each, ascending."""
 
     prompts: Ints
     steps: Ints
@@ -72,12 +70,12 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A difference NEW - BASE with its 95 % interval.
+    """A difference NEW - BASE with its 95% interval.
 
     Attributes:
         value: the difference, NaN where nothing can be compared.
         low, high: its interval.
-        mde: the smallest difference that would be found in 80 % of such comparisons; NaN where
+        mde: the smallest difference that would be found in 80% of such comparisons; NaN where
             so few prompts can show none.
         p: two-sided, the largest of all tests.
         pairs: prompts on both sides, or the smaller side's prompts where unpaired.
@@ -115,54 +113,56 @@ class StandardError:
         return 2 * float(stdtr(self.freedom, -abs(difference) / self.error))
 
 
-def paired_effect(
-    base: Floats,
-    new: Floats,
-    *,
-    runs: StandardError | None = None,
-    rounding: float = 0.0,
-    seed: int = 0,
-) -> Effect:
+def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
     """Compare means by prompt, (prompts,) each, NaN where a side lacks the prompt.
 
-    Signs of the prompts' differences are flipped in the permutation test. ``runs`` is the error of
-    one more run of BASE, where there are several; a difference of at most ``rounding`` is none.
+    Signs of the prompts' differences are flipped in the permutation test. ``base`` may be
+    (runs, prompts) of several runs of BASE; a difference of at most ``rounding`` is none.
     """
-    difference = new - base
-    difference = difference[np.isfinite(difference)]
+    runs = np.atleast_2d(base)
+    shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
+    difference = new[shared] - runs[:, shared].mean(axis=0)
     pairs = len(difference)
     if pairs < LEAST_PAIRS:
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
-    errors = [_error_of_mean(difference)] + ([runs] if runs else [])
-    value = float(difference.mean())
+    errors = [_error_of_mean(difference), *_one_more(runs[:, shared])]
     p = sign_flip_p(difference, seed)
-    return _effect(value, errors, p, rounding, pairs, paired=True)
+    return _effect(float(difference.mean()), errors, p, rounding, pairs, paired=True)
 
 
 def unpaired_effect(
     base: Floats,
     new: Floats,
     *,
-    runs: StandardError | None = None,
+    runs: Sequence[Floats] = (),
     rounding: float = 0.0,
     seed: int = 0,
 ) -> Effect:
     """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
 
-    The errors of both sides add up, and that of runs of BASE: runs that share their prompts show
-    nothing about other prompts. Arguments are those of ``paired_effect``; the permutation test
-    moves prompts between the sides.
+    The errors of both sides add up, and that of ``runs`` of BASE, means by prompt each: runs that
+    share their prompts show nothing about other prompts. ``base`` has each prompt once; the
+    permutation test moves prompts between the sides.
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
     if pairs < LEAST_PAIRS:
         return Effect(pairs=pairs, paired=False)
-    several = [runs] if runs else []
+    several = _one_more([run[np.isfinite(run)] for run in runs])
     # Runs that lie close by chance do not make the interval narrower than that over runs.
     errors = [_welch([_error_of_mean(base), _error_of_mean(new), *several]), *several]
     value = float(new.mean() - base.mean())
     p = relabel_p(base, new, seed)
     return _effect(value, errors, p, rounding, pairs, paired=False)
+
+
+def _one_more(runs: Sequence[Floats] | Floats) -> list[StandardError]:
+    """Return the error of one more run against the mean of several; none of a single run."""
+    if len(runs) < 2:
+        return []
+    means = np.array([run.mean() for run in runs])
+    error = float(means.std(ddof=1)) * sqrt(1 + 1 / len(means))
+    return [StandardError(error, len(means) - 1)]
 
 
 def _error_of_mean(values: Floats) -> StandardError:
@@ -210,7 +210,7 @@ class Band:
 def difference_band(
     base: Cells, new: Cells, *, paired: bool, rounding: float = 0.0, seed: int = 0
 ) -> Band:
-    """Return NEW - BASE by step with a simultaneous 95 % band.
+    """Return NEW - BASE by step with a simultaneous 95% band.
 
     Prompts are resampled; the band is the difference ± q · its standard error, q the 95 %
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import math
-
+from rlreport.check.finding import FIRST_WORDS
 from rlreport.check.registry import BY_ID
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
 from rlreport.comparison.guardrails import GUARDRAILS, Guardrail
 from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect
-from rlreport.text.messages import figure, listed, marked, message, sentences, span, told, whole
+from rlreport.text.messages import (
+    clauses,
+    figure,
+    listed,
+    marked,
+    message,
+    sentences,
+    span,
+    told,
+    whole,
+)
 from rlreport.text.numbers import written
 
 HEADLINES = {
@@ -19,6 +29,9 @@ HEADLINES = {
     "no_evidence": marked("No evidence either way"),
     "incomparable": marked("Cannot be compared"),
 }
+IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
+BESIDE_A_BROKEN_RUN = {"better": marked("Higher"), "worse": marked("Lower")}
+"""Levels in words where a difference of the reward is neither good nor bad."""
 
 _REASONS = {
     "no_common_steps": marked(
@@ -34,7 +47,7 @@ _REASONS = {
         "{base_window} of BASE and {new_window} of NEW."
     ),
     "few_common_prompts": marked(
-        "Fewer than 30 % of the prompts are in both runs: compared unpaired, clustered by prompt, "
+        "Fewer than 30% of the prompts are in both runs: compared unpaired, clustered by prompt, "
         "which sees far less."
     ),
     "redacted": marked(
@@ -57,66 +70,93 @@ def signed(value: float) -> str:
     return f"+{text}" if value > 0 and not text.startswith("+") else text
 
 
-def interval(effect: Effect) -> str:
-    """Return "−0.2 to 0.1"."""
-    return message("{low} to {high}", low=figure(effect.low), high=figure(effect.high))
-
-
 def headline(outcome: Outcome) -> str:
     """Return the verdict in a few words, as a subject holds it."""
-    comparison = outcome.comparison
-    name = _headline(outcome)
+    comparison, broken = outcome.comparison, outcome.broken
+    if len(broken) > len(outcome.bases):
+        return message("Both are broken") if outcome.one_each else message("All are broken")
+    if broken:
+        return clauses(_each_broken(outcome))
+    name, effect = _level(outcome), signed(comparison.effect.value)
     if comparison.level in ("better", "worse"):
-        effect = comparison.effect
-        return message("{name}: reward {effect}", name=name, effect=signed(effect.value))
+        return message("{name}: reward {effect}", name=name, effect=effect)
     return name
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the verdict in one sentence with effect, interval and pairs."""
+    """Return the verdict: which run is broken, then the effect with interval and pairs."""
+    return sentences([_broken(outcome), _effect(outcome)])
+
+
+def run_verdict(run: ComparedRun) -> str:
+    """Return a run's own verdict in its first word, and what leads it."""
+    word = message(FIRST_WORDS.get(run.level, run.level))
+    if run.lead is None:
+        return word
+    return message("{level}: {reason}", level=word, reason=_reason(run))
+
+
+def _broken(outcome: Outcome) -> str:
+    """Return which runs are broken and why, "" where none is."""
+    said = [message("{clause}.", clause=clause) for clause in _each_broken(outcome)]
+    if len(said) > len(outcome.bases):
+        said.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
+    return sentences(said)
+
+
+def _each_broken(outcome: Outcome) -> list[str]:
+    literal = marked("{run} is broken: {reason}")
+    return [message(literal, run=name, reason=_reason(run)) for name, run in outcome.broken]
+
+
+def _reason(run: ComparedRun) -> str:
+    """Return what leads a run's verdict, and since when."""
+    lead = run.findings.get(run.lead or "")
+    name = name_of(run.lead) if run.lead else message("critical findings")
+    if lead is None or lead.onset is None:
+        return name
+    return message("{name} since step {step}", name=name, step=lead.onset)
+
+
+def _effect(outcome: Outcome) -> str:
+    """Return the effect on the reward in one sentence with its interval and pairs."""
     comparison = outcome.comparison
     effect = comparison.effect
-    places = {
-        "name": _headline(outcome),
-        "effect": signed(effect.value),
-        "interval": interval(effect),
-        "most": figure(max(abs(effect.low), abs(effect.high))),
-        "prompts": _prompts(effect),
-        "window": _window(outcome),
-    }
+    name = _level(outcome)
     if comparison.level == "incomparable":
-        why = [reason for reason in reasons(outcome) if reason]
-        return message("{name}: {why:small}", name=places["name"], why=why[-1])
-    if comparison.level == "no_evidence":
-        return message(
-            "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}), so the "
-            "effect could be up to ±{most}.",
-            **places,
-        )
-    return message(
-        "{name}: reward {effect} (95 % interval {interval}; {prompts}, {window}).", **places
+        return message("{name}: {why:small}", name=name, why=reasons(outcome)[-1])
+    said = message(
+        "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).",
+        name=name,
+        effect=signed(effect.value),
+        interval=message("{low} to {high}", low=figure(effect.low), high=figure(effect.high)),
+        prompts=_prompts(effect),
+        window=_window(outcome),
     )
+    if comparison.level != "no_evidence":
+        return said
+    most = figure(max(abs(effect.low), abs(effect.high)))
+    return sentences([said, message("The effect could be up to ±{most}.", most=most)])
 
 
 def against(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    critical = outcome.changed.critical
+    critical = [found for found in outcome.changed.critical if found.id != outcome.new.lead]
     said = []
     if worse:
-        said.append(message("Guardrails that got worse: {names}.", names=listed(worse)))
+        said.append(message("Guardrails that are worse in NEW: {names}.", names=listed(worse)))
     if critical:
         names = listed([name_of(found.id) for found in critical])
         said.append(message("New critical findings: {names}.", names=names))
     return sentences(said)
 
 
-def _headline(outcome: Outcome) -> str:
-    """Return the level in words; a reward gained by a run that broke is not called better."""
+def _level(outcome: Outcome) -> str:
+    """Return the level in words: only sound runs of several seeds are better or worse."""
     level = outcome.comparison.level
-    if level == "better" and outcome.changed.critical:
-        return message("Higher reward, but NEW is broken")
-    return message(HEADLINES[level])
+    words = IN_A_PAIR if outcome.one_each else BESIDE_A_BROKEN_RUN if outcome.broken else HEADLINES
+    return message(words.get(level, HEADLINES[level]))
 
 
 def name_of(check: str) -> str:
@@ -152,19 +192,22 @@ def reasons(outcome: Outcome) -> list[str]:
     return [message(_REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
+_DROPPED = marked(
+    "{run}: its report had no room for the figures of {rows} responses, those of the first steps."
+)
+_SAMPLED = marked("{run}: distinct-2 and shares of the KL are {sample}.")
+_UNPAIRED = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
+
+
 def notes(outcome: Outcome) -> list[str]:
     """Return what a reader has to know of the comparison, a sentence each."""
     comparison = outcome.comparison
-    said = [pairs_in_words(outcome)]
-    effect = comparison.effect
-    if math.isfinite(effect.mde) and effect.mde > 0:
-        mde = figure(effect.mde)
-        said.append(
-            message("A difference of {mde} would be seen in 80 % of such comparisons.", mde=mde)
-        )
+    said = [_compared(outcome)]
+    if (mde := comparison.effect.mde) > 0:
+        said.append(message("Minimum detectable effect (80% power): {mde}.", mde=figure(mde)))
     if comparison.level != "incomparable" or len(comparison.reasons) > 1:
         said += reasons(outcome)
-    if len(outcome.bases) == 1:
+    if outcome.one_each:
         if comparison.level in ("better", "worse"):
             said.append(message(SEVERAL_SEEDS))
     else:
@@ -177,67 +220,29 @@ def notes(outcome: Outcome) -> list[str]:
         )
     said += _one_sided(outcome)
     for run in (*outcome.bases, outcome.new):
-        if run.dropped:
-            said.append(
-                message(
-                    "{run}: its report had no room for the figures of {rows} responses, those of "
-                    "the first steps.",
-                    run=run.name,
-                    rows=whole(run.dropped),
-                )
-            )
-        if run.sample_note:
-            said.append(
-                message(
-                    "{run}: distinct-2 and shares of the KL are {sample}.",
-                    run=run.name,
-                    sample=run.sample_note,
-                )
-            )
-        if run.side.unpaired:
-            said.append(
-                message(
-                    "{run}: {rows} responses lack the field of --pair-by and are left out.",
-                    run=run.name,
-                    rows=whole(run.side.unpaired),
-                )
-            )
+        remarks = (
+            (run.dropped, _DROPPED),
+            (run.sample_note, _SAMPLED),
+            (run.side.unpaired, _UNPAIRED),
+        )
+        said += [
+            message(literal, run=run.name, rows=whole(value), sample=value)
+            for value, literal in remarks
+            if value
+        ]
     return said
 
 
-def pairs_in_words(outcome: Outcome) -> str:
+def _compared(outcome: Outcome) -> str:
     """Return how many prompts are paired, how many are not, and why."""
     comparison = outcome.comparison
-    compared = marked("Compared: {window} of {split} responses; {pairs} prompts are in both runs.")
-    if len(outcome.bases) > 1:
-        compared = marked(
-            "Compared: {window} of {split} responses; {pairs} prompts are in all the runs."
-        )
+    compared = marked("Compared: {window} of {split} responses; {pairs} prompts in common.")
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
-    said = [
-        message(
-            compared,
-            window=_window(outcome),
-            split=message(names[comparison.split]),
-            pairs=whole(comparison.shared),
-        )
-    ]
-    for side, only, never, other in (
-        ("BASE", comparison.only_base, comparison.never_base, "NEW"),
-        ("NEW", comparison.only_new, comparison.never_new, "BASE"),
-    ):
+    split, pairs = message(names[comparison.split]), whole(comparison.shared)
+    said = [message(compared, window=_window(outcome), split=split, pairs=pairs)]
+    for side, only in (("BASE", comparison.only_base), ("NEW", comparison.only_new)):
         if only:
-            said.append(
-                message(
-                    "Only in {side}: {only} ({elsewhere} that {other} has in other steps, {never} "
-                    "that it never has).",
-                    side=side,
-                    other=other,
-                    only=whole(only),
-                    elsewhere=whole(only - never),
-                    never=whole(never),
-                )
-            )
+            said.append(message("{only} prompts only in {side}.", only=whole(only), side=side))
     return sentences(said)
 
 
@@ -248,28 +253,25 @@ def _one_sided(outcome: Outcome) -> list[str]:
     base, new = outcome.base.side.responses, outcome.new.side.responses
     said = []
     for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
-        missing = [RESPONSE[c].label for c in _COMPARED if c in here and c not in there]
+        missing = tuple(RESPONSE[c].label for c in _COMPARED if c in here and c not in there)
         if missing:
-            said.append(
-                message(
-                    "Only {side} logs {figures}, which cannot be compared.",
-                    side=name,
-                    figures=told("{names:small}", {"names": tuple(missing)}),
-                )
-            )
+            figures = told("{names:small}", {"names": missing})
+            literal = marked("Only {side} logs {figures}, which cannot be compared.")
+            said.append(message(literal, side=name, figures=figures))
     return said
 
 
 def texts_note(outcome: Outcome) -> str:
     """Return why texts are missing, "" where all are known."""
-    missing = sum(flip.base is None or flip.new is None for flip in outcome.flips)
+    flips = outcome.comparison.flips
+    missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
         return message("Texts are left out (--redact).")
     if missing:
         return message(
             "{missing} of {flips} pairs lack a text that an earlier report did not keep.",
             missing=whole(missing),
-            flips=whole(len(outcome.flips)),
+            flips=whole(len(flips)),
         )
     return ""
 
@@ -277,30 +279,26 @@ def texts_note(outcome: Outcome) -> str:
 def equal_kl(outcome: Outcome) -> str:
     """Return the comparison at the same distance from the reference."""
     comparison = outcome.comparison
-    if not comparison.kl_known:
+    if not comparison.paths:
         return message("At equal KL: not compared, as KL is not logged by both runs.")
-    parts = []
-    for name, found in (
-        (marked("reward"), comparison.equal_kl),
-        (marked("watched reward"), comparison.equal_kl_watched),
-    ):
-        if found is not None:
-            parts.append(
-                message(
-                    "{name} {effect} (95 % interval {low} to {high})",
-                    name=message(name),
-                    effect=signed(found.effect),
-                    low=figure(found.low),
-                    high=figure(found.high),
-                )
-            )
     if comparison.equal_kl is None:
         return message("At equal KL: no overlap; the runs were never as far from the reference.")
-    return message(
-        "At equal KL: {parts}, over {share} of the range of √KL that either run reached.",
-        parts=listed(parts),
-        share=written(comparison.equal_kl.overlap, "share"),
+    both = {
+        marked("reward"): comparison.equal_kl,
+        marked("watched reward"): comparison.equal_kl_watched,
+    }
+    literal = marked("{name} {effect} (95% interval {low} to {high})")
+    parts = [
+        message(literal, name=message(name), effect=signed(found.effect), low=figure(found.low),
+                high=figure(found.high))
+        for name, found in both.items()
+        if found is not None
+    ]  # fmt: skip
+    share = written(comparison.equal_kl.overlap, "share")
+    literal = marked(
+        "At equal KL: {parts}, over {share} of the range of √KL that either run reached."
     )
+    return message(literal, parts=listed(parts), share=share)
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
@@ -315,14 +313,15 @@ def unit_of(guardrail: Guardrail) -> str:
     return RESPONSE[guardrail.column].unit if guardrail.column in RESPONSE else ""
 
 
-def shown(guardrail: Guardrail) -> str:
+def shown(guardrail: Guardrail, *, in_a_pair: bool) -> str:
     """Return its level as benchstat would: "~" where nothing is shown."""
-    return {
-        "better": message("better"),
-        "worse": message("worse"),
-        "none": "~",
-        "missing": "–",
-    }[guardrail.level]
+    if guardrail.level in ("none", "missing"):
+        return {"none": "~", "missing": "–"}[guardrail.level]
+    if guardrail.level != "changed" and not in_a_pair:
+        return message("better") if guardrail.level == "better" else message("worse")
+    if guardrail.effect.value > 0:
+        return message("higher in this pair") if in_a_pair else message("higher")
+    return message("lower in this pair") if in_a_pair else message("lower")
 
 
 def failures(outcome: Outcome) -> str:
