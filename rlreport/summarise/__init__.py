@@ -49,6 +49,7 @@ def summarise(
         extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
         metrics=metrics.table,
         metrics_files=metrics.files,
+        metrics_broken=metrics.broken,
         validation=validation,
     )
 
