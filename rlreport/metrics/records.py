@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def lines_kind(path: Path) -> str:
     return next((kind for kind in (".jsonl", ".csv") if name.endswith(kind)), "")
 
 
-def lines_of(path: Path, longest: int = MAX_LINE) -> Iterator[bytes]:
+def lines_of(path: Path, longest: int = MAX_LINE) -> Generator[bytes]:
     """Yield the lines of a file, decompressed, up to where it is torn.
 
     Raises:
