@@ -106,6 +106,18 @@ def test_tensorboard_missing_is_said_with_its_command(
         read_metrics(path)
 
 
+def test_zeros_of_steps_without_an_evaluation_are_no_validation_reward(tmp_path: Path) -> None:
+    rows = [
+        {"step": s, "val_accuracy": 0.5 if s % 2 else None, "val_reward": 0.25 if s % 2 else 0.0}
+        for s in range(4)
+    ]
+    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *rows))
+    assert table["val_reward"].isna().tolist() == [True, False, True, False]
+    dead = [{"step": s, "val_reward": float(s < 2), "val_pass@8": None} for s in range(4)]
+    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *dead))
+    assert table["val_reward"].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_files_merge_by_step_and_a_restart_replaces_what_came_before(tmp_path: Path) -> None:
     events = [{"step": 1, "x": 1.0, "y": 5.0}, {"step": 2, "x": 9.0}, {"step": 1, "x": 2.0}]
     first = jsonl(tmp_path / "a.jsonl", *events)

@@ -27,6 +27,7 @@ from rlreport.metrics.records import (
     lines_of,
     records,
 )
+from rlreport.metrics.roles import roles_of
 from rlreport.read.files import name_in_logs
 from rlreport.sidefiles import load_json
 from rlreport.tables import MetricsFile, Note
@@ -175,9 +176,27 @@ def read_metrics(path: Path) -> pd.DataFrame:
         columns[name] = column
         if bad.any():
             broken[name] = steps[bad][:MAX_BROKEN].tolist()
+    _drop_placeholders(columns)
     table = pd.DataFrame(columns)
     table.attrs |= {LEFT_OUT: left_out, BROKEN: broken}
     return table
+
+
+def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
+    """Drop the zeros of the validation reward at steps where its sibling metrics are missing.
+
+    Some trainers log 0 for the one and null for the other at every step without an evaluation.
+    """
+    name = roles_of(columns).get("validation")
+    if name is None:
+        return
+    prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    values = columns[name]
+    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
+    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+        if missing.any() and not values[missing].any() and values[~missing].any():
+            columns[name] = np.where(missing, np.nan, values)
+            return
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -202,7 +221,7 @@ def _by_step(
 def find_metrics(folder: Path) -> list[Path]:
     """Return the metrics files in ``folder`` and below, sorted.
 
-    Found by name (``trainer_state.json``, TensorBoard events) or by content: ``.jsonl`` whose
+    Found by name (``*trainer_state.json``, TensorBoard events) or by content: ``.jsonl`` whose
     first line is a step with numbers, ``.csv`` with a step column among numbers, both also
     compressed (``.gz``, ``.zst``). Of several
     ``trainer_state.json``, as checkpoints keep them, the longest history alone is taken. Links
@@ -216,7 +235,7 @@ def find_metrics(folder: Path) -> list[Path]:
         for path in (Path(place) / name for name in names):
             if not path.is_file():
                 continue  # a pipe would be waited for
-            if path.name == "trainer_state.json":
+            if path.name.endswith("trainer_state.json"):
                 states.append((path.stat().st_size, str(path)))
             elif path.name.startswith(f"{EVENTS}.") or _holds_metrics(path):
                 found.append(path)
