@@ -342,9 +342,9 @@ def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning: 
 def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(
     learning: Path, offset: float, named: bool
 ) -> None:
-    events = [{"step": s, "reward": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
+    events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
     _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
-    said = "the mean reward of the rollouts is 0.500, the trainer's “reward” 0.700 over the same"
+    said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"
     assert any(note.text.startswith(said) for note in report.tables.notes) == named
     page = (Path(report.out) / "data.html").read_text("utf-8")
     assert (said in html.unescape(page)) == named

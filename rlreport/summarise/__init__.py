@@ -76,12 +76,13 @@ def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
     name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
     if name is None:
         return []
-    both = steps[["step", "reward_mean"]].merge(metrics[["step", name]], on="step").dropna()
-    if len(both) < FEWEST_STEPS_COMPARED:
+    trained = metrics.set_index("step")[name].reindex(steps["step"]).to_numpy(np.float64)
+    both = np.isfinite(trained) & steps["reward_mean"].notna().to_numpy()
+    if both.sum() < FEWEST_STEPS_COMPARED:
         return []
-    rollouts, trainer = (both[column].to_numpy(np.float64) for column in ("reward_mean", name))
+    trainer, rollouts = trained[both], steps["reward_mean"].to_numpy(np.float64)[both]
     differences = trainer - rollouts
-    error = float(np.std(differences, ddof=1)) / len(both) ** 0.5
+    error = float(np.std(differences, ddof=1)) / len(trainer) ** 0.5
     difference, extent = abs(float(differences.mean())), np.ptp(np.concatenate([rollouts, trainer]))
     if not (difference > DISAGREEMENT_Z * error and difference > DISAGREEMENT * extent):
         return []
@@ -91,6 +92,6 @@ def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
         rollouts=float(rollouts.mean()),
         trainer=float(trainer.mean()),
         metric=name,
-        count=len(both),
+        count=len(trainer),
     )
     return [Note("metrics", text, 1)]
