@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -98,18 +98,6 @@ def read_stream(stream: Readable, most: int) -> bytes:
     if len(data) > most:
         raise LimitError(message("larger than {most:count} bytes", most=most))
     return data
-
-
-def bounded_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream.
-
-    Raises:
-        LimitError: a line has more than ``MAX_LINE`` bytes.
-    """
-    while line := stream.readline(MAX_LINE + 1):
-        if len(line) > MAX_LINE:
-            raise LimitError(message("a line of over {most:count} bytes", most=MAX_LINE))
-        yield line
 
 
 def load_json(data: bytes, errors: str = "strict") -> Any:

@@ -145,6 +145,7 @@ class Tables(LogTables):
         extras_by_step: ``step`` and the mean of each numeric extra.
         metrics: trainer metrics, ``step`` and one float64 column each (may be empty).
         metrics_files: the files they come from.
+        metrics_broken: metric -> steps at which it was NaN or infinite, the first 1,000.
         validation: STEP_COLUMNS of the responses of validation, one row per step of
             ``steps``; empty without any. ``steps`` itself is of training.
         in_progress: step that is still written, drawn apart and not judged; None without one.
@@ -156,6 +157,7 @@ class Tables(LogTables):
     extras_by_step: pd.DataFrame
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     metrics_files: list[MetricsFile] = field(default_factory=list)
+    metrics_broken: dict[str, list[int]] = field(default_factory=dict)
     validation: pd.DataFrame = field(default_factory=pd.DataFrame)
     in_progress: int | None = None
 
@@ -226,10 +228,16 @@ class Tables(LogTables):
             for name in ("steps", "validation", "extras_by_step", "tools", "metrics")
             if "step" in (frame := getattr(self, name))
         }
+        broken = {
+            name: inside
+            for name, steps in self.metrics_broken.items()
+            if (inside := [step for step in steps if start <= step < stop])
+        }
         return replace(
             self,
             responses=self.responses.iloc[low:high].reset_index(drop=True),
             extras=self.extras.iloc[low:high].reset_index(drop=True),
+            metrics_broken=broken,
             **samples,
             **frames,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
@@ -18,7 +20,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
-from rlreport.metrics import find_metrics, metrics_beside, read_metrics
+from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside, read_metrics
 from rlreport.metrics.guidance import GUIDANCE, guide_for
 from tests.format_logs import write_all
 
@@ -104,12 +106,98 @@ def test_tensorboard_missing_is_said_with_its_command(
         read_metrics(path)
 
 
-def test_files_merge_by_step_and_the_later_value_stays(tmp_path: Path) -> None:
-    first = jsonl(tmp_path / "a.jsonl", {"step": 1, "x": 1.0, "y": 5.0}, {"step": 1, "x": 2.0})
+def test_zeros_of_steps_without_an_evaluation_are_no_validation_reward(tmp_path: Path) -> None:
+    rows = [
+        {"step": s, "val_accuracy": 0.5 if s % 2 else None, "val_reward": 0.25 if s % 2 else 0.0}
+        for s in range(4)
+    ]
+    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *rows))
+    assert table["val_reward"].isna().tolist() == [True, False, True, False]
+    dead = [{"step": s, "val_reward": float(s < 2), "val_pass@8": None} for s in range(4)]
+    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *dead))
+    assert table["val_reward"].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_files_merge_by_step_and_a_restart_replaces_what_came_before(tmp_path: Path) -> None:
+    events = [{"step": 1, "x": 1.0, "y": 5.0}, {"step": 2, "x": 9.0}, {"step": 1, "x": 2.0}]
+    first = jsonl(tmp_path / "a.jsonl", *events)
     second = jsonl(tmp_path / "b.jsonl", {"step": 2, "x": 3.0})
     table = metrics_beside([], [str(first), str(second)]).table
     assert table["x"].tolist() == [2.0, 3.0]
     assert table["y"].tolist()[0] == 5.0
+
+
+def test_several_updates_at_a_step_are_their_mean_and_the_largest_gradient(tmp_path: Path) -> None:
+    rows = [
+        {"type": "train", "grpo_step": 1, "optimizer_step": k, "loss": k, "grad_norm": k}
+        for k in (1, 2, 6)
+    ]
+    rows += [{"type": "train", "grpo_step": 2, "optimizer_step": 7, "loss": 4, "grad_norm": 3}]
+    table = read_metrics(jsonl(tmp_path / "metrics.jsonl", *rows))
+    assert table.to_dict("list") == {"step": [1, 2], "grad_norm": [6.0, 3.0], "loss": [3.0, 4.0]}
+
+
+def test_rows_of_another_kind_than_training_keep_their_metrics_apart(tmp_path: Path) -> None:
+    rows = [
+        {"type": "eval", "grpo_step": 0, "optimizer_step": 0, "reward": 0.25},
+        {"type": "rollout", "grpo_step": 1, "reward": 0.5, "rollout_seconds": 3},
+        {"type": "train", "grpo_step": 1, "optimizer_step": 1, "loss": 0.125, "reward": 0.75},
+    ]
+    path = jsonl(tmp_path / "metrics.jsonl", *rows)
+    expected = ["step", "eval/reward", "loss", "reward", "rollout/reward", "rollout_seconds"]
+    assert list(read_metrics(path).columns) == expected
+    assert find_metrics(tmp_path) == [path]
+    csv = tmp_path / "m.csv"
+    csv.write_text("phase,iteration,reward\ntrain,1,0.5\nvalidation,1,0.25\n")
+    assert list(read_metrics(csv).columns) == ["step", "reward", "validation/reward"]
+    assert find_metrics(tmp_path) == [csv, path]
+
+
+def test_the_step_of_the_rollouts_is_preferred_to_that_of_the_optimizer(tmp_path: Path) -> None:
+    for row, step in (
+        ({"train/global_step": 3, "_step": 17, "kl": 1.0}, 3),
+        ({"optimizer_step": 8, "rollout_step": 2, "kl": 1.0}, 2),
+        ({"global_step": 8, "iteration": 2, "kl": 1.0}, 2),
+        ({"optimizer_step": 8, "kl": 1.0}, 8),
+    ):
+        table = read_metrics(jsonl(tmp_path / "metrics.jsonl", row))
+        assert table.to_dict("list") == {"step": [step], "kl": [1.0]}
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_compressed_metrics_are_found_and_read_up_to_where_they_are_torn(
+    tmp_path: Path, packing: str
+) -> None:
+    pack = gzip.compress if packing == ".gz" else zstandard.compress
+    lines = "".join(f'{{"step": {step}, "kl": {step}.5}}\n' for step in range(20_000))
+    whole, table = tmp_path / f"a.jsonl{packing}", tmp_path / f"b.csv{packing}"
+    whole.write_bytes(pack(lines.encode()))
+    table.write_bytes(pack(b"step,kl\n1,0.5\n"))
+    assert find_metrics(tmp_path) == [whole, table]
+    assert read_metrics(whole)["kl"].tolist() == [step + 0.5 for step in range(20_000)]
+    assert read_metrics(table).to_dict("list") == {"step": [1], "kl": [0.5]}
+    whole.write_bytes(pack(lines.encode())[:-500])
+    torn = read_metrics(whole)
+    assert 0 < len(torn) < 20_000 and torn["kl"].tolist()[-1] == torn["step"].tolist()[-1] + 0.5
+    whole.write_bytes(b"no archive")
+    assert find_metrics(tmp_path) == [table]
+    with pytest.raises(UnusableInputError, match="cannot be read as metrics"):
+        read_metrics(whole)
+
+
+def test_values_that_are_not_finite_are_named_with_their_steps(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        '{"step": 1, "loss": NaN, "kl": 1}\n{"step": 1, "loss": 0.5}\n'
+        '{"step": 2, "loss": 0.25, "kl": null}\n{"step": 3, "loss": "NaN", "kl": -Infinity}\n'
+        '{"step": 3, "loss": 0.5}\n{"step": 4, "loss": 1}\n{"step": 3, "loss": 1, "kl": Infinity}\n'
+    )
+    read = metrics_beside([], [str(path)])
+    assert read.broken == {"loss": [1], "kl": [3]}  # step 3 was logged again after a restart
+    assert read.table["loss"].tolist() == [0.5, 0.25, 1.0, 1.0]
+    assert read.table["kl"].isna().tolist() == [False, True, True, True]
+    path.write_text("".join(f'{{"step": {k}, "loss": NaN}}\n' for k in range(3 * MAX_BROKEN)))
+    assert metrics_beside([], [str(path)]).broken == {"loss": list(range(MAX_BROKEN))}
 
 
 def test_no_metrics_is_an_empty_table(tmp_path: Path) -> None:

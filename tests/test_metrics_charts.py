@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import vl_convert
 
 import rlreport
+from rlreport.check.run import Run
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.svg import drawn
@@ -292,3 +294,57 @@ def test_the_guidance_is_that_of_the_documentation() -> None:
     rows = re.findall(r"^\| `(\S+)` \| (\S+) to (\S+) \|", page, re.MULTILINE)
     expected = [(guide.metric, f"{guide.low:g}", f"{guide.high:g}") for guide in GUIDANCE]
     assert rows == expected
+
+
+@pytest.fixture
+def learning(tmp_path: Path) -> Path:
+    """A run of ten steps whose trainer logged what its 256 rollouts a step earned."""
+    (tmp_path / "run").mkdir()
+    rows = [row(s, reward=float(i < 2)) for s in range(10) for i in range(4)]
+    write(tmp_path / "run" / "rank_0.jsonl", rows)
+    return tmp_path / "run"
+
+
+def test_key_figures_are_the_trainers_where_it_logged_them(learning: Path) -> None:
+    events = [
+        {"step": s, "reward": 0.1 * s, "val_accuracy": 0.05 * s, "kl": 0.01 * s, "token_entropy": 1}
+        for s in range(10)
+    ]
+    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    tiles = {tile.key: tile for tile in report.figures}
+    windows = Run(report.tables).reward_windows()
+    assert tiles["reward_mean"].now.value == pytest.approx(windows["end"])
+    first = tiles["reward_mean"].first
+    assert first is not None and first.value == pytest.approx(windows["start"])
+    assert tiles["reward_mean"].help == "“reward”, from the trainer's metrics"
+    assert [tile.key for tile in report.figures][:2] == ["reward_mean", "validation_reward_mean"]
+    assert tiles["validation_reward_mean"].label == "Validation"
+    assert (tiles["kl_k1_mean"].unit, tiles["surprisal_mean"].label) == (
+        "nats per token",
+        "Entropy",
+    )
+    page = (Path(report.out) / "index.html").read_text("utf-8")
+    assert "“reward”, from the trainer" in page
+    step = next((Path(report.out) / "steps").glob("*9.html")).read_text("utf-8")
+    assert "from the trainer's metrics" not in step  # a step shows its own responses
+
+
+def test_the_chart_of_the_reward_has_the_trainers_mean_and_validation(learning: Path) -> None:
+    events = [{"step": s, "reward": 0.1 * s} for s in range(10)]
+    events += [{"step": s, "eval_reward": 0.5} for s in (4, 9)]
+    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    spec = json.loads((Path(report.out) / "data" / "charts" / "reward.vl.json").read_bytes())
+    drawn = {d["series"] for d in spec["data"]["values"] if d.get("value") is not None}
+    assert drawn == {"policy", "trainer", "validation"}
+
+
+@pytest.mark.parametrize(("offset", "named"), [(0.0, False), (0.2, True)])
+def test_a_trainer_that_disagrees_with_the_rollouts_is_a_note(
+    learning: Path, offset: float, named: bool
+) -> None:
+    events = [{"step": s, "reward_mean": 0.5 + offset + 0.01 * (-1) ** s} for s in range(10)]
+    _, report = charts(jsonl(learning / "metrics.jsonl", *events).parent)
+    said = "the mean reward of the rollouts is 0.500, the trainer's “reward_mean” 0.700 over"
+    assert any(note.text.startswith(said) for note in report.tables.notes) == named
+    page = (Path(report.out) / "data.html").read_text("utf-8")
+    assert (said in html.unescape(page)) == named

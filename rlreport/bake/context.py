@@ -37,6 +37,19 @@ TILES = (
 )
 """Columns of the table of steps that are key figures of the run and of a step."""
 
+RUN_TILES = (TILES[0], "validation_reward_mean", *TILES[1:])
+"""Key figures of the run in their order, with those that only a trainer's metrics may feed."""
+
+
+class RunFigure(NamedTuple):
+    """A key figure of the run: its column, its values by step, means of both windows."""
+
+    column: Column
+    values: NDArray[np.float64]
+    first: float
+    last: float
+
+
 EXTRAS_SHOWN = 6
 """Extras of a group above which all of them are hidden at first."""
 
@@ -90,6 +103,7 @@ class PageContext:
         mixed: what says that the logs look like several runs, or "".
         asset_files: logical name -> file of the shared assets, empty in one file.
         tile_names: columns of ``steps`` that are key figures.
+        trainer_figures: key figures of the run from the trainer's metrics, by column.
         in_progress: step that is still written, None without one.
         sampled: figures of texts and tokens come from a sample of the responses.
         sample_note: which responses that is, "" on pages of steps.
@@ -124,6 +138,7 @@ class PageContext:
     card: Card = field(default_factory=Card)
     mixed: str = ""
     tile_names: tuple[str, ...] = ()
+    trainer_figures: dict[str, RunFigure] = field(default_factory=dict)
     in_progress: int | None = None
     sampled: bool = False
     sample_note: str = ""
@@ -159,6 +174,7 @@ class PageContext:
             **NOTHING._asdict(),
             windows=((0, 0), (0, 0)),
             window_figures=_NO_FIGURES,
+            trainer_figures={},
             first_rows=self._first_rewards,
             file_names=[],
             metrics_names=[],

@@ -7,19 +7,63 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlreport.bake.context import SAMPLED_FIGURE, PageContext
+from rlreport.bake.context import RUN_TILES, SAMPLED_FIGURE, PageContext, RunFigure
 from rlreport.bake.views import Change, KeyFigure, Num, number
+from rlreport.check.run import Run
+from rlreport.columns import STEP
 from rlreport.draw.series import sparkline
 from rlreport.text.messages import marked, message, sentences, span, told
 from rlreport.text.numbers import MINUS, NumberKind, exact, written
+
+_ROLES = {
+    "reward_mean": ("reward", marked("Reward")),
+    "validation_reward_mean": ("validation", marked("Validation")),
+    "kl_k1_mean": ("kl", marked("KL")),
+    "response_tokens_mean": ("length", marked("Length")),
+    "surprisal_mean": ("entropy", marked("Entropy")),
+}
+"""Key figure -> the role of the trainer's metric that takes its place, and its label then."""
+
+
+def trainer_figures(run: Run) -> dict[str, RunFigure]:
+    """Return the key figures that the trainer's metrics tell, by column of the table of steps."""
+    found = {}
+    for name, (own_role, label) in _ROLES.items():
+        per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
+        role = "kl_token" if per_token else own_role
+        series = run.series_of(role)
+        # Validation is evaluated at few steps; what else is logged at few of them tells less.
+        if series is None or not len(series.values):
+            continue
+        if role != "validation" and 2 * len(series.steps) < len(run.steps):
+            continue
+        size = max(len(run.last.steps) * len(series.values) // max(len(run.steps), 1), 1)
+        first, last = float(series.values[:size].mean()), float(series.values[-size:].mean())
+        if role == "reward":
+            windows = run.reward_windows()
+            first, last = windows["start"], windows["end"]
+        column = replace(
+            STEP[name],
+            label=label,
+            unit=marked("nats per token") if per_token else STEP[name].unit,
+            help=message("“{metric}”, from the trainer's metrics", metric=series.name),
+        )
+        found[name] = RunFigure(column, series.values, first, last)
+    return found
 
 
 def run_figures(context: PageContext) -> list[KeyFigure]:
     """First window → last window of every figure the log can feed, with a sparkline."""
     made = []
     (before, after), table = context.windows, context.window_figures
-    for figure, values in context.tiles:
-        first, last = (float(value) for value in table[figure.name])
+    figures = {
+        figure.name: RunFigure(figure, values, *map(float, table[figure.name]))
+        for figure, values in context.tiles
+    } | context.trainer_figures
+    if "response_tokens_mean" in figures:
+        figures.pop("response_chars_mean", None)
+    for name in sorted(figures, key=RUN_TILES.index):
+        figure, values, first, last = figures[name]
         delta = change(last, first, span(before), figure.kind) if before != after else None
         made.append(
             KeyFigure(

@@ -21,6 +21,7 @@ from rlreport.bake.context import (
     tile_names,
 )
 from rlreport.bake.exports import exports, report_json
+from rlreport.bake.key_figures import trainer_figures
 from rlreport.bake.overview_page import token_responses
 from rlreport.bake.pages import Maker, run_pages, shell
 from rlreport.bake.responses_page import rows_listed
@@ -33,6 +34,7 @@ from rlreport.card import Card
 from rlreport.check.finding import Verdict
 from rlreport.check.limits import Thresholds
 from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.check.run import Run
 from rlreport.choose import Candidate, Plan, shown_prompts
 from rlreport.choose.detail import LEVELS
 from rlreport.comparison.data import PATH as RESPONSES
@@ -282,6 +284,7 @@ def prepare(
         thresholds=thresholds,
         card=card,
         tile_names=tile_names(tables.steps),
+        trainer_figures=trainer_figures(Run(tables.settled(), thresholds)),
         in_progress=tables.in_progress,
         sampled=bool(tables.sample_note),
         sample_note=tables.sample_note,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +12,11 @@ from rlreport.draw.catalogue import OVERVIEW, Curve, CurveChart
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
 from rlreport.draw.frame import Frame, floats, of_training
-from rlreport.draw.series import Series
+from rlreport.draw.series import DASHED, Series
+from rlreport.draw.theme import LIGHT
+from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
-from rlreport.text.messages import message, sentences
+from rlreport.text.messages import marked, message, sentences
 
 SAMPLED = ("distinct_2", "error_by_position")
 """Names of charts that come from the sample of responses."""
@@ -76,6 +78,23 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     return Series(curve.key, message(curve.title), values, low, high, curve.colour, curve.dash)
 
 
+def _trainer_curves(tables: Tables, known: Collection[str]) -> list[Series]:
+    """Return the reward and the validation reward that the trainer logged, on the chart's steps."""
+    if tables.metrics.empty:
+        return []
+    roles = roles_of(str(name) for name in tables.metrics.columns[1:])
+    by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
+    curves = []
+    for role, key, title, dash in (
+        ("reward", "trainer", marked("trainer"), (8, 2, 2, 2)),
+        ("validation", "validation", marked("validation"), DASHED),
+    ):
+        if role in roles and key not in known:
+            values, colour = floats(by_step, roles[role]), LIGHT["muted"]
+            curves.append(Series(key, message(title), values, colour=colour, dash=dash))
+    return curves
+
+
 def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: float) -> Chart | None:
     steps = tables.steps
     if wanted.needs and not np.nan_to_num(floats(steps, wanted.needs)).any():
@@ -85,6 +104,8 @@ def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: flo
         if not any(one.present for one in series[: alternative.needed]):
             continue
         axis, note = alternative.axis, message(wanted.note)
+        if wanted.name == "reward":
+            series += _trainer_curves(tables, {one.key for one in series if one.present})
         if any(one.has_band for one in series):
             factor = f"{band:g}"
             axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)

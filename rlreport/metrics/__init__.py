@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from array import array
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError
-from rlreport.metrics.records import EVENTS, STEP_KEYS, is_event, records
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.metrics.records import (
+    EVENTS,
+    KIND_KEYS,
+    STEP_KEYS,
+    is_event,
+    lines_kind,
+    lines_of,
+    records,
+)
+from rlreport.metrics.roles import roles_of
 from rlreport.read.files import name_in_logs
 from rlreport.sidefiles import load_json
 from rlreport.tables import MetricsFile, Note
@@ -30,10 +42,15 @@ MAX_VALUES = 10_000_000
 MAX_CELLS = 20_000_000
 """Steps times metrics of a table."""
 
+MAX_BROKEN = 1_000
+"""Steps of a metric that are named as NaN or infinite."""
+
 LEFT_OUT = "left_out"
+BROKEN = "broken"
 
 _DEPTH = 4
 _PEEK = 1 << 20
+_GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -42,12 +59,14 @@ class TrainerMetrics:
 
     Attributes:
         table: as ``read_metrics`` gives it, of all files.
+        broken: metric -> steps at which it was NaN or infinite, the first MAX_BROKEN.
         paths: where the files lie.
         files: the same files as a report names them.
         notes: remarks on files that were found but could not be read.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    broken: dict[str, list[int]] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     files: list[MetricsFile] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -83,6 +102,11 @@ def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerM
     if tables:
         tables, limits = _first_names(tables)
         read.notes += [Note("metrics", limit, 1) for limit in limits]
+        for table in tables:
+            for metric, steps in table.attrs[BROKEN].items():
+                if metric in table:
+                    known = {*read.broken.get(metric, ()), *steps}
+                    read.broken[metric] = sorted(known)[:MAX_BROKEN]
         read.table = pd.concat(tables).groupby("step", sort=True).last().reset_index()
     return read
 
@@ -110,9 +134,10 @@ def _missing(names: int, room: int) -> list[str]:
 def read_metrics(path: Path) -> pd.DataFrame:
     """Return ``step`` (int64, ascending) and one float64 column a metric, by name.
 
-    Where a metric is logged twice at a step, as after a restart, the later value stays.
-    Infinite values become NaN. What is left out since there is too much of it stands in
-    ``attrs[LEFT_OUT]``, as sentences.
+    Several values in a row at one step, as of several updates, become their mean; for the norm of
+    the gradient the largest. A step that is logged again later, as after a restart, replaces the
+    earlier one. NaN and infinite values are left out of the table; ``attrs[BROKEN]`` has their
+    steps by metric. ``attrs[LEFT_OUT]`` names what is too much to read, as sentences.
 
     Raises:
         UnusableInputError: the file cannot be read as metrics.
@@ -144,21 +169,61 @@ def read_metrics(path: Path) -> pd.DataFrame:
     room = _room(len(steps))
     left_out += _missing(len(curves) + len(refused), room)
     columns: dict[str, NDArray[Any]] = {"step": steps}
+    broken: dict[str, list[int]] = {}
     for name in sorted({*list(curves)[:room]} - {"step"}):
-        column = np.full(len(steps), np.nan)
-        column[np.searchsorted(steps, curves[name][0])] = curves[name][1]
-        column[~np.isfinite(column)] = np.nan
+        at, logged_values = (np.asarray(part) for part in curves[name])
+        column, bad = _by_step(steps, at, logged_values, largest=bool(_GRAD_NORM.search(name)))
         columns[name] = column
+        if bad.any():
+            broken[name] = steps[bad][:MAX_BROKEN].tolist()
+    _drop_placeholders(columns)
     table = pd.DataFrame(columns)
-    table.attrs[LEFT_OUT] = left_out
+    table.attrs |= {LEFT_OUT: left_out, BROKEN: broken}
     return table
+
+
+def _drop_placeholders(columns: dict[str, NDArray[Any]]) -> None:
+    """Drop the zeros of the validation reward at steps where its sibling metrics are missing.
+
+    Some trainers log 0 for the one and null for the other at every step without an evaluation.
+    """
+    name = roles_of(columns).get("validation")
+    if name is None:
+        return
+    prefix = re.match(r"[^_/.-]*[_/.-]", name)
+    values = columns[name]
+    siblings = [other for other in columns if prefix and other.startswith(prefix[0])]
+    for missing in (np.isnan(columns[sibling]) for sibling in siblings):
+        if missing.any() and not values[missing].any() and values[~missing].any():
+            columns[name] = np.where(missing, np.nan, values)
+            return
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _by_step(
+    steps: Ints, at: Ints, values: Floats, *, largest: bool
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return one value for each step, NaN without a finite one, and whether any was not finite."""
+    starts = np.flatnonzero(np.diff(at, prepend=at[0] - 1))
+    finite = np.isfinite(values)
+    counts = np.add.reduceat(finite.astype(np.int64), starts)
+    if largest:
+        merged = np.maximum.reduceat(np.where(finite, values, -np.inf), starts)
+    else:
+        merged = np.add.reduceat(np.where(finite, values, 0.0), starts) / counts
+    column, bad = np.full(len(steps), np.nan), np.zeros(len(steps), np.bool_)
+    place = np.searchsorted(steps, at[starts])
+    column[place] = np.where(np.isfinite(merged), merged, np.nan)
+    bad[place] = counts < np.diff(starts, append=len(at))
+    return column, bad
 
 
 def find_metrics(folder: Path) -> list[Path]:
     """Return the metrics files in ``folder`` and below, sorted.
 
-    Found by name (``trainer_state.json``, TensorBoard events) or by content: ``.jsonl`` whose
-    first line is a step with numbers, ``.csv`` with a step column among numbers. Of several
+    Found by name (``*trainer_state.json``, TensorBoard events) or by content: ``.jsonl`` whose
+    first line is a step with numbers, ``.csv`` with a step column among numbers, both also
+    compressed (``.gz``, ``.zst``). Of several
     ``trainer_state.json``, as checkpoints keep them, the longest history alone is taken. Links
     to folders are not followed.
     """
@@ -170,7 +235,7 @@ def find_metrics(folder: Path) -> list[Path]:
         for path in (Path(place) / name for name in names):
             if not path.is_file():
                 continue  # a pipe would be waited for
-            if path.name == "trainer_state.json":
+            if path.name.endswith("trainer_state.json"):
                 states.append((path.stat().st_size, str(path)))
             elif path.name.startswith(f"{EVENTS}.") or _holds_metrics(path):
                 found.append(path)
@@ -180,19 +245,20 @@ def find_metrics(folder: Path) -> list[Path]:
 
 
 def _holds_metrics(path: Path) -> bool:
-    if path.suffix not in (".jsonl", ".csv"):
+    if not (kind := lines_kind(path)):
         return False
     try:
-        with path.open("rb") as opened:
-            first, second = opened.readline(_PEEK), opened.readline(_PEEK)
-        if path.suffix == ".jsonl":
+        with closing(lines_of(path, _PEEK)) as lines:
+            first, second = next(lines, b""), next(lines, b"")
+        if kind == ".jsonl":
             return is_event(load_json(first, "replace"))
         names = first.decode("utf-8-sig", errors="replace").strip().split(",")
         cells = second.decode(errors="replace").strip().split(",")
         if len(names) < 2 or len(cells) != len(names) or not set(STEP_KEYS) & set(names):
             return False
-        for cell in cells:
-            float(cell or "nan")
+        for name, cell in zip(names, cells, strict=True):
+            if name not in KIND_KEYS:
+                float(cell or "nan")
     except (OSError, ValueError):
         return False
     return True

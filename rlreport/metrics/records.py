@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.fields import LARGEST_STEP
+from rlreport.read.files import COMPRESSIONS, Source
+from rlreport.read.lines import ByteRange, Lines
 from rlreport.sidefiles import (
     MAX_COLUMNS,
     MAX_JSON,
+    MAX_LINE,
     LimitError,
-    bounded_lines,
     load_json,
     read_bounded,
 )
@@ -25,9 +27,15 @@ Record = tuple[int, dict[str, float]]
 """Step and the metrics logged at it."""
 
 STEP_KEYS = (
-    "step", "global_step", "_step", "training_step", "training/global_step", "Step",
-    "global_step/max_steps", "iteration",  # ms-swift, as "3/100"
+    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
+    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
+    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
+    "train/step", "eval/step", "optimizer_step", "optim_step",
 )  # fmt: skip
+"""Names of the step in order of preference: those of rollouts before those of the optimizer."""
+
+KIND_KEYS = ("type", "kind", "split", "phase", "mode", "event")
+"""Names of the field that says what a row reports: a rollout phase, an update, an evaluation."""
 
 _DEEPEST = 16
 """Levels of objects in which metrics are looked for."""
@@ -35,11 +43,21 @@ _DEEPEST = 16
 MAX_NAME = 500
 """Characters of a metric's name; longer ones are left out."""
 
+MAX_UNPACKED = 4_000_000_000
+"""Bytes of a file that are read, decompressed."""
+
 MAX_EVENTS = 1_000_000_000
 """Bytes of a file of TensorBoard events, which its library reads whole."""
 
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 _NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
+"""Kinds of rows that report training itself."""
+
+_KIND = re.compile(r"[a-z][\w.-]{0,39}")
+_NON_FINITE = {"NaN", "Infinity", "-Infinity"}
+"""How JSON writers that have no such numbers name them."""
+
 _SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second", "train_loss")
 EVENTS = "events.out.tfevents"
 """How names of TensorBoard's files begin."""
@@ -59,25 +77,52 @@ def records(path: Path) -> Iterator[Record]:
         yield from _tensorboard(path)
     elif path.suffix == ".json":
         yield from _trainer_state(path)
-    elif path.suffix == ".csv":
+    elif (kind := lines_kind(path)) == ".csv":
         yield from _csv(path)
-    elif path.suffix == ".jsonl":
+    elif kind == ".jsonl":
         yield from _lines(path)
     else:
         raise UnusableInputError(
-            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl, .csv and "
-            "TensorBoard events"
+            f"{path.name}: no metrics file; known are trainer_state.json, .jsonl and .csv, also "
+            "as .gz or .zst, and TensorBoard events"
         )
+
+
+def lines_kind(path: Path) -> str:
+    """Return ``.jsonl`` or ``.csv`` of a file of lines, compressed or not; "" of any other."""
+    name = path.name.removesuffix(path.suffix) if path.suffix in COMPRESSIONS else path.name
+    return next((kind for kind in (".jsonl", ".csv") if name.endswith(kind)), "")
+
+
+def lines_of(path: Path, longest: int = MAX_LINE) -> Generator[bytes]:
+    """Yield the lines of a file, decompressed, up to where it is torn.
+
+    Raises:
+        LimitError: a line or the file is too long.
+        ValueError: nothing of it can be decompressed.
+    """
+    source = Source("", str(path), path.stat().st_size, COMPRESSIONS.get(path.suffix, ""))
+    lines, line = Lines(ByteRange(0, source), longest), None
+    for line in lines:
+        if line.data is None:
+            raise LimitError(message("a line of over {most:count} bytes", most=longest))
+        if line.offset > MAX_UNPACKED:
+            raise LimitError(message("larger than {most:count} bytes", most=MAX_UNPACKED))
+        yield line.data
+    if lines.damage and line is None:
+        raise ValueError(lines.damage)
 
 
 def flat_numbers(
     obj: dict[str, Any], prefix: str = "", depth: int = _DEEPEST
 ) -> Iterator[tuple[str, float]]:
     """Yield (name, value) of every number in an object, nested names joined by ``/``."""
-    for key, value in obj.items():
-        name = f"{prefix}{key}"
+    for key, logged in obj.items():
+        name, value = f"{prefix}{key}", logged
         if len(name) > MAX_NAME:
             continue
+        if isinstance(logged, str) and logged in _NON_FINITE:
+            value = float(logged)
         if isinstance(value, dict) and depth:
             yield from flat_numbers(value, f"{name}/", depth - 1)
         elif isinstance(value, int | float) and name not in _NO_METRICS:
@@ -101,6 +146,16 @@ def step_in(obj: dict[str, Any]) -> int | None:
     return None
 
 
+def numbers_of(event: dict[str, Any]) -> dict[str, float]:
+    """Return the metrics of an event by name; those not of training begin with their kind."""
+    own = _own_metrics(event)
+    kind = next((k.lower() for key in KIND_KEYS if isinstance(k := event.get(key), str)), "")
+    found = dict(flat_numbers(own))
+    if _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind):
+        return found
+    return {n if n.startswith(kind) else f"{kind}/{n}": v for n, v in found.items()}
+
+
 def is_event(obj: object) -> bool:
     """Tell whether an object is a step with numbers, and has no text or list of a rollout."""
     if not isinstance(obj, dict) or step_in(obj) is None:
@@ -109,6 +164,8 @@ def is_event(obj: object) -> bool:
     if any(isinstance(value, list) for value in own.values()):
         return False
     if not {"prompt", "response", "completion", "input", "output"}.isdisjoint(own):
+        return False
+    if any(isinstance(value, str) and len(value) > MAX_NAME for value in own.values()):
         return False
     return any(True for _ in flat_numbers(own))
 
@@ -135,34 +192,29 @@ def _trainer_state(path: Path) -> Iterator[Record]:
 
 def _lines(path: Path) -> Iterator[Record]:
     """Yield the objects of a JSONL log."""
-    with path.open("rb") as lines:
-        for line in bounded_lines(lines):
-            try:
-                event = load_json(line, "replace")
-            except ValueError:
-                continue  # the torn last line of a growing log
-            step = step_in(event) if isinstance(event, dict) else None
-            if step is None:
-                continue
-            found = dict(flat_numbers(_own_metrics(event)))
-            if found:
-                yield step, found
+    for line in lines_of(path):
+        try:
+            event = load_json(line, "replace")
+        except ValueError:
+            continue  # the torn last line of a growing log
+        step = step_in(event) if isinstance(event, dict) else None
+        if step is not None and (found := numbers_of(event)):
+            yield step, found
 
 
 def _csv(path: Path) -> Iterator[Record]:
-    with path.open("rb") as table:
-        rows = csv.DictReader(line.decode("utf-8-sig", "replace") for line in bounded_lines(table))
-        if len(rows.fieldnames or ()) > MAX_COLUMNS:
-            raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
-        key = next((key for key in STEP_KEYS if key in (rows.fieldnames or ())), None)
-        if key is None:
-            raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
-        for row in rows:
-            cells = {name: _cell(cell) for name, cell in row.items() if name is not None}
-            step = step_in({"step": cells.get(key)})
-            found = dict(flat_numbers(cells))
-            if step is not None and found:
-                yield step, found
+    rows = csv.DictReader(line.decode("utf-8-sig", "replace") for line in lines_of(path))
+    if len(rows.fieldnames or ()) > MAX_COLUMNS:
+        raise LimitError(message("a table of over {most:count} columns", most=MAX_COLUMNS))
+    key = next((key for key in STEP_KEYS if key in (rows.fieldnames or ())), None)
+    if key is None:
+        raise UnusableInputError(f"{path.name}: no column named step, so no metrics table")
+    kinds = {name for name in KIND_KEYS if name in (rows.fieldnames or ())}
+    for row in rows:
+        cells: dict[str, Any] = {name: _cell(cell) for name, cell in row.items() if name}
+        step = step_in({"step": cells.get(key)})
+        if step is not None and (found := numbers_of(cells | {name: row[name] for name in kinds})):
+            yield step, found
 
 
 def _tensorboard(path: Path) -> Iterator[Record]:

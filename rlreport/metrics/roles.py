@@ -27,59 +27,109 @@ class Role:
     names: tuple[str, ...]
 
 
-_MEAN = r"(?:[_/.](?:mean|avg|average))?"
-_VALIDATION = r"(?:val|valid|validation|eval|evaluation|test)"
+_MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
+_AVG = r"(?:(?:mean|avg|average)_)?"
+_POLICY = r"(?:(?:actor|policy|optim|optimizer)/)?"
+_VALIDATION = (
+    # Not parts of the reward, figures of groups, counts and extremes.
+    r"(?!.*(?:format|length|_len\b|trunc|std|baseline|ref_|groups|chosen|rejected|margin|accuracies"
+    r"|num_|penalty|overlong|[_/](?:min|max)\b|(?:worst|best|maj)@))"
+    r"(?:val|valid|validation|eval|evaluation|test|dev|heldout)(?:s|_?set|_?step)?[_/.-]"
+)
+_RIGHT = r"(?:accuracy|acc|(?:correct|success)(?:_rate)?|(?:pass|solve)_rate|pass(?:@|_at_)?1)"
+_TEST_SETS = (
+    r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
+)
 
 ROLES: tuple[Role, ...] = (
     Role(
         "reward",
         "",
         (
-            rf"(?:critic/)?(?:rewards?|scores?){_MEAN}",  # TRL, verl, OpenRLHF, NeMo-RL, plain
-            r"(?:mean|avg|average)_(?:reward|score)",
-            r"rewards?/(?:overall|all|total|avg_raw_reward|raw_reward)(?:/mean)?",
-            r"env/all/reward/total",  # Tinker
-            rf"(?:rollout|train|episode|raw)_?/?(?:raw_)?(?:reward|rewards|return){_MEAN}",
-            r"objective/(?:scores|rlhf_reward)",  # TRL's PPO
-            rf"(?:train_)?(?:accuracy|correct){_MEAN}",
+            rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
+            rf"(?:reward/)?{_AVG}raw_reward{_MEAN}",  # SkyRL, slime, whose `rewards` is normalized
+            rf"critic/scores?{_MEAN}",  # verl and EasyR1, whose `rewards` has the KL penalty in it
+            r"(?:env/all/)?rewards?/(?:total|overall|all)(?:/mean)?",  # Tinker, EasyR1
+            rf"(?:critic/)?{_AVG}(?:rewards|scores?){_MEAN}",  # open-instruct's is `scores`
+            r"env/reward_mean|ppo/mean_scores",
+            r"objective/(?:scores|verifiable_reward|rlhf_reward)",  # TRL's PPO, open-instruct
+            r"(?:[\w.-]+/)?all/[\w.-]+/reward/mean",  # prime-rl, by agent
+            r"(?:[\w.-]+/)?effective/[\w.-]+/reward/mean",
+            rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
+            rf"{_AVG}returns?{_MEAN}",
+            r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
+            rf"(?:env/all/|episode/)?{_AVG}(?:answer_)?{_RIGHT}{_MEAN}",
         ),
     ),
-    Role("reward_std", "", (r"(?:critic/)?rewards?[_/.]std", r"std_reward", r"\w*reward_std")),
+    Role(
+        "reward_std",
+        "",
+        (
+            r"(?:critic/)?(?:rewards?|scores?)[_/.](?:all[_/.])?std(?:_mean)?",
+            r"std_(?:rewards?|scores?)",
+            r"\w*reward_std(?:_mean)?",
+        ),
+    ),
     Role(
         "validation",
         "",
         (
-            rf"{_VALIDATION}[_/.-](?:mean_)?(?:reward|rewards|score|scores){_MEAN}",
-            rf"{_VALIDATION}[_/.-](?:answer_)?(?:accuracy|acc|correct|pass@1|pass_at_1){_MEAN}",
-            rf"{_VALIDATION}[_/.-](?:core|all)/.*/?(?:reward|acc|accuracy|score)/mean@1",  # verl
-            rf"{_VALIDATION}/.*(?:reward|accuracy|score|pass@1).*",
-            rf"{_VALIDATION}-core/.*",
+            rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?(?:reward|score)s?(?:/total|_score)?{_MEAN}",
+            rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{_RIGHT}{_MEAN}",
+            r"val-core/.+/(?:acc|reward|score)/mean@\d+",  # verl
+            r"val-core/.+/mean@\d+",
+            r"val-core/.+",
+            rf"{_VALIDATION}(?:.+/)?avg@\d+",  # prime-rl
+            rf"{_VALIDATION}.*(?:rewards?|scores?|{_RIGHT}|pass_at_\d+)(?:/.*)?",
+            rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
         ),
     ),
+    # TRL's PPO and online DPO sum over the response.
+    Role("kl", "nats a response", (r"objective/kl",)),
+    # Means over tokens. `ppo_kl` and `approx_kl` are to the policy before the update, `mismatch_kl`
+    # and Tinker's `kl_sample_train` between sampler and trainer: no drift from the reference.
     Role(
-        "kl",
-        "nats a response",
-        (r"objective/kl", r"kl_to_ref", r"rollout/kl"),
+        "kl_token",
+        "nats a token",
+        (
+            rf"{_AVG}kl{_MEAN}",  # TRL's GRPO and RLOO, OpenRLHF
+            rf"{_POLICY}{_AVG}(?:policy_kl|ref_kl|kl_ref|kl_to_ref|kl_div|kl_divergence){_MEAN}",
+            rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
+            rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
+            r"loss/avg_kl|kl_policy_base|objective/kl_avg",  # SkyRL, Tinker, open-instruct
+            r"objective/kl2_avg",
+            r"objective/kl[01]_avg",
+        ),
     ),
-    Role("kl_token", "nats a token", (r"kl", r"mean_kl", r"kl_mean", r"actor/kl_loss")),
+    # TRL's `objective/entropy` is summed over the response.
     Role(
         "entropy",
         "nats a token",
-        (r"(?:actor/|policy/|token_)?entropy(?:_loss)?" + _MEAN, r"mean_entropy", r"avg_entropy"),
+        (rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",),
     ),
-    Role("loss", "", (r"(?:actor/|policy/)?(?:pg_|policy_)?loss" + _MEAN, r"train_loss" + _MEAN)),
+    Role(
+        "loss",
+        "",
+        (
+            rf"{_POLICY}loss{_MEAN}",
+            rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
+            r"loss/(?:total|policy)_avg",  # TRL's PPO, open-instruct
+        ),
+    ),
     Role(
         "grad_norm",
         "",
-        (r"(?:actor/|policy/|optim/)?(?:raw_)?(?:grad|gradient)_?norm" + _MEAN,),
+        (
+            rf"{_POLICY}{_AVG}(?:actor_|policy_|raw_|global_|total_)?grad(?:ient)?s?[_/]?norm{_MEAN}",
+        ),
     ),
     Role(
         "clip_fraction",
         "of tokens",
         (
-            r"(?:actor/|policy/)?(?:pg_)?clip_?(?:frac|fraction|ratio)" + _MEAN,
             r"clip_ratio/region_mean",
-            r"train_clip_fraction",
+            rf"{_POLICY}{_AVG}(?:pg_|ppo_|policy_)?clip(?:ped)?_?(?:frac|fraction|ratio){_MEAN}",
+            r"loss_metrics/clip_ratio",
         ),
     ),
     Role(
@@ -87,38 +137,55 @@ ROLES: tuple[Role, ...] = (
         "tokens",
         (
             r"completions?/mean_length",
-            r"(?:response|completion|generation|sequence|seq)_?(?:token_)?len(?:gth)?s?" + _MEAN,
-            r"(?:mean|avg|average)_(?:response|completion|generation)_(?:token_)?length",
-            r"(?:completion_length|response_length)/mean",
+            rf"{_AVG}(?:response|completion|generation|gen|output|answer)s?[_/]?(?:token_?)?"
+            rf"(?:len|length|token)s?{_MEAN}",
+            r"mean_gen_tokens_per_sample|generate/avg_num_tokens|episode/response_tokens",
+            r"(?:env/all/)?ac_tokens_per_(?:trajectory|turn)",
+            r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/num_output_tokens/mean",
+            rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
+            rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
         ),
     ),
     Role(
         "truncated",
         "of responses",
         (
-            r"completions?/clipped_ratio",
+            r"completions?/(?:clipped_ratio|truncated_fraction)",
             r"response_length/clip_ratio",
-            r"truncated(?:_ratio|_rate)?",
-            r"is_truncated" + _MEAN,
+            rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
+            r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/is_truncated/mean",
         ),
     ),
-    Role("learning_rate", "", (r"(?:actor/|policy/|optim/)?(?:lr|learning_rate)",)),
-    Role("ratio", "", (r"val/ratio", r"(?:importance_)?ratio" + _MEAN)),
-    Role("explained_variance", "", (r"(?:critic/)?(?:vf_)?explained_var(?:iance)?",)),
+    Role(
+        "learning_rate",
+        "",
+        (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
+    ),
+    Role("ratio", "", (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",)),
+    Role(
+        "explained_variance",
+        "",
+        (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
+    ),
 )
 
-_PREFIXES = re.compile(r"^(?:(?:train|training|rollout|rollouts|perf|metrics)/)+")
-"""Parts of a name that say when a metric was logged, not what it measures."""
+_PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
+"""Parts of a name that say of which run or when a metric was logged, not what it measures."""
 
 
 def roles_of(metrics: Iterable[str]) -> dict[str, str]:
-    """Return role -> metric: of each role the metric whose name is preferred, if there is one."""
-    names = list(metrics)
+    """Return role -> metric: of each role the metric whose name is preferred, if there is one.
+
+    Among equals that of the rollout phase is taken, which has all responses, then the shortest.
+    """
+    names = sorted(
+        metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
+    )
+    plain = {name: _PREFIXES.sub("", name.lower()) for name in names}
     found: dict[str, str] = {}
     for role in ROLES:
-        for pattern in role.names:
-            matching = re.compile(pattern)
-            hit = next((n for n in names if matching.fullmatch(_PREFIXES.sub("", n.lower()))), None)
+        for pattern in map(re.compile, role.names):
+            hit = next((name for name in names if pattern.fullmatch(plain[name])), None)
             if hit is not None:
                 found[role.id] = hit
                 break

@@ -10,13 +10,20 @@ import numpy as np
 import pandas as pd
 
 from rlreport.metrics import TrainerMetrics
+from rlreport.metrics.roles import roles_of
 from rlreport.read.logs import Scan
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import commonest, step_tables, window_table
 from rlreport.summarise.tokens import step_bigrams, token_table
-from rlreport.tables import LogTables, Tables
+from rlreport.tables import LogTables, Note, Tables
+from rlreport.text.messages import message
 
 __all__ = ["commonest", "summarise", "window_table"]
+
+FEWEST_STEPS_COMPARED = 5
+DISAGREEMENT = 0.05
+DISAGREEMENT_Z = 5.0
+"""In standard errors of the mean difference between the trainer's reward and the rollouts'."""
 
 
 # Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
@@ -40,7 +47,7 @@ def summarise(
         own, scan.responses[beside], step_bigrams(scan.every, scan.responses), scan.failed
     )
     shared: dict[str, Any] = {item.name: getattr(scan, item.name) for item in fields(LogTables)}
-    shared["notes"] = [*scan.notes, *metrics.notes]
+    shared["notes"] = [*scan.notes, *metrics.notes, *_disagreement(steps, metrics.table)]
     return Tables(
         **shared,
         steps=steps,
@@ -49,6 +56,7 @@ def summarise(
         extras_by_step=_extras_by_step(own, scan.extras.loc[own.index]),
         metrics=metrics.table,
         metrics_files=metrics.files,
+        metrics_broken=metrics.broken,
         validation=validation,
     )
 
@@ -57,3 +65,33 @@ def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFra
     """``step`` and the mean of each numeric further column over its responses."""
     numeric = extras.select_dtypes(include=[np.number])
     return numeric.groupby(responses["step"].to_numpy()).mean().rename_axis("step").reset_index()
+
+
+def _disagreement(steps: pd.DataFrame, metrics: pd.DataFrame) -> list[Note]:
+    """Return a note where the trainer's mean reward is not that of the rollouts at the same steps.
+
+    They differ where the mean of the differences is at least DISAGREEMENT of the range of both, and
+    clearer than chance.
+    """
+    name = roles_of(str(name) for name in metrics.columns[1:]).get("reward")
+    if name is None:
+        return []
+    trained = metrics.set_index("step")[name].reindex(steps["step"]).to_numpy(np.float64)
+    both = np.isfinite(trained) & steps["reward_mean"].notna().to_numpy()
+    if both.sum() < FEWEST_STEPS_COMPARED:
+        return []
+    trainer, rollouts = trained[both], steps["reward_mean"].to_numpy(np.float64)[both]
+    differences = trainer - rollouts
+    error = float(np.std(differences, ddof=1)) / len(trainer) ** 0.5
+    difference, extent = abs(float(differences.mean())), np.ptp(np.concatenate([rollouts, trainer]))
+    if not (difference > DISAGREEMENT_Z * error and difference > DISAGREEMENT * extent):
+        return []
+    text = message(
+        "the mean reward of the rollouts is {rollouts:figure}, the trainer's “{metric}” "
+        "{trainer:figure} over the same {count:count} steps",
+        rollouts=float(rollouts.mean()),
+        trainer=float(trainer.mean()),
+        metric=name,
+        count=len(trainer),
+    )
+    return [Note("metrics", text, 1)]
