@@ -32,7 +32,7 @@ from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
 from rlreport.check.limits import Thresholds
-from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import Candidate, Plan, shown_prompts
 from rlreport.choose.detail import LEVELS
 from rlreport.comparison.data import PATH as RESPONSES
@@ -83,7 +83,7 @@ class ReportBuilder(Maker):
     candidates: list[Candidate]
     finish: Finish
     texts: RunTexts
-    spreading: SpreadingNgrams
+    spreading: SpreadingTexts
     progress: Progress
     workers: Workers
     data_room: int
@@ -235,7 +235,7 @@ def prepare(
     locations: RowLocations,
     tables: Tables,
     verdict: Verdict,
-    spreading: SpreadingNgrams,
+    spreading: SpreadingTexts,
     candidates: list[Candidate],
     finish: Finish,
     *,

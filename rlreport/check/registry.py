@@ -12,14 +12,21 @@ from pathlib import Path
 
 from rlreport.check import (
     broken_log,
-    diversity_collapse,
-    language_drift,
     nan_metrics,
-    reward_hacking_token,
-    template_collapse,
 )
 from rlreport.check.check import Check
-from rlreport.check.judges import agents, engine, groups, length, policy, reward, scoring, updates
+from rlreport.check.judges import (
+    agents,
+    engine,
+    groups,
+    hacking,
+    length,
+    policy,
+    reward,
+    scoring,
+    text,
+    updates,
+)
 from rlreport.check.limits import Limit, Limits, Thresholds
 from rlreport.check.windows import Trend
 from rlreport.errors import UsageError
@@ -29,7 +36,7 @@ CHECKS: tuple[Check, ...] = (
     nan_metrics.CHECK,
     broken_log.CHECK,
     scoring.REWARD_SHIFT,
-    reward_hacking_token.CHECK,
+    hacking.REWARD_HACKING_TOKEN,
     length.LENGTH_HACKING,
     engine.STALE_ROLLOUTS,
     engine.MISMATCH_BY_TURN,
@@ -47,16 +54,17 @@ CHECKS: tuple[Check, ...] = (
     reward.REWARD_COLLAPSE,
     reward.WATCHED_REWARD_FALL,
     length.LENGTH_COLLAPSE,
-    diversity_collapse.CHECK,
+    text.DIVERSITY_COLLAPSE,
     policy.ENTROPY_COLLAPSE,
-    template_collapse.CHECK,
+    text.TEMPLATE_COLLAPSE,
     agents.VOID_TURNS,
     agents.TURN_LIMIT,
     agents.UNCLOSED_THINKING,
     length.MISSING_EOS,
     policy.KL_EXPLOSION,
-    language_drift.CHECK,
+    text.LANGUAGE_DRIFT,
     groups.GROUP_STD_FALL,
+    hacking.FORMAT_LEARNED,
     reward.REWARD_STALLED,
     groups.PERSISTENT_LOSERS,
     groups.NOT_SHARPENING,

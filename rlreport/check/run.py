@@ -26,7 +26,7 @@ from rlreport.text.messages import message
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 if TYPE_CHECKING:
-    from rlreport.check.ngrams import SpreadingNgrams
+    from rlreport.check.spreading import SpreadingTexts
 
 SHOWN = 3
 """Responses that a finding shows."""
@@ -94,11 +94,11 @@ class Run:
         return self.tables.responses
 
     @cached_property
-    def spreading(self) -> SpreadingNgrams:
+    def spreading(self) -> SpreadingTexts:
         """Texts that spread through the responses, found once."""
-        from rlreport.check.ngrams import spreading_ngrams
+        from rlreport.check.spreading import spreading_texts
 
-        return spreading_ngrams(self)
+        return spreading_texts(self)
 
     @cached_property
     def units(self) -> tuple[Style | None, Sequence[str]]:
