@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.tables import LogFile, Tables, TextSample
-from rlreport.text.special import EOS_TOKENS
+from rlreport.text.special import EOS_TOKENS, without_special
 from rlreport.text.tokens import detect_style, readable_tokens
 from rlreport.text.units import spaced_units, units
 
@@ -113,7 +113,8 @@ def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSamp
     if unit == "word":
         return sample([spaced_units(" ".join(text)) for text in texts], "word")
     style = detect_style({part for text in texts for part in text})
-    return sample([spaced_units("".join(readable_tokens(text, style))) for text in texts], "word")
+    joined = ["".join(readable_tokens(text, style)) for text in texts]
+    return sample([spaced_units(without_special(text)) for text in joined], "word")
 
 
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:

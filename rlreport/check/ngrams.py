@@ -60,8 +60,6 @@ _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 _END_NUMBERS = re.compile(r"^[\d.,;!?\s。，；！？]+(?=.)|(?<=.)[\d.,;\s。，；]+$")
 _SENTENCE_MARKS = frozenset(".,;:!?。，；：！？")
 _LETTER = re.compile(r"[^\W\d_]")
-_SPECIAL_PART = re.compile(r"<\||\|>|</?s>")
-_SPECIAL = re.compile(r"<\|[^|<>]*\|>|</?s>")
 FIGHTIN_WORDS = marked(
     "LMFlow post (# grew from 3 % to half of the responses); method: Monroe et al. 2008, "
     "Fightin' Words"
@@ -328,6 +326,8 @@ class Search:
             outside = np.flatnonzero(~covered)
             start = int(outside[outside < at].max(initial=-1)) + 1
             stop = int(outside[outside > at].min(initial=len(covered)))
+            while start and own.ids[start - 1] == own.ids[start]:  # a row of signs is whole
+                start -= 1
             first += start <= 1
             last += stop >= len(covered) - 2
             places, end = _until_repeated(own.ids[start:stop].tolist())
@@ -347,7 +347,7 @@ class Search:
     def _name(self, words: tuple[int, ...], written: list[tuple[str, str]]) -> str:
         """Return the text as most write it; signs repeated, if all repeat them equally often."""
         whole, once = (
-            Counter(_END_NUMBERS.sub("", " ".join(_SPECIAL.sub("", one).split())) for one in forms)
+            Counter(_END_NUMBERS.sub("", " ".join(one.split())) for one in forms)
             for forms in zip(*written, strict=True)
         )
         name, times = whole.most_common(1)[0]
@@ -357,7 +357,7 @@ class Search:
         lower = Counter(form.lower() for form in once.elements())
         if len(words) == 1 and name.isalpha() and lower[name.lower()] < SAME * len(written):
             return _shared_start(min(lower), max(lower)) + "*"
-        return "" if _SPECIAL_PART.search(name) else name
+        return name
 
 
 def _normal(word: str) -> str:

@@ -21,8 +21,9 @@ from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text
+from rlreport.text.special import without_special
 from rlreport.text.tokens import detect_style, readable_tokens
-from rlreport.text.units import spaced_units
+from rlreport.text.units import spaced_units, units
 
 EDGE = 1024
 """Of a longer response the first and the last EDGE tokens (or words) are sampled."""
@@ -164,7 +165,7 @@ class _Reader:
             if own is not None and row.tokens.mask is not None:  # what the policy itself wrote
                 text = "".join(readable_tokens(own, detect_style(own)))
             text = clean_text(text, self._options.pad_tokens)[:MAX_TEXT]
-            words = spaced_units(text)
+            words = spaced_units(without_special(text))
             self._words.append(_cut(words, self._word_numbers))
             self._labels.append(holds_label(text, row.carried.get("ground_truth")))
             if row.reference is not None:
@@ -175,7 +176,7 @@ class _Reader:
                 start, stop = tokens.offsets[at : at + 2].tolist()
                 self._add_units(own, figures.between(start, stop))
             else:
-                self._add_units([word.lstrip() for word in words], None)
+                self._add_units(units(text), None)
 
     def _add_units(self, strings: Sequence[str], figures: TokenFigures | None) -> None:
         ids = _number(strings, self._numbers)
