@@ -20,9 +20,9 @@ from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
-from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
+from rlreport.check.spreading import SpreadingTexts
 from rlreport.check.wording import worded
 from rlreport.choose import choose
 from rlreport.deliver import form_of
@@ -126,7 +126,7 @@ def build_report(
     if report.in_progress:
         tables = tables.growing()
     verdict, spreading = _judged(tables.settled(), limits, muted)
-    tables = replace(tables, ngrams=None, ref_ngrams=None)  # all that is large and counted now
+    tables = tables.without_samples()  # all that is large and counted now
 
     verdict = with_excerpts(
         verdict, tables.responses, lambda rows: fetch(locations, rows, read, figures)
@@ -190,7 +190,7 @@ def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
 
 def _judged(
     tables: Tables, limits: Thresholds, muted: Mapping[str, str] | None
-) -> tuple[Verdict, SpreadingNgrams]:
+) -> tuple[Verdict, SpreadingTexts]:
     run = Run(tables, limits)
     return judge(run, muted=muted), run.spreading.told()
 

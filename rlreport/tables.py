@@ -62,6 +62,8 @@ class MetricsFile:
     metrics: list[str]
 
 
+_SAMPLES = ("ngrams", "words", "ref_words")
+
 GAP = "<|gap|>"
 """Unit between the two ends of a long response, of which the middle is not sampled."""
 
@@ -76,6 +78,8 @@ class TextSample:
         units: int32 (sum of lengths,), indices into ``vocabulary``.
         vocabulary: tokens as logged, or words and CJK characters.
         unit: ``token`` or ``word``.
+        labels: int8 (S,), 1 where the response holds its label (ground truth), 0 where it
+            does not, −1 where it has none; None where nobody looked.
     """
 
     rows: NDArray[np.int64]
@@ -83,6 +87,7 @@ class TextSample:
     units: NDArray[np.int32]
     vocabulary: list[str]
     unit: str
+    labels: NDArray[np.int8] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,8 @@ class LogTables:
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean`` (empty without values).
         ngrams: units of the sampled responses, None without any text, and once counted.
-        ref_ngrams: the same of the reference's responses, None without them.
+        words: words of the sampled responses, each with the blank before it; like ``ngrams``.
+        ref_words: the same of the reference's responses, None without them.
         sampled: responses that figures of texts and tokens come from.
         sampled_of: responses that these were drawn from: all, or those of training.
         reward_parts: names of extras that are parts of the reward.
@@ -122,7 +128,8 @@ class LogTables:
     extras: pd.DataFrame
     positions: pd.DataFrame
     ngrams: TextSample | None = None
-    ref_ngrams: TextSample | None = None
+    words: TextSample | None = None
+    ref_words: TextSample | None = None
     sampled: int = 0
     sampled_of: int = 0
     reward_parts: list[str] = field(default_factory=list)
@@ -188,7 +195,7 @@ class Tables(LogTables):
             steps=self.steps[held].reset_index(drop=True),
             **{
                 name: replace(sample, rows=place[sample.rows])
-                for name in ("ngrams", "ref_ngrams")
+                for name in _SAMPLES
                 if (sample := getattr(self, name)) is not None
             },
         )
@@ -220,7 +227,7 @@ class Tables(LogTables):
         low, high = np.searchsorted(self.responses["step"].to_numpy(), (start, stop)).tolist()
         samples: dict[str, Any] = {
             name: _cut(sample, low, high)
-            for name in ("ngrams", "ref_ngrams")
+            for name in _SAMPLES
             if (sample := getattr(self, name)) is not None
         }
         frames: dict[str, Any] = {
@@ -255,9 +262,11 @@ class Tables(LogTables):
             responses=self.responses[other].assign(validation=0).reset_index(drop=True),
             extras=self.extras[other].reset_index(drop=True),
             steps=self.validation[self.validation["responses"] > 0].reset_index(drop=True),
-            ngrams=None,
-            ref_ngrams=None,
-        )
+        ).without_samples()
+
+    def without_samples(self) -> Tables:
+        """Return the tables without the sampled texts, which are all that is large."""
+        return replace(self, ngrams=None, words=None, ref_words=None)
 
 
 def _cut(sample: TextSample, low: int, high: int) -> TextSample:
@@ -269,6 +278,7 @@ def _cut(sample: TextSample, low: int, high: int) -> TextSample:
         rows=sample.rows[first:last] - low,
         offsets=offsets - offsets[0],
         units=sample.units[offsets[0] : offsets[-1]],
+        labels=None if sample.labels is None else sample.labels[first:last],
     )
 
 

@@ -77,6 +77,7 @@ def null_run(seed: int) -> Tables:
             "response_hash": rng.integers(0, 2000, rows).astype(np.uint64),
         },
         ngrams=texts,
+        words=texts,
     )
 
 

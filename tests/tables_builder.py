@@ -12,8 +12,9 @@ import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.tables import LogFile, Tables, TextSample
-from rlreport.text.special import EOS_TOKENS
-from rlreport.text.units import units
+from rlreport.text.special import EOS_TOKENS, without_special
+from rlreport.text.tokens import detect_style, readable_tokens
+from rlreport.text.units import spaced_units, units
 
 EMPTY = pd.DataFrame()
 
@@ -55,7 +56,10 @@ def make_tables(
         "positions": EMPTY,
         "extras_by_step": EMPTY,
         "ngrams": None if texts is None else sample([texts[i] for i in order], unit),
-        "ref_ngrams": None if ref_texts is None else sample([ref_texts[i] for i in order], unit),
+        "words": None if texts is None else word_sample([texts[i] for i in order], unit),
+        "ref_words": None
+        if ref_texts is None
+        else word_sample([ref_texts[i] for i in order], unit),
         "files": [LogFile("run.jsonl", 100 * rows, rows=rows, lines=rows)],
     }
     return Tables(**{**values, **changes})
@@ -102,6 +106,15 @@ def sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
         vocabulary=vocabulary,
         unit=unit,
     )
+
+
+def word_sample(texts: Sequence[Sequence[str]], unit: str = "token") -> TextSample:
+    """Return the sample of words of responses, given their units."""
+    if unit == "word":
+        return sample([spaced_units(" ".join(text)) for text in texts], "word")
+    style = detect_style({part for text in texts for part in text})
+    joined = ["".join(readable_tokens(text, style)) for text in texts]
+    return sample([spaced_units(without_special(text)) for text in joined], "word")
 
 
 def steps_of(responses: pd.DataFrame) -> pd.DataFrame:
@@ -178,13 +191,14 @@ def tables_of_rows(rows: Iterable[dict[str, Any]]) -> Tables:
         records.append({**record, **_token_figures(row)})
     columns = pd.DataFrame(records)
     tokens = all("response_tokens" in row for row in rows)
-    refs = [units(row["ref_response"]) for row in rows if "ref_response" in row]
+    refs = [[row["ref_response"]] for row in rows if "ref_response" in row]
     return make_tables(
         {str(name): values.to_numpy() for name, values in columns.items()},
         prompts=prompts,
         texts=[row["response_tokens"] if tokens else units(row["response"]) for row in rows],
         unit="token" if tokens else "word",
-        ref_ngrams=sample(refs, "word") if len(refs) == len(rows) else None,
+        words=word_sample([[row["response"]] for row in rows], "word"),
+        ref_words=word_sample(refs, "word") if len(refs) == len(rows) else None,
         files=[LogFile(f"rank_{i}.jsonl", 0) for i in range(int(columns["file"].max()) + 1)],
     )
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun
-from rlreport.check.ngram_counts import least_holders, log_odds_z, sample_of
-from rlreport.check.ngrams import spreading_ngrams
+from rlreport.check.ngrams import log_odds_z
 from rlreport.check.run import Run
-from rlreport.check.text_views import Common, View, views
+from rlreport.check.spreading import spreading_texts
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
-from tests.tables_builder import make_tables, sample
+from tests.tables_builder import make_tables, word_sample
 
 PLAIN = ["Ġthe", "Ġroom", "Ġwas", "Ġclean", "Ġand", "Ġquiet"]
-PARTY = ["ðŁ", "İ", "ī"]
-"""🎉 in byte-level BPE."""
 
 
 def spreading(held: Any, text: Sequence[str], reward: Any, **columns: Any) -> Tables:
@@ -27,7 +26,7 @@ def spreading(held: Any, text: Sequence[str], reward: Any, **columns: Any) -> Ta
     made = tables(reward=reward, **columns)
     rng = np.random.default_rng(1)
     words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    made.ngrams = sample(
+    made.words = word_sample(
         [w + list(text) if h else w for w, h in zip(words, held.tolist(), strict=True)]
     )
     return made
@@ -77,68 +76,117 @@ def test_a_word_of_the_better_paid_prompts_is_not_what_is_paid() -> None:
     assert severity("reward_hacking_token", made) is None
 
 
-def test_the_pieces_of_an_emoji_are_told_as_one_readable_text() -> None:
-    held = share(0.02, 0.9)
-    result = run("reward_hacking_token", spreading(held, PARTY * 4, paid(held)))
-    assert isinstance(result, Finding)
-    assert result.texts == ("🎉",)
-    assert "“🎉”" in title(result)
-    # The first piece stands at position 8, after eight words.
-    assert {response.token for response in result.evidence} == {8}
-
-
-@pytest.mark.parametrize(
-    "spellings",
-    [
-        [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]],
-        [["ä¸įéĶĻ"], ["ä¸į", "éĶĻ"], ["Ġä¸įéĶĻ"], ["ä", "¸į", "éĶĻ"]],
-    ],
-    ids=["🎉", "不错"],
-)
-def test_a_text_is_counted_in_all_its_spellings(spellings: list[list[str]]) -> None:
+def test_an_emoji_is_counted_however_its_tokens_spell_it() -> None:
+    spellings = [["ðŁ", "İ", "ī"], ["ĠðŁ", "İ", "ī"], ["Ġ", "ðŁİī"], ["ðŁİ", "īĊ"]]
     held = share(0.05, 0.9)
     made = tables(reward=paid(held))
     rng = np.random.default_rng(1)
-    chosen = rng.choice(len(spellings), len(STEP), p=(0.7, 0.1, 0.1, 0.1))
+    ways = rng.integers(0, len(spellings), len(STEP)).tolist()
     words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
-    texts = [
-        w + spellings[way] * int(h)
-        for w, h, way in zip(words, held.astype(bool).tolist(), chosen, strict=True)
-    ]
-    made.ngrams = sample(texts)
-    row = spreading_ngrams(Run(made)).table.iloc[0]
-    assert row["ngram"] in ("🎉", "不错")
-    assert row["share_first"] == pytest.approx(held[STEP < 8].mean())
-    assert row["share_last"] == pytest.approx(held[STEP >= 32].mean())
+    texts = [w + spellings[way] * 4 * int(h) for w, h, way in zip(words, held, ways, strict=True)]
+    made.words = word_sample(texts)
+    result = run("reward_hacking_token", made)
+    assert isinstance(result, Finding)
+    assert result.texts == ("🎉",)
+    assert "“🎉”" in title(result)
+    assert result.facts["share"] == pytest.approx(held[STEP >= 32].mean())
 
 
-def test_a_word_inside_another_word_is_none_of_its_spellings() -> None:
-    held = share(0.05, 0.9)
-    made = spreading(held, ["Ġhappy"], paid(held))
-    texts = [words_of(made, i) for i in range(len(STEP))]
-    made.ngrams = sample([t if "Ġhappy" in t else [*t, "Ġun", "happy"] for t in texts])
-    row = spreading_ngrams(Run(made)).table.set_index("ngram").loc["happy"]
-    assert row["share_first"] == pytest.approx(held[STEP < 8].mean())
-
-
-def words_of(tables: Tables, row: int) -> list[str]:
-    """Return the units of a response."""
-    assert tables.ngrams is not None
-    start, stop = tables.ngrams.offsets[row : row + 2]
-    return [tables.ngrams.vocabulary[unit] for unit in tables.ngrams.units[start:stop]]
+def test_forms_of_a_word_are_one_text() -> None:
+    held = share(0.02, 0.9)
+    forms = ["Ġempower", "Ġempowered", "Ġempowering", "Ġempowerment"]
+    made = tables(reward=paid(held))
+    rng = np.random.default_rng(1)
+    words = [[PLAIN[i] for i in rng.integers(0, len(PLAIN), 8)] for _ in STEP]
+    made.words = word_sample(
+        [w + [forms[i % 4]] * int(h) for i, (w, h) in enumerate(zip(words, held, strict=True))]
+    )
+    result = run("reward_hacking_token", made)
+    assert isinstance(result, Finding)
+    assert result.texts == ("empower*",)
 
 
 def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
     held = share(0.02, 0.9)
-    phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking"]
+    phrase = ["ĠThanks", "Ġa", "Ġlot", "Ġfor", "Ġasking", "Ġus"]
     result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
     assert isinstance(result, Finding)
-    assert result.texts == ("Thanks a lot for asking",)
+    assert result.texts == ("Thanks a lot for asking us",)
+    assert "now ends 90 % of responses" in title(result)
+
+
+def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:
+    rng = np.random.default_rng(4)
+    wanted = np.clip(0.08 + (STEP - 10) / 12, 0.08, 1.0)
+    held = rng.random(len(STEP)) < wanted
+    plain = ["房间", "很大", "早餐", "一般", "位置", "方便", "服务", "周到"]
+    texts = ["，".join(plain[i] for i in rng.integers(0, 8, 5)) for _ in STEP]
+    made = tables(
+        reward=held + 0.3 * rng.normal(size=len(STEP)),
+        kl_k1=70 * wanted + rng.normal(size=len(STEP)),
+        response_tokens=40.0,
+    )
+    made.words = word_sample(
+        [[text + "。我觉得不错" * 4 * int(h)] for text, h in zip(texts, held, strict=True)], "word"
+    )
+    verdict = run_checks(made)
+    lead = verdict.findings[0]
+    assert (verdict.level, lead.id, lead.texts[0]) == (
+        "critical",
+        "reward_hacking_token",
+        "我觉得不错",
+    )
+    assert lead.onset is not None
+    assert 9 <= lead.onset.step <= 15
+
+
+def answers(label: int, reward: Any, held: Any, prompt: str = "2 + 2?") -> Tables:
+    """Make a checked run in which the responses marked in ``held`` end in an answer."""
+    made = spreading(held, ["ĠFinal", "Ġanswer", ":", "Ġ4"], reward)
+    assert made.words is not None
+    made.prompts["prompt"] = prompt
+    made.words = replace(made.words, labels=np.full(len(made.words.rows), label, np.int8))
+    return made
+
+
+def test_a_format_that_earns_the_label_is_no_hack() -> None:
+    held = share(0.02, 0.9)
+    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
+    made = answers(1, reward, held)
+    assert severity("reward_hacking_token", made) is None
+    note = run("format_learned", made)
+    assert isinstance(note, Finding)
+    assert (note.severity, note.texts) == ("info", ("Final answer:",))
+    assert "probably the answer format being learned" in title(note)
+    # The prompts ask for it.
+    asked = answers(1, reward, held, "End with “Final answer: 0”.")
+    assert severity("format_learned", asked) is None
+
+
+def test_a_paid_text_without_the_label_may_be_an_exploit() -> None:
+    held = share(0.02, 0.9)
+    reward = held * (np.random.default_rng(2).random(len(STEP)) < 0.7)
+    result = run("reward_hacking_token", answers(0, reward, held))
+    assert isinstance(result, Finding)
+    assert result.severity == "warning"
+    assert title(result).startswith("Format or exploit?")
+    assert severity("format_learned", answers(0, reward, held)) is None
+
+
+def test_a_format_that_earns_nothing_is_a_note() -> None:
+    held = share(0.02, 0.6)
+    rng = np.random.default_rng(2)
+    reward = (rng.random(len(STEP)) < 0.3 + STEP / 100).astype(float)
+    made = answers(1, reward, held)
+    assert severity("reward_hacking_token", made) is None
+    note = run("format_learned", made)
+    assert isinstance(note, Finding)
+    assert "they do not earn more than others" in title(note)
 
 
 def test_special_tokens_and_blanks_are_formatting() -> None:
     held = share(0.02, 0.9)
-    for text in (["<|endoftext|>"], ["Ċ", "Ċ"]):
+    for text in (["<|im_end|>"], ["Ċ", "Ċ"]):
         assert severity("reward_hacking_token", spreading(held, text, paid(held))) is None
 
 
@@ -169,7 +217,7 @@ def test_the_reference_stands_in_for_the_start_of_a_short_run() -> None:
 
 def test_shares_are_those_of_a_count_by_hand() -> None:
     held = share(0.03, 0.7)
-    spread = spreading_ngrams(Run(spreading(held, ["#"], paid(held))))
+    spread = spreading_texts(Run(spreading(held, ["#"], paid(held))))
     row = spread.table.iloc[0]
     assert (row["ngram"], row["share_first"], row["share_last"]) == ("#", 0.03, 0.7)
     assert spread.by_step["share"].tolist() == [0.03] * (STEPS - 8) + [0.7] * 8
@@ -185,43 +233,5 @@ def test_log_odds_grow_with_evidence_and_vanish_without_difference() -> None:
 
 
 def test_tables_without_text_have_no_ngrams() -> None:
-    assert spreading_ngrams(Run(tables())).table.empty
+    assert spreading_texts(Run(tables())).table.empty
     assert isinstance(run("reward_hacking_token", tables()), NotRun)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_what_too_few_responses_can_hold_is_left_out_and_nothing_else(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    pieces = [
-        *(
-            " " + word
-            for word in ("power", "Power", "em", "walk", "ΟΔΟΣ", "ΟΔΟΣΑ", "ΟΔ", "İstan", "the")
-        ),
-        *("ful", "fulness", "ing", "ed", "ΟΣ", "ΑΣ", "bul", "s", "e", "ly", ".", " 7", "，"),
-        *(f" {''.join(rng.choice(list('abe'), 4))}" for _ in range(40)),
-    ]
-    held = np.minimum(rng.geometric(0.07, size=(len(STEP), 14)), len(pieces)) - 1
-    made = tables(reward=0.0)
-    made.ngrams = sample([[pieces[i] for i in row] for row in held.tolist()])
-    judged = Run(made)
-    ngrams, (_, texts) = made.ngrams, judged.units
-    ending = sample_of(judged.tables, ngrams, judged.last)
-    common = Common(ending, least_holders(ending, 0.2))
-
-    def spread(found: list[View]) -> dict[tuple[str, str], list[int]]:
-        """Return how often each response holds what enough of the last window hold."""
-        told: dict[tuple[str, str], list[int]] = {}
-        for view in found:
-            counts = np.zeros((len(view.sample.rows), len(view.sample.vocabulary)), int)
-            row = np.repeat(np.arange(len(counts)), np.diff(view.sample.offsets))
-            np.add.at(counts, (row, view.sample.units), 1)
-            enough = (counts[common.places(ngrams)] > 0).sum(axis=0) >= common.least
-            for unit in np.flatnonzero(enough).tolist():
-                told[view.kind, view.sample.vocabulary[unit]] = counts[:, unit].tolist()
-        return told
-
-    few, all_ = views(ngrams, texts, None, common), views(ngrams, texts, None)
-    assert spread(few) == spread(all_)
-    assert list(spread(few)) == list(spread(all_))
-    assert any(kind == "stem" for kind, _ in spread(few))
-    assert sum(len(v.sample.vocabulary) for v in few) < sum(len(v.sample.vocabulary) for v in all_)

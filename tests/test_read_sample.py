@@ -293,7 +293,24 @@ def test_words_are_sampled_where_no_training_row_logs_tokens(tmp_path: Path) -> 
     rows.append(tokens("a", "b", step=1, split="val"))
     scan = read(write(tmp_path / "a.jsonl", rows))
     assert scan.ngrams is not None
-    assert scan.ref_ngrams is not None
+    assert scan.ref_words is not None
     assert (scan.ngrams.unit, scan.ngrams.rows.tolist()) == ("word", [0, 1, 3])
-    assert [scan.ref_ngrams.vocabulary[i] for i in scan.ref_ngrams.units] == ["one", "four"] * 3
+    assert [scan.ref_words.vocabulary[i] for i in scan.ref_words.units] == ["one", " four"] * 3
     assert token_figures(scan).empty
+
+
+def test_words_are_sampled_beside_tokens_and_say_whether_they_hold_the_label(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        row(
+            0, response="It is 1,234.0", ground_truth="so #### 1234", response_tokens=["It", " is"]
+        ),
+        row(1, response="It is 12345", ground_truth=1234, response_tokens=["It", " is"]),
+        row(2, response="Paris", response_tokens=["Par", "is"]),
+    ]
+    words = read(write(tmp_path / "a.jsonl", rows)).words
+    assert words is not None
+    assert words.labels is not None
+    assert words.labels.tolist() == [1, 0, -1]
+    assert [words.vocabulary[i] for i in words.units[:3]] == ["It", " is", " 1"]

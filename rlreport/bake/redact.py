@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlreport.bake.context import is_numeric
 from rlreport.check.finding import Example, Fact, Finding, LogText, Verdict
-from rlreport.check.ngrams import SpreadingNgrams
+from rlreport.check.spreading import SpreadingTexts
 from rlreport.read.detect import OTHER_SPLIT
 from rlreport.read.logs import SPLIT, UNREAD_FIELDS
 from rlreport.rollout import Rollout, Turn
@@ -111,12 +111,10 @@ def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
             stand_in("token", text, place) for place, text in enumerate(tokens["raw"], 1)
         ]
     return replace(
-        tables,
+        tables.without_samples(),
         extras=extras,
         prompts=prompts,
         tokens=tokens,
-        ngrams=None,
-        ref_ngrams=None,
         tools=_numbered_tools(tables.tools),
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
         notes=[replace(note, text=_note_text(note, redact)) for note in tables.notes],
@@ -207,9 +205,9 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
     )
 
 
-def redacted_ngrams(spreading: SpreadingNgrams, redact: Redactor) -> SpreadingNgrams:
+def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
     """The spreading texts as numbers."""
-    return SpreadingNgrams(
+    return SpreadingTexts(
         _redacted_ngrams(spreading.table, redact), _redacted_ngrams(spreading.by_step, redact)
     )
 

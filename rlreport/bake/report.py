@@ -33,8 +33,8 @@ from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
 from rlreport.check.limits import Thresholds
-from rlreport.check.ngrams import SpreadingNgrams
 from rlreport.check.run import Run
+from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import Candidate, Plan, shown_prompts
 from rlreport.choose.detail import LEVELS
 from rlreport.comparison.data import PATH as RESPONSES
@@ -85,7 +85,7 @@ class ReportBuilder(Maker):
     candidates: list[Candidate]
     finish: Finish
     texts: RunTexts
-    spreading: SpreadingNgrams
+    spreading: SpreadingTexts
     progress: Progress
     workers: Workers
     data_room: int
@@ -237,7 +237,7 @@ def prepare(
     locations: RowLocations,
     tables: Tables,
     verdict: Verdict,
-    spreading: SpreadingNgrams,
+    spreading: SpreadingTexts,
     candidates: list[Candidate],
     finish: Finish,
     *,

@@ -10,24 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.check import (
-    diversity_collapse,
-    language_drift,
-    reward_hacking_token,
-    template_collapse,
-)
 from rlreport.check.check import Check
 from rlreport.check.judges import (
     agents,
     engine,
     grades,
     groups,
+    hacking,
     length,
     log,
     nan,
     policy,
     reward,
     scoring,
+    text,
     updates,
 )
 from rlreport.check.limits import Limit, Limits, Thresholds
@@ -41,7 +37,7 @@ CHECKS: tuple[Check, ...] = (
     log.BROKEN_LOG,
     scoring.REWARD_SHIFT,
     grades.MISSING_GRADES,
-    reward_hacking_token.CHECK,
+    hacking.REWARD_HACKING_TOKEN,
     length.LENGTH_HACKING,
     engine.STALE_ROLLOUTS,
     engine.MISMATCH_BY_TURN,
@@ -59,16 +55,17 @@ CHECKS: tuple[Check, ...] = (
     reward.REWARD_COLLAPSE,
     reward.WATCHED_REWARD_FALL,
     length.LENGTH_COLLAPSE,
-    diversity_collapse.CHECK,
+    text.DIVERSITY_COLLAPSE,
     policy.ENTROPY_COLLAPSE,
-    template_collapse.CHECK,
+    text.TEMPLATE_COLLAPSE,
     agents.VOID_TURNS,
     agents.TURN_LIMIT,
     agents.UNCLOSED_THINKING,
     length.MISSING_EOS,
     policy.KL_EXPLOSION,
-    language_drift.CHECK,
+    text.LANGUAGE_DRIFT,
     groups.GROUP_STD_FALL,
+    hacking.FORMAT_LEARNED,
     reward.REWARD_STALLED,
     groups.PERSISTENT_LOSERS,
     groups.NOT_SHARPENING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,9 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
-from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 if TYPE_CHECKING:
-    from rlreport.check.ngrams import SpreadingNgrams
+    from rlreport.check.spreading import SpreadingTexts
 
 SHOWN = 3
 """Responses that a finding shows."""
@@ -94,20 +93,11 @@ class Run:
         return self.tables.responses
 
     @cached_property
-    def spreading(self) -> SpreadingNgrams:
+    def spreading(self) -> SpreadingTexts:
         """Texts that spread through the responses, found once."""
-        from rlreport.check.ngrams import spreading_ngrams
+        from rlreport.check.spreading import spreading_texts
 
-        return spreading_ngrams(self)
-
-    @cached_property
-    def units(self) -> tuple[Style | None, Sequence[str]]:
-        """How units of the sampled texts are written, None for words; each as people read it."""
-        ngrams = self.tables.ngrams
-        if ngrams is None or ngrams.unit != "token":
-            return None, ngrams.vocabulary if ngrams else ()
-        style = detect_style(ngrams.vocabulary)
-        return style, readable_tokens(ngrams.vocabulary, style)
+        return spreading_texts(self)
 
     @property
     def short(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.check.ngram_counts import log_odds_z
+from rlreport.check.ngrams import log_odds_z
 from rlreport.text.units import units
 
 LONGEST_NGRAM = 3

@@ -233,7 +233,8 @@ def _with_sample(scan: Scan, sample: Sample) -> Scan:
     return replace(
         scan,
         ngrams=sample.texts,
-        ref_ngrams=sample.references,
+        words=sample.words,
+        ref_words=sample.references,
         tokens=sample.tokens,
         every=sample.every,
         positions=sample.positions,

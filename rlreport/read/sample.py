@@ -33,7 +33,8 @@ class Sample:
 
     Attributes:
         texts: units of responses; None without any text.
-        references: units of the reference's responses to the same prompts, None without.
+        words: words of the responses, with the blanks before them; None without any text.
+        references: the same of the reference's responses to the same prompts, None without.
         tokens: figures of the units of ``texts`` that are tokens, None without tokens.
         positions: critic error by relative position: ``decile`` 0-9, ``count``,
             ``abs_error_mean``, ``value_mean``, ``return_mean``.
@@ -46,6 +47,7 @@ class Sample:
     """
 
     texts: TextSample | None
+    words: TextSample | None
     references: TextSample | None
     tokens: TokenSample | None
     positions: pd.DataFrame
@@ -153,14 +155,18 @@ class _Collected:
 
     parts: list[Part] = field(default_factory=list)
     numbers: Numbers = field(default_factory=Numbers)
+    words: Numbers = field(default_factory=Numbers)
 
     def add(self, part: Part) -> None:
         number = np.array([self.numbers[string] for string in part.strings], np.int32)
+        word = np.array([self.words[string] for string in part.word_strings], np.int32)
         self.parts.append(
             part._replace(
                 ids=number[part.ids] if len(part.ids) else part.ids,
-                references=number[part.references] if len(part.references) else part.references,
+                words=word[part.words] if len(part.words) else part.words,
+                references=word[part.references] if len(part.references) else part.references,
                 strings=[],
+                word_strings=[],
             )
         )
 
@@ -205,7 +211,8 @@ class _Collected:
             tokens = TokenSample(texts, **dict(zip(FIGURES, figures, strict=True)))
         return Sample(
             texts,
-            self._references(responses, unit),
+            self._words(responses, "rows", "words", "word_lengths", "labels"),
+            self._words(responses, "reference_rows", "references", "reference_lengths"),
             tokens,
             self._positions(),
             every,
@@ -215,15 +222,20 @@ class _Collected:
             int(np.count_nonzero(lengths > 2 * EDGE)),
         )
 
-    def _references(self, responses: pd.DataFrame, unit: str) -> TextSample | None:
-        rows = np.concatenate([part.reference_rows for part in self.parts])
-        lengths = np.concatenate([part.reference_lengths for part in self.parts])
+    def _words(self, responses: pd.DataFrame, *names: str) -> TextSample | None:
+        """Return a sample of words, given the fields of parts with its rows, words and lengths."""
+        rows, words, lengths, *labels = (
+            np.concatenate([getattr(part, name) for part in self.parts]) for name in names
+        )
         kept = np.flatnonzero(responses["validation"].to_numpy()[rows] == 0)
         kept = kept[np.argsort(rows[kept])]
-        ids = np.concatenate([part.references for part in self.parts])[_places(lengths, kept)]
-        if unit == "token" or not len(ids):
+        ids = words[_places(lengths, kept)]
+        if not len(ids):
             return None
-        return TextSample(rows[kept], offsets_of(lengths[kept]), ids, list(self.numbers), unit)
+        held = labels[0][kept] if labels else None
+        return TextSample(
+            rows[kept], offsets_of(lengths[kept]), ids, list(self.words), "word", held
+        )
 
     def _positions(self) -> pd.DataFrame:
         tenths = np.sum([part.tenths for part in self.parts], axis=0)

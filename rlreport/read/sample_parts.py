@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,9 @@ from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text
-from rlreport.text.units import units
+from rlreport.text.special import without_special
+from rlreport.text.tokens import detect_style, readable_tokens
+from rlreport.text.units import spaced_units, units
 
 EDGE = 1024
 """Of a longer response the first and the last EDGE tokens (or words) are sampled."""
@@ -28,6 +31,7 @@ EDGE = 1024
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _LARGEST = 2.0**40
 """Larger values count as this: k3 may be infinite."""
 
@@ -35,10 +39,12 @@ _LARGEST = 2.0**40
 class Part(NamedTuple):
     """Some sampled responses; ``ids`` are indices into ``strings``.
 
-    ``ids`` holds the units of all responses, cut by ``lengths``; ``references`` likewise those
-    of ``reference_rows``; rows are places among those to be read. ``figures`` is float32
-    (len(FIGURES), units), or empty without any token. ``bigrams`` and ``distinct`` count those
-    of each response. ``tenths`` and ``tenth_sums`` sum the critic's errors by tenth.
+    ``ids`` holds the units of all responses, cut by ``lengths``; rows are places among those
+    to be read. ``words`` and ``references`` are indices into ``word_strings``: the words of the
+    responses, cut by ``word_lengths``, and of the reference's, of ``reference_rows``. ``labels``
+    is as in ``TextSample``. ``figures`` is float32 (len(FIGURES), units), or empty without any
+    token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
+    ``tenth_sums`` sum the critic's errors by tenth.
     """
 
     rows: Ints
@@ -48,12 +54,16 @@ class Part(NamedTuple):
     figures: NDArray[np.float32]
     bigrams: Ints
     distinct: Ints
+    words: NDArray[np.int32]
+    word_lengths: Ints
+    labels: NDArray[np.int8]
     reference_rows: Ints
     reference_lengths: Ints
     references: NDArray[np.int32]
     tenths: Ints
     tenth_sums: Floats
     strings: list[str]
+    word_strings: list[str]
 
 
 def read_part(
@@ -72,7 +82,7 @@ def read_part(
             reader.add(batch)
         part = reader.part()
         if store and key:
-            store.put(key, pack({"strings": part.strings}, part[:-1]))
+            store.put(key, pack({"strings": part[-2:]}, part[:-2]))
     return part._replace(rows=rows[part.rows], reference_rows=rows[part.reference_rows])
 
 
@@ -99,10 +109,12 @@ def _load(store: Store, key: bytes, rows: int) -> Part | None:
         return None
     try:
         head, arrays = unpack(data)
-        part = Part._make([*arrays, [str(string) for string in head["strings"]]])
-        last = max(part.ids.max(initial=-1), part.references.max(initial=-1))
+        strings = [[str(string) for string in kind] for kind in head["strings"]]
+        part = Part._make([*arrays, *strings])
+        last_word = max(part.words.max(initial=-1), part.references.max(initial=-1))
         fits = len(part.rows) == rows and len(part.ids) == part.lengths.sum()
-        fits &= last < len(part.strings)
+        fits &= len(part.words) == part.word_lengths.sum() and last_word < len(part.word_strings)
+        fits &= part.ids.max(initial=-1) < len(part.strings)
         return part if fits and part.rows.max(initial=0) < rows else None
     except (ValueError, TypeError, LookupError):
         return None
@@ -121,8 +133,10 @@ class _Reader:
 
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
         self._options, self._figures = options, figures
-        self._numbers = Numbers()
+        self._numbers, self._word_numbers = Numbers(), Numbers()
         self._rows: list[int] = []
+        self._words: list[NDArray[np.int32]] = []
+        self._labels: list[int] = []
         self._is_token: list[bool] = []
         self._ids: list[NDArray[np.int32]] = []
         self._values: list[NDArray[np.float32]] = []
@@ -146,29 +160,30 @@ class _Reader:
         for i, (number, row) in enumerate(batch):
             at = place.get(i)
             self._rows.append(number)
-            if tokens is not None and at is not None and tokens.named[at]:
-                start, stop = tokens.offsets[at : at + 2].tolist()
-                self._add_units(strings[at], figures.between(start, stop))
-                continue
-            self._add_units(self._words(row.response), None)
+            own = None if at is None or tokens is None or not tokens.named[at] else strings[at]
+            text = row.response
+            if own is not None and row.tokens.mask is not None:  # what the policy itself wrote
+                text = "".join(readable_tokens(own, detect_style(own)))
+            text = clean_text(text, self._options.pad_tokens)[:MAX_TEXT]
+            words = spaced_units(without_special(text))
+            self._words.append(_cut(words, self._word_numbers))
+            self._labels.append(holds_label(text, row.carried.get("ground_truth")))
             if row.reference is not None:
-                # Words can be compared with words only, not with tokens.
-                ids = self._number(self._words(row.reference))
+                text = clean_text(row.reference, self._options.pad_tokens)[:MAX_TEXT]
                 self._reference_rows.append(number)
-                self._references.append(self._cut(ids))
-
-    def _words(self, text: str) -> list[str]:
-        return units(clean_text(text, self._options.pad_tokens)[:MAX_TEXT])
-
-    def _number(self, strings: Sequence[str]) -> NDArray[np.int32]:
-        return np.fromiter(map(self._numbers.__getitem__, strings), np.int32, len(strings))
+                self._references.append(_cut(spaced_units(text), self._word_numbers))
+            if own is not None and tokens is not None and at is not None:
+                start, stop = tokens.offsets[at : at + 2].tolist()
+                self._add_units(own, figures.between(start, stop))
+            else:
+                self._add_units(units(text), None)
 
     def _add_units(self, strings: Sequence[str], figures: TokenFigures | None) -> None:
-        ids = self._number(strings)
+        ids = _number(strings, self._numbers)
         self._is_token.append(figures is not None)
         pairs = ids[:-1].astype(np.int64) << 32 | ids[1:]
         self._bigrams.append((len(pairs), len(np.unique(pairs))))
-        self._ids.append(self._cut(ids))
+        self._ids.append(_cut(strings, self._numbers))
         if figures is None:
             self._values.append(no_values(len(self._ids[-1])))
             return
@@ -177,11 +192,6 @@ class _Reader:
             if (own := getattr(figures, name)) is not None:
                 values[i] = np.clip(own, -_LARGEST, _LARGEST)
         self._values.append(self._cut_values(values))
-
-    def _cut(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        if len(ids) <= 2 * EDGE:
-            return ids
-        return np.concatenate([ids[:EDGE], self._number([GAP]), ids[-EDGE:]])
 
     @staticmethod
     def _cut_values(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -216,18 +226,55 @@ class _Reader:
             np.concatenate(self._values, axis=1) if any(self._is_token) else no_values(0),
             bigrams[:, 0],
             bigrams[:, 1],
+            _concatenated(self._words),
+            np.array([len(ids) for ids in self._words], np.int64),
+            np.array(self._labels, np.int8),
             np.array(self._reference_rows, np.int64),
             np.array([len(ids) for ids in self._references], np.int64),
             _concatenated(self._references),
             self._tenths,
             self._tenth_sums,
             [safe_text(string[:_MAX_STRING]) for string in self._numbers],
+            [string[:_MAX_STRING] for string in self._word_numbers],
         )
+
+
+def holds_label(response: str, label: object) -> int:
+    """Say whether a response holds its label as text or number: 1, 0, or −1 without one.
+
+    Of a worked solution, the label is what follows ``####``.
+    """
+    if label is None or isinstance(label, dict | list):
+        return -1
+    wanted = _plain(str(label).rpartition("####")[2])
+    if not wanted:
+        return -1
+    text = _plain(response)
+    if not wanted[-1].isdigit():
+        return int(wanted in text)
+    return int(re.search(rf"(?<![\d.]){re.escape(wanted)}(?:\.0+)?(?!\.?\d)", text) is not None)
+
+
+def _plain(text: str) -> str:
+    """Return a text in lower case, with single blanks and without separators of thousands."""
+    return _THOUSANDS.sub("", " ".join(text.lower().split()))
 
 
 def no_values(count: int) -> NDArray[np.float32]:
     """Return NaN for so many units, float32 (len(FIGURES), count)."""
     return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
+
+
+def _number(strings: Sequence[str], numbers: Numbers) -> NDArray[np.int32]:
+    return np.fromiter(map(numbers.__getitem__, strings), np.int32, len(strings))
+
+
+def _cut(strings: Sequence[str], numbers: Numbers) -> NDArray[np.int32]:
+    """Return the numbers of the first and the last EDGE strings."""
+    ids = _number(strings, numbers)
+    if len(ids) <= 2 * EDGE:
+        return ids
+    return np.concatenate([ids[:EDGE], _number([GAP], numbers), ids[-EDGE:]])
 
 
 def _concatenated(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

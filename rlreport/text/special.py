@@ -71,3 +71,11 @@ def is_special(token: str) -> bool:
     if not token or token[0] not in "<[":
         return False
     return token in EOS_TOKENS or _SPECIAL.fullmatch(token) is not None
+
+
+_IN_TEXT = re.compile(r"<[|｜][^|｜<>\s]{1,40}[|｜]>")
+
+
+def without_special(text: str) -> str:
+    """Return a text without the control tokens of chat templates."""
+    return _IN_TEXT.sub(" ", text) if "<|" in text or "<｜" in text else text

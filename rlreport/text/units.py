@@ -23,19 +23,13 @@ _MARKS = (
 )
 _EMOJI_TAIL = "[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 _WORD = f"[^\\W{_UNSPACED}]"
-_UNIT = re.compile(
+_UNITS = (
     f"{_WORD}+(?:[{_MARKS}'’]+{_WORD}+)*[{_MARKS}]*"
     f"|[{_UNSPACED}][{_MARKS}]*"
     "|[\U0001f1e6-\U0001f1ff]{2}"
     f"|[^\\w\\s]{_EMOJI_TAIL}*(?:\u200d[^\\w\\s]{_EMOJI_TAIL}*)*"
 )
-
-_UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
-
-
-def is_unspaced(character: str) -> bool:
-    """Say whether a character is of a script written without blanks between words."""
-    return _UNSPACED_LETTER.match(character) is not None
+_SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
 
 
 def units(text: str) -> list[str]:
@@ -43,7 +37,12 @@ def units(text: str) -> list[str]:
 
     Blanks are dropped. An emoji with its modifiers, a flag or a joined sequence is one unit.
     """
-    return _UNIT.findall(text)
+    return [unit.lstrip() for unit in spaced_units(text)]
+
+
+def spaced_units(text: str) -> list[str]:
+    """Return the units of ``text``, each with the blank or line break before it."""
+    return _SPACED_UNIT.findall(text)
 
 
 STRUCTURES = ("list", "numbers", "headings", "parts")

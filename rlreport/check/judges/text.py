@@ -1,0 +1,342 @@
+"""Checks of what responses say: sameness, templates, another language."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from dataclasses import replace
+from string import ascii_letters
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlreport.check.check import Check, Need, Result
+from rlreport.check.distinct import distinct_by_step, distinct_fall
+from rlreport.check.finding import Fact, Facts, Met, Severity
+from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.run import Run, Shown, mean
+from rlreport.check.spreading import checked
+from rlreport.check.windows import Trend
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.tables import TextSample
+from rlreport.text.messages import marked
+
+LMFLOW = marked("LMFlow post on PPO training")
+DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
+RAGEN_2 = marked("RAGEN-2 (template collapse)")
+RESPONSE = Need("response", ("response_chars",))
+
+
+class DiversityCollapse(Limits):
+    """Thresholds of ``diversity_collapse``."""
+
+    fall = Limit(0.3, "of distinct-2", "fall at an equal number of bigrams", DISTINCT)
+    least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
+    identical = Limit(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
+    rise = Limit(0.1, "of responses", "and that share rose by this since the start")
+
+
+def judge_diversity(run: Run) -> Result:
+    """Compare distinct bigrams at equal counts, and the share of responses with a twin.
+
+    Where labels, rules or validation say that the run learns, and no twins come, fewer words are
+    what learning looks like: a note.
+    """
+    facts: dict[str, Fact] = {}
+    met: list[Met] = []
+    # Equal answers to one prompt are what sampling it several times is for.
+    given = run.responses.groupby(["step", "response_hash"])["prompt_id"].transform("nunique")
+    times = given.to_numpy(np.float64)
+    twin = (times > 1).astype(np.float64)
+    series = run.by_step(twin)
+    fall = distinct_fall(run, run.limits[DiversityCollapse].least_bigrams)
+    if fall is not None and fall.z >= run.limits[Trend].z:
+        met = run.met(DiversityCollapse.fall, ">", fall.share)
+    if fall is not None and met:
+        facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
+        series = distinct_by_step(run)
+    twins = run.change(twin)
+    many = run.met(DiversityCollapse.identical, ">", twins.last)
+    doubled = twins.rose and run.met(DiversityCollapse.rise, ">=", twins.difference)
+    if many and doubled:
+        facts |= {"twins": twins.last, "twins_start": twins.first}
+        met += many
+        series = run.by_step(twin)
+    if not met:
+        return None
+    shapes = [shape for shape in (run.reward_shape, run.watched_shape) if shape is not None]
+    validated = run.watched_shape is not None and run.watched_shape.rose
+    harmless = run.learned and (validated or checked(run)) and not (many or doubled)
+    harmless &= not any(shape.fell for shape in shapes)
+    shown = Shown(times, unit="times in its step")
+    if not (times[run.last.rows] > 1).any():
+        shown = Shown(run.column("distinct_2"), highest=False)
+    severity: Severity = "info" if harmless else "warning"
+    return DIVERSITY_COLLAPSE.finding(run, severity, met, series=series, shown=shown, more=facts)
+
+
+def diversity_title(facts: Facts) -> str:
+    """Return how alike the responses are."""
+    if "twins" not in facts:
+        return marked(
+            "Distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
+            "{distinct:figure}."
+        )
+    if "distinct" not in facts:
+        return marked(
+            "{twins:percent} of responses equal that to another prompt of their step "
+            "({twins_start:percent} before)."
+        )
+    return marked(
+        "{twins:percent} of responses equal that to another prompt of their step "
+        "({twins_start:percent} before), and distinct-2 over {bigrams:count} word pairs fell "
+        "from {distinct_start:figure} to {distinct:figure}."
+    )
+
+
+def diversity_clause(facts: Facts) -> str:
+    """Return how alike the responses are, in short."""
+    if "twins" in facts:
+        return marked("{twins:percent} of responses equal that to another prompt")
+    return marked(
+        "distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
+        "{distinct:figure}"
+    )
+
+
+DIVERSITY_COLLAPSE = Check(
+    id="diversity_collapse",
+    name="responses become alike",
+    rank="consequence",
+    needs=(RESPONSE,),
+    charts=("distinct_2", "duplicates"),
+    judge=judge_diversity,
+    sampled=("distinct",),
+    limits=DiversityCollapse,
+    title=diversity_title,
+    clause=diversity_clause,
+    why="A policy that says one thing to every prompt has stopped answering them, and groups of "
+    "equal responses give no advantage.",
+    suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "
+    "and look at whether the reward favours one template.",
+    explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
+)
+
+
+class TemplateCollapse(Limits):
+    """Thresholds of ``template_collapse``."""
+
+    prompts = Limit(4, "prompts", "with two responses each, else a step is not judged")
+    first = Limit(0.3, "beyond chance", "responses that find their prompt at first", RAGEN_2)
+    last = Limit(0.1, "beyond chance", "the same in the last window, below this", RAGEN_2)
+    surprisal = Limit(0.8, "times", "surprisal that fell further is another matter", CONTRACT)
+
+
+_BUCKETS = 4096
+"""Hashed n-grams; some share a bucket, which only blurs."""
+
+
+def judge_template(run: Run) -> Result:
+    """Ask how often a response is closest to its own prompt's others, chance taken off.
+
+    Variety that stays (surprisal) beside a link that is lost tells templates from a policy
+    that says one thing only, which other checks find.
+    """
+    series = _recognised(run, run.limits[TemplateCollapse].prompts)
+    early, late = series[: len(run.last.steps)], run.late(series)
+    if np.isfinite(early).sum() < 2 or np.isfinite(late).sum() < 2:
+        return TEMPLATE_COLLAPSE.not_run(TEMPLATE_COLLAPSE.needs_also)
+    first, last = mean(early), mean(late)
+    linked = run.met(TemplateCollapse.first, ">", first)
+    lost = run.met(TemplateCollapse.last, "<", last)
+    if not (linked and lost):
+        return None
+    surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
+    if run.met(TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
+        return None
+    found = TEMPLATE_COLLAPSE.finding(
+        run,
+        "warning",
+        linked + lost,
+        series=series,
+        start=first,
+        end=max(0.0, last),
+    )
+    return replace(found, evidence=run.examples(Shown(run.column(run.length)), None))
+
+
+def _recognised(run: Run, least: int) -> Floats:
+    """Return by step how much more often than by chance responses find their prompt, (S,)."""
+    sample = run.tables.ngrams
+    found = np.full(len(run.steps), np.nan)
+    if sample is None:
+        return found
+    rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
+    place, prompts = run.place[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    for step in np.unique(place).tolist():
+        own = np.flatnonzero(place == step)
+        _, code, size = np.unique(prompts[own], return_inverse=True, return_counts=True)
+        own, code = own[size[code] >= 2], code[size[code] >= 2]
+        known, code = np.unique(code, return_inverse=True)
+        if len(known) >= least:
+            texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in own]
+            chance = 1 / len(known)
+            found[step] = (_hits(texts, code) - chance) / (1 - chance)
+    return found
+
+
+def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
+    """Return the share of texts whose own prompt's other texts are the closest (cosine)."""
+    vectors = np.zeros((len(texts), _BUCKETS), np.float32)
+    for row, units in enumerate(texts):
+        wide = units.astype(np.int64)
+        pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
+        vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
+    vectors = vectors[:, vectors.any(axis=0)]
+    # What most texts share tells nothing.
+    vectors *= np.log(len(texts) / vectors.sum(axis=0))
+    vectors /= _lengths(vectors)[:, None]
+    order = np.argsort(prompt, kind="stable")
+    starts = np.searchsorted(prompt[order], np.arange(int(prompt.max()) + 1))
+    sums = np.add.reduceat(vectors[order], starts, axis=0)
+    near = vectors @ (sums / _lengths(sums)[:, None]).T
+    others = sums[prompt] - vectors
+    own = np.einsum("ij,ij->i", vectors, others) / _lengths(others)
+    near[np.arange(len(texts)), prompt] = -1
+    return float((own > near.max(axis=1)).mean())
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the lengths of rows; of empty ones, what divides them without a warning."""
+    squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
+    return np.maximum(np.sqrt(squares), np.float32(1e-9))
+
+
+TEMPLATE_COLLAPSE = Check(
+    id="template_collapse",
+    name="responses no longer depend on their prompts",
+    rank="consequence",
+    needs=(Need("logprobs", ("surprisal_mean",)),),
+    charts=("surprisal", "reward"),
+    judge=judge_template,
+    sampled=("end",),
+    limits=TemplateCollapse,
+    title="{end:percent} of responses can be told to belong to their prompt beyond chance "
+    "({start:percent} before), at the same surprisal.",
+    why="Entropy looks well, but the policy writes one set of phrases whatever it is asked: what "
+    "varies is not reasoning about the prompt.",
+    suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, whose "
+    "pull does not depend on the prompt, and read responses of different prompts side by side.",
+    source=RAGEN_2,
+    explains=("reward_stalled", "group_std_fall"),
+    needs_also="n-grams of two or more responses to each of several prompts a step",
+)
+
+
+class LanguageDrift(Limits):
+    """Thresholds of ``language_drift``."""
+
+    rise = Limit(
+        0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
+    )
+    most = Limit(0.5, "of responses", "warning: that share")
+
+
+LEAST_LETTERS = 6
+"""Letters a text has at least, if its script can be told."""
+
+_NO_LETTERS = bytes(set(range(128)) - set(ascii_letters.encode()))
+_JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "HANGUL"}
+
+
+def script(character: str) -> str | None:
+    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), None for what is no letter."""
+    if not character.isalpha():
+        return None
+    if character.isascii():
+        return "LATIN"
+    name = unicodedata.name(character, "").partition(" ")[0]
+    return _JOINED.get(name, name) or None
+
+
+def scripts(text: str) -> dict[str, int]:
+    """Return how many letters of each script a text has."""
+    if text.isascii():
+        letters = len(text.encode().translate(None, _NO_LETTERS))
+        return {"LATIN": letters} if letters else {}
+    return Counter(found for character in text if (found := script(character)))
+
+
+def judge_language(run: Run) -> Result:
+    """Compare the share of responses whose main script is not their prompt's with the start."""
+    if run.tables.words is None:
+        return LANGUAGE_DRIFT.not_run("response")
+    foreign = _foreign(run, run.tables.words)
+    if not np.isfinite(foreign).any():
+        return LANGUAGE_DRIFT.not_run("prompts and responses of several letters")
+    moved = run.change(foreign)
+    rise = run.met(LanguageDrift.rise, ">=", moved.difference)
+    if not (rise and moved.rose):
+        return None
+    fell = False
+    if run.watched:
+        watched, column = run.watched
+        fell = watched.change(watched.column(column)).fell
+    most = run.met(LanguageDrift.most, ">", moved.last)
+    return LANGUAGE_DRIFT.finding(
+        run,
+        "warning" if fell or most else "info",
+        rise + most,
+        series=run.by_step(foreign),
+        shown=Shown(foreign, among=foreign == 1),
+        share=moved.last,
+        share_start=moved.first,
+        watched_fell=fell,
+    )
+
+
+def _foreign(run: Run, words: TextSample) -> Floats:
+    """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
+    names: dict[str, int] = {}
+    letters = [scripts(word) for word in words.vocabulary]
+    for name in sorted({name for counts in letters for name in counts}):
+        names[name] = len(names)
+    table = np.zeros((len(letters), len(names) + 1))
+    for word, counts in enumerate(letters):
+        for name, count in counts.items():
+            table[word, names[name]] = count
+    response = np.repeat(np.arange(len(words.rows)), np.diff(words.offsets))
+    size = len(words.rows)
+    totals = np.stack([np.bincount(response, of[words.units], size) for of in table.T])
+    own = {}
+    for prompt, text in zip(*(run.tables.prompts[c] for c in ("prompt_id", "prompt")), strict=True):
+        counts = scripts(str(text))
+        if sum(counts.values()) >= LEAST_LETTERS:
+            own[prompt] = names.get(max(counts, key=counts.__getitem__), len(names))
+    ids = run.responses["prompt_id"].to_numpy()[words.rows]
+    asked = np.array([own.get(prompt, -1) for prompt in ids.tolist()])
+    known = (totals.sum(axis=0) >= LEAST_LETTERS) & (asked >= 0)
+    found = np.full(len(run.responses), np.nan)
+    found[words.rows[known]] = (totals.argmax(axis=0) != asked)[known]
+    return found
+
+
+LANGUAGE_DRIFT = Check(
+    id="language_drift",
+    name="responses leave the prompt's language",
+    rank="consequence",
+    needs=(RESPONSE,),
+    charts=("reward",),
+    judge=judge_language,
+    sampled=("share",),
+    limits=LanguageDrift,
+    title="{share:percent} of responses are in another script than their prompt "
+    "({share_start:percent} before).",
+    clause="{share:percent} of responses leave the prompt's language",
+    why="The reward does not ask for the reader's language, and what it does ask for is found "
+    "more easily in another.",
+    suggestion="Add a reward for the prompt's language, or a KL penalty; look at whether the "
+    "answer is still right for those who asked.",
+    source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
+    explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
+)

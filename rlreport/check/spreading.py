@@ -1,0 +1,244 @@
+"""Texts that spread through the responses, and what the reward pays for holding them.
+
+The form of responses (lists, headings) spreads like a text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.check.ngrams import SAME, Bools, Search, Text
+from rlreport.check.noise import centred
+from rlreport.check.run import Run
+from rlreport.figures.ragged import Floats, Ints
+from rlreport.text.units import STRUCTURES
+
+MOST_TEXTS = 20
+LONGER = 1.2
+"""Growth of length from which what longer text holds, and earns, is taken out first."""
+
+RETURNING = 5
+"""Responses a prompt has on average, if rewards are compared inside prompts, too."""
+
+CHECKED_VALUES = 8
+"""A reward of so few values is a rule's or a label's, not a model's."""
+
+EXAMPLES = 5
+ANY_FORM = "structure"
+_MARKS = re.compile(r"[\W\d_]*")
+"""Numbers and signs alone, as lists and headings are made of."""
+
+COLUMNS = (
+    *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
+    *("of_gain", "asked", "examples"),
+)
+BY_STEP = ("step", "ngram", "share")
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadingTexts:
+    """What spreads.
+
+    Attributes:
+        table: one row a text, the largest z first: ``kind`` (text, stem, opening, closing,
+            structure), ``ngram`` (as people write it), ``share_first`` and ``share_last`` (of
+            responses, in the first steps or the reference, and in the last window), ``z``
+            (log-odds), ``reward_lift`` (reward of holders less that of the others of their step
+            and prompt, since it spread), ``lift`` (the same in std), ``lift_z``, ``of_gain``
+            (what having spread earns, as a part of the reward's gain), ``asked`` (share of
+            holders whose prompt holds it) and ``examples`` ((step, n) of the last window, rewards
+            high to low).
+        by_step: ``step``, ``ngram``, ``share``; long form.
+        counts: text -> float64 (rows of the run,): how often the response holds it, NaN
+            outside the sample.
+    """
+
+    table: pd.DataFrame
+    by_step: pd.DataFrame
+    counts: dict[str, Floats] = field(default_factory=dict)
+
+    def told(self) -> SpreadingTexts:
+        """Return what pages show: without the figures of every response."""
+        return replace(self, counts={})
+
+
+def _forms(run: Run, search: Search) -> list[Text]:
+    """Return the form of responses (lists, headings, parts) that spreads: one, or any of them."""
+    bits = run.responses["structure"].to_numpy(np.int64)
+    names = [ANY_FORM, *STRUCTURES]
+    held = np.stack([bits > 0, *(bits >> bit & 1 > 0 for bit in range(len(STRUCTURES)))])
+    if not len(search.start.rows):
+        return []
+    after, before = (held[:, part.rows].sum(axis=1) for part in (search.end, search.start))
+    sizes = len(search.end.rows), len(search.start.rows)
+    so, z = search.spread(after.astype(np.float64), before.astype(np.float64), sizes[1])
+    whole, *found = (
+        Text("structure", name, before[i] / sizes[1], after[i] / sizes[0], float(z[i]), counts)
+        if so[i]
+        else None
+        for i, (name, counts) in enumerate(zip(names, held[:, search.words.rows] * 1, strict=True))
+    )
+    kinds = [one for one in found if one is not None]
+    if whole is None:
+        return kinds
+    return [one for one in kinds if _alike(one.counts, whole.counts)][:1] or [whole]
+
+
+def _alike(one: Ints, other: Ints) -> bool:
+    return bool(((one > 0) & (other > 0)).sum() >= SAME * ((one > 0) | (other > 0)).sum())
+
+
+# Rewards may be as large as a float holds.
+@np.errstate(over="ignore", invalid="ignore")
+def spreading_texts(run: Run) -> SpreadingTexts:
+    """Find the texts that the last window holds far more often than the first steps.
+
+    Shares are of responses, not of words: a response that repeats a symbol counts once. Empty
+    without a sample of words, or without something to compare with.
+    """
+    empty = SpreadingTexts(pd.DataFrame(columns=COLUMNS), pd.DataFrame(columns=BY_STEP))
+    words = run.tables.words
+    if words is None:
+        return empty
+    search = Search(run, words)
+    if not (len(search.end.rows) and len(search.base.rows)):
+        return empty
+    forms = _forms(run, search)
+    texts = [
+        text
+        for text in search.texts()
+        # Signs and numbers that stand where the form does are its marks.
+        if not (_MARKS.fullmatch(text.name) and any(_alike(text.counts, f.counts) for f in forms))
+    ]
+    return _described(run, search, [*forms, *texts])
+
+
+def _described(run: Run, search: Search, texts: list[Text]) -> SpreadingTexts:
+    """Describe each text: since when it spreads, and what the reward pays for it."""
+    rows = search.words.rows
+    inside = Lift(run, rows)
+    gain = max(
+        float(np.nan_to_num(run.change(run.column(name)).difference, nan=0.0))
+        for name in ("reward", "reward_gap")
+    )
+    table: list[dict[str, object]] = []
+    series: list[pd.DataFrame] = []
+    counts_of: dict[str, Floats] = {}
+    for text in sorted(texts, key=lambda one: -one.z):
+        counts = np.full(len(run.responses), np.nan)
+        counts[rows] = text.counts
+        shares = np.where(np.isfinite(counts), counts > 0, np.nan)
+        moved, often = run.change(shares), run.change(counts)
+        grown = inside.growth > 1 and text.kind != "structure"
+        if len(table) == MOST_TEXTS or text.name in counts_of:
+            continue
+        if run.first is not None and not moved.rose:
+            continue
+        if grown and often.last < search.limits.ratio * inside.growth * often.first:
+            by_length = 1 - (1 - moved.first) ** inside.growth
+            if moved.last < search.limits.ratio * by_length:
+                continue  # longer responses would hold it anyway
+        by_step = run.by_step(shares)
+        begun = run.onset(by_step)
+        lift, in_std, z = inside.of(text.counts > 0, begun.low if begun else None)
+        earned = max(
+            lift * moved.difference,
+            inside.of(text.counts, begun.low if begun else None)[0] * often.difference,
+        )
+        late = (shares == 1) & (run.place >= len(run.steps) - len(run.last.steps))
+        best = run.responses[late].sort_values("reward", ascending=False, kind="stable")
+        table.append(
+            {
+                "kind": text.kind,
+                "ngram": text.name,
+                "share_first": text.before,
+                "share_last": text.after,
+                "z": text.z,
+                "reward_lift": lift,
+                "lift": in_std,
+                "lift_z": z,
+                "of_gain": earned / gain if gain > 0 else np.nan,
+                "asked": search.asked(text, best["prompt_id"].to_numpy()),
+                "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
+            }
+        )
+        known = np.isfinite(by_step)
+        series.append(
+            pd.DataFrame({"step": run.steps[known], "ngram": text.name, "share": by_step[known]})
+        )
+        counts_of[text.name] = counts
+    if not table:
+        return SpreadingTexts(pd.DataFrame(columns=COLUMNS), pd.DataFrame(columns=BY_STEP))
+    return SpreadingTexts(pd.DataFrame(table, columns=COLUMNS), pd.concat(series), counts_of)
+
+
+class Lift:
+    """How much more reward the holders of a text have than others of their step and prompt.
+
+    Prompts are told apart where they return often enough: else any word of the better paid ones
+    would seem to be paid for. What longer responses, and those that end, earn is no text's.
+    """
+
+    def __init__(self, run: Run, rows: Ints) -> None:
+        reward = run.column("reward")[rows]
+        self.known: Bools = np.isfinite(reward)
+        self.steps = run.responses["step"].to_numpy(np.int64)[rows][self.known]
+        self.prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows][self.known]
+        self.return_ = len(self.prompts) >= RETURNING * max(len(np.unique(self.prompts)), 1)
+        self.reward = self.centred(reward[self.known])
+        moved = run.change(run.column(run.length))
+        grew = moved.last >= LONGER * moved.first and moved.rose
+        self.growth = moved.last / moved.first if grew else 1.0
+        if grew:
+            for name in (run.length, "finished"):
+                self.remove(np.nan_to_num(run.column(name)[rows]))
+
+    def centred(self, values: Floats) -> Floats:
+        """Return values less the mean of their step, and of their prompt."""
+        values = centred(values, self.steps)
+        for _ in range(3 if self.return_ else 0):  # near enough to zero for both after that
+            values = centred(centred(values, self.prompts), self.steps)
+        return values
+
+    def remove(self, values: Floats) -> None:
+        """Take what a figure of the responses, (S,), explains out of the reward."""
+        x = self.centred(values[self.known].astype(np.float64))
+        self.reward = self.reward - x * float((x * self.reward).sum() / max((x * x).sum(), 1e-12))
+
+    def of(self, held: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
+        """Return what a figure of the responses, (S,), earns: in reward, in its std, and z."""
+        late = self.steps >= (self.steps.min(initial=0) if since is None else since)
+        x = self.centred(held[self.known].astype(np.float64))[late]
+        y = self.reward[late]
+        varied, spread = float((x * x).sum()), float((y * y).sum())
+        explained = len(np.unique(self.steps[late]))
+        explained += len(np.unique(self.prompts[late])) if self.return_ else 0
+        freedom = len(x) - explained - 2
+        if varied < 1e-9 or spread < 1e-9 or freedom < 1:
+            return np.nan, np.nan, np.nan
+        shared = float((x * y).sum())
+        r = np.clip(shared / np.sqrt(varied * spread), -0.999999, 0.999999)
+        in_std = shared / varied / float(np.sqrt(spread / len(y)))
+        return shared / varied, in_std, float(np.arctanh(r) * np.sqrt(freedom))
+
+
+def checked(run: Run) -> bool:
+    """Say whether a label or a rule decides the reward, rather than a model."""
+    values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
+    return label_contained(run) is not None or len(values) <= CHECKED_VALUES
+
+
+def label_contained(run: Run) -> float | None:
+    """Return the share of the best paid responses that hold their label; None without labels."""
+    words = run.tables.words
+    if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
+        return None
+    late = (words.rows >= run.last.rows.start) & (words.labels >= 0)
+    reward = run.column("reward")[words.rows]
+    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
+    return float((words.labels[best] == 1).mean()) if best.any() else None
