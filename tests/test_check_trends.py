@@ -175,6 +175,14 @@ def test_diversity_collapse_by_distinct_bigrams(distinct: int, expected: str | N
     assert severity("diversity_collapse", made) == expected
 
 
+@pytest.mark.parametrize(("rose", "expected"), [(0.5, "info"), (0.0, "warning")])
+def test_less_variety_of_a_checked_run_that_learns_is_a_note(rose: float, expected: str) -> None:
+    right = np.random.default_rng(5).random(len(STEP)) < 0.2 + rose * STEP / STEPS
+    made = tables(reward=right.astype(float))
+    made.ngrams = sample(_texts(50))
+    assert severity("diversity_collapse", made) == expected
+
+
 def test_short_responses_are_compared_at_equal_numbers_of_bigrams() -> None:
     rng = np.random.default_rng(0)
     lengths = moved(60, 6).astype(int)
