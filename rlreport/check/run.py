@@ -17,7 +17,7 @@ from rlreport.check.finding import Example, Met, Onset, Op
 from rlreport.check.limits import Limit, Thresholds, above, at_least, below
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
-from rlreport.check.series import Series, Shape, running_mean, shape_of
+from rlreport.check.series import SOME_Z, Series, Shape, running_mean, shape_of
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
@@ -283,12 +283,16 @@ class Run:
     @cached_property
     def learned(self) -> bool:
         """Whether the reward, or the watched one, rose over the run by more than chance."""
-        shapes = (self.reward_shape, self.watched_shape)
-        if any(shape is not None and shape.rose for shape in shapes):
+        shape = self.reward_shape
+        shapes = (shape, self.watched_shape)
+        if any(one is not None and one.rose for one in shapes):
             return True
         if self.first is None or self.short or self.reward.source == "metrics":
             return False
-        return any(self.change(self.column(name)).rose for name in ("reward", "reward_gap"))
+        if self.change(self.column("reward_gap")).rose:
+            return True
+        # Prompts that return are compared with themselves, but steps may drift together.
+        return bool(shape and shape.rise_z > SOME_Z) and self.change(self.column("reward")).rose
 
     @cached_property
     def solved(self) -> bool:

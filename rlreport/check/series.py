@@ -26,7 +26,7 @@ WINDOW_SHARE = 0.1
 
 FEWEST_IN_WINDOW = 3
 STRONGEST_CORRELATION = 0.9
-FEWEST_FOR_DRIFT = 10
+FEWEST_FOR_DRIFT = 20
 """Differences from which autocorrelation can be told from a trend."""
 
 LEAST_DRIFT = 0.2
@@ -34,9 +34,11 @@ LEAST_DRIFT = 0.2
 
 RISE_Z = 3.0
 TREND_Z = 2.6
-"""A rise is told by the last window against the first, or by the slope over all steps."""
+SOME_Z = 1.5
+"""A rise is told by the last window against the first, or by the slope over all steps; the other
+has to point the same way."""
 
-EARLY_RISE_Z = 3.5
+EARLY_RISE_Z = 4.5
 """A run that learns at once is compared with its first three steps."""
 
 FALL_Z = 3.5
@@ -264,7 +266,11 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
         trend_z,
         fall_z,
         gained,
-        rose=bool(trend_z > TREND_Z or rise_z > RISE_Z or early_z > EARLY_RISE_Z),
+        rose=bool(
+            (trend_z > TREND_Z and rise_z > SOME_Z)
+            or (rise_z > RISE_Z and trend_z > SOME_Z)
+            or early_z > EARLY_RISE_Z
+        ),
         fell=bool(lost and (fall_z > least or -rise_z > BELOW_Z)) or abrupt is not None,
         dead=_dead(series, best, best_place, window),
         below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
