@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Met, Op, Severity
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import Change, deviate
+from rlreport.check.noise import Change, deviate, means_by
 from rlreport.check.run import Run, Shown, was_so
 from rlreport.check.series import FEWEST_IN_WINDOW, Series, noise_of
 from rlreport.check.windows import Trend
@@ -132,3 +133,22 @@ def part_of(part: Floats, whole: Floats) -> Floats:
     known = np.isfinite(part) & (whole > 0)
     found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=known)
     return found
+
+
+LEAST_PROMPTS = 8
+"""Prompts seen on both sides, from which a change of their own reward is told."""
+
+
+def own_change(run: Run, values: Floats, late: NDArray[np.bool_]) -> float | None:
+    """Return how much a figure of the same prompts changed where ``late``, bool (rows,), is true.
+
+    None with fewer than LEAST_PROMPTS prompts on both sides.
+    """
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    known = np.isfinite(values)
+    sides = (known & late, known & ~late)
+    if len(np.intersect1d(prompts[sides[0]], prompts[sides[1]])) < LEAST_PROMPTS:
+        return None
+    _, code = np.unique(prompts, return_inverse=True)
+    after, before = (means_by(code[side], int(code.max()) + 1, values[side]) for side in sides)
+    return float(np.nanmean(after - before))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
@@ -23,6 +24,9 @@ TRL_KL = marked(
 TRL_NEGATIVE = marked(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
+
+LAST_STEPS = 3
+"""Steps at the end that say whether the KL is back in its band."""
 
 SMOOTH = 5
 """Steps of the mean by which an excursion of the KL is told."""
@@ -85,9 +89,16 @@ def judge_kl(run: Run) -> Result:
         beyond = (kl > limits.response) & (own > limits.response_token)
     severity, met = _kl_level(run, per_response, per_token)
     first_beyond = int(run.steps[run.place[np.flatnonzero(beyond)[0]]]) if beyond.any() else None
+    far = run.steps[np.unique(run.place[beyond])]
     if beyond.any():
-        severity = "critical"
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
+    if met and _returned(run, kl, counted, beyond):
+        # What left its band for some steps is dated; it is no reason to stop.
+        out = np.union1d(far, run.steps[run.by_step(kl) > limits.warn])
+        short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if short else "warning"
+    elif beyond.any():
+        severity = "critical"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
     series = run.by_step(kl)
@@ -95,7 +106,6 @@ def judge_kl(run: Run) -> Result:
     inside = above(per_response, limits.warn)
     onset = run.onset(series, always=always) if inside else None
     at = run.column("kl_max_position")
-    far = run.steps[np.unique(run.place[beyond])][:20].tolist()
     return KL_EXPLOSION.finding(
         run,
         severity,
@@ -104,7 +114,8 @@ def judge_kl(run: Run) -> Result:
         onset=onset,
         dated=inside,
         shown=Shown(kl, unit="nats", token=at, among=None if inside else beyond),
-        steps={*(run.since(onset) if inside else ()), *far},
+        until=int(far[-1]) if severity == "info" and len(far) else None,
+        steps={*(run.since(onset) if inside else ()), *far[:20].tolist()},
         kl=per_response,
         kl_token=per_token,
         kl_first=mean(kl[run.first.rows]) if run.first else None,
@@ -113,6 +124,14 @@ def judge_kl(run: Run) -> Result:
         over_step=first_beyond,
         inside=inside,
     )
+
+
+def _returned(run: Run, kl: Floats, tokens: Floats, beyond: NDArray[np.bool_]) -> bool:
+    """Say whether the KL of a run's last three steps is back in its band."""
+    late = run.place >= len(run.steps) - LAST_STEPS
+    per_token = float(np.nansum(kl[late]) / (tokens[late].sum() or np.nan))
+    back = _kl_level(run, mean(kl[late]), per_token)[0] is None and not beyond[late].any()
+    return back and len(run.steps) > 2 * LAST_STEPS
 
 
 def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:

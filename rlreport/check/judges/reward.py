@@ -8,7 +8,8 @@ from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Met, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.check.series import DEATH_Z, FALL_Z, LOST, Shape, running_mean
+from rlreport.check.series import DEATH_Z, FALL_Z, LOST, SOME_Z, Shape, running_mean
+from rlreport.check.shapes import own_change
 from rlreport.check.windows import window
 from rlreport.text.messages import marked
 
@@ -84,10 +85,12 @@ def judge_collapse(run: Run) -> Result:
         facts["since"] = int(steps[shape.dip.start])
     else:
         return None
-    if kind not in ("dead", "dip"):
+    if kind != "dead":
         if _with_the_reference(run, shape):
             return None
         if _prompts_explain(run, shape):
+            if kind == "dip":
+                return None
             kind, severity = "prompts", "info"
     series = run.along(shape.series)
     if kind == "dip":
@@ -136,25 +139,29 @@ def _fell(run: Run, shape: Shape) -> bool:
     least = max(limits.half * gain, limits.spread * run.spread())
     # The best of several windows lies above the others by chance.
     luck = np.sqrt(2 * np.log(steps / size))
-    return -loss.z >= loss.least + luck and -loss.difference > least
+    return shape.fall_z > SOME_Z and -loss.z >= loss.least + luck and -loss.difference > least
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
+    """Say whether other prompts explain a fall: the watched reward, or that of the same prompts.
+
+    Where no prompt returns and nothing is watched, it cannot be told.
+    """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
         return True
     if shape.series.source == "metrics" or run.first is None:
         return False
-    best = window(run.tables, shape.best_place, shape.best_place + shape.window)
-    prompts, step = (run.responses[name].to_numpy() for name in ("prompt_id", "step"))
-    parts = []
-    for part in (best, run.last):
-        seen = {(one, at) for one, at in zip(prompts[part.rows], step[part.rows], strict=True)}
-        distinct = {one for one, _ in seen}
-        if len(distinct) * 2 > len(seen):  # prompts that never return say nothing
-            return False
-        parts.append(distinct)
-    return parts[0].isdisjoint(parts[1])
+    steps, dip = shape.series.steps, shape.dip
+    start, stop = shape.best_place + shape.window, len(steps) - 1
+    drop = shape.best - shape.end
+    if dip is not None and not shape.fell:
+        start, stop, drop = dip.start, dip.stop, dip.level - dip.low
+    if start > stop:
+        return False
+    step = run.responses["step"].to_numpy(np.int64)
+    own = own_change(run, run.column("reward"), (step >= steps[start]) & (step <= steps[stop]))
+    return own is not None and own > -drop / 2
 
 
 def _with_the_reference(run: Run, shape: Shape) -> bool:
@@ -192,8 +199,8 @@ def collapse_title(facts: Facts) -> str:
             "recovered."
         ),
         "prompts": marked(
-            "The reward fell from {best:figure} to {end:figure}, but the prompts changed: no "
-            "prompt of its best steps is among the last, or the watched reward rose."
+            "The reward fell from {best:figure} to {end:figure}, but the prompts changed: that of "
+            "the same prompts, or the watched reward, did not fall."
         ),
     }[str(facts["kind"])]
 

@@ -12,9 +12,10 @@ import pandas as pd
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import centred, means_by
+from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run, Shown
+from rlreport.check.shapes import own_change
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -52,9 +53,6 @@ FLAT = 0.5
 
 EVIDENT = 4.0
 """Without a reference: errors of a single step's mean that the jump is larger than at least."""
-
-LEAST_PROMPTS = 8
-"""Prompts seen on both sides, from which the change of the reward itself can be told."""
 
 MOST_TOLD = 1000.0
 """Errors, or std, of a jump that are told at most: without noise it has no end of them."""
@@ -149,16 +147,10 @@ def others_jump(run: Run, found: Jump, still: float) -> bool:
 
 def prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     """Say whether the prompts explain the jump: those on both sides earn what they earned."""
-    prompts = run.responses["prompt_id"].to_numpy(np.int64)
-    known = np.isfinite(reward)
-    late = run.place >= found.place
-    both = np.intersect1d(prompts[known & late], prompts[known & ~late])
-    if len(both) >= LEAST_PROMPTS:
-        _, code = np.unique(prompts, return_inverse=True)
-        sides = (known & late, known & ~late)
-        after, before = (means_by(code[s], int(code.max()) + 1, reward[s]) for s in sides)
-        own = float(np.nanmean(after - before))
+    own = own_change(run, reward, run.place >= found.place)
+    if own is not None:
         return abs(own) < abs(found.after - found.before) / 2
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
     first = int(np.searchsorted(run.place, found.place))
     fresh = ~np.isin(prompts[first:], prompts[:first])
     # Prompts that never return say nothing; prompts that used to, and now are others, do.
