@@ -139,14 +139,17 @@ LEAST_PROMPTS = 8
 """Prompts seen on both sides, from which a change of their own reward is told."""
 
 
-def own_change(run: Run, values: Floats, late: NDArray[np.bool_]) -> float | None:
-    """Return how much a figure of the same prompts changed where ``late``, bool (rows,), is true.
+def own_change(
+    run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
+) -> float | None:
+    """Return how much a figure of the same prompts changed from ``early`` to ``late`` responses.
 
-    None with fewer than LEAST_PROMPTS prompts on both sides.
+    Both are bool (rows,); early are all others by default. None with fewer than LEAST_PROMPTS
+    prompts on both sides.
     """
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     known = np.isfinite(values)
-    sides = (known & late, known & ~late)
+    sides = (known & late, known & (~late if early is None else early))
     if len(np.intersect1d(prompts[sides[0]], prompts[sides[1]])) < LEAST_PROMPTS:
         return None
     _, code = np.unique(prompts, return_inverse=True)

@@ -94,7 +94,8 @@ def judge_kl(run: Run) -> Result:
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     if met and _returned(run, kl, counted, beyond):
         # What left its band for some steps is dated; it is no reason to stop.
-        out = np.union1d(far, run.steps[run.by_step(kl) > limits.warn])
+        by_step = run.by_step(kl)
+        out = np.union1d(far, run.steps[by_step > max(limits.warn, 3 * median(by_step))])
         short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if short else "warning"
     elif beyond.any():

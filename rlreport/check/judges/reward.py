@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Met, Onset, Severity
@@ -152,15 +153,19 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         return True
     if shape.series.source == "metrics" or run.first is None:
         return False
-    steps, dip = shape.series.steps, shape.dip
-    start, stop = shape.best_place + shape.window, len(steps) - 1
-    drop = shape.best - shape.end
-    if dip is not None and not shape.fell:
-        start, stop, drop = dip.start, dip.stop, dip.level - dip.low
-    if start > stop:
-        return False
+    steps, dip, size = shape.series.steps, shape.dip, shape.window
     step = run.responses["step"].to_numpy(np.int64)
-    own = own_change(run, run.column("reward"), (step >= steps[start]) & (step <= steps[stop]))
+
+    def inside(start: int, stop: int) -> NDArray[np.bool_]:
+        return (step >= steps[max(start, 0)]) & (step <= steps[min(stop, len(steps)) - 1])
+
+    reward = run.column("reward")
+    if dip is not None and not shape.fell:
+        own, drop = own_change(run, reward, inside(dip.start, dip.stop + 1)), dip.level - dip.low
+    else:
+        best = inside(shape.best_place - size, shape.best_place + 2 * size)
+        late = inside(len(steps) - 2 * size, len(steps))
+        own, drop = own_change(run, reward, late, best & ~late), shape.best - shape.end
     return own is not None and own > -drop / 2
 
 
