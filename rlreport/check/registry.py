@@ -48,7 +48,7 @@ CHECKS: tuple[Check, ...] = (
     agents.TOOL_DISUSE,
     updates.GRADIENT_EXPLOSION,
     updates.RATIO_DRIFT,
-    policy.NEGATIVE_KL,
+    engine.NEGATIVE_KL,
     updates.VALUE_DIVERGENCE,
     groups.ZERO_VARIANCE_GROUPS,
     policy.ENTROPY_EXPLOSION,

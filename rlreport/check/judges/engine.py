@@ -1,12 +1,13 @@
-"""Checks of sampler against trainer: mismatch on the same tokens, importance weights, lag."""
+"""Checks of sampler against trainer: mismatch on tokens, importance weights, lag, negative KL."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import Check, Need, Result
+from rlreport.check.check import KL, Check, Need, Result
 from rlreport.check.finding import Fact, Op
 from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
+from rlreport.check.noise import mean_of
 from rlreport.check.run import Run, Shown, median, was_so
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.summarise.steps import sequence_weights
@@ -14,6 +15,18 @@ from rlreport.text.messages import marked
 
 ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
 TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
+
+
+TRL_NEGATIVE = marked(
+    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
+)
+
+
+class NegativeKl(Limits):
+    """Thresholds of ``negative_kl``."""
+
+    z = Limit(-3.0, "std errors", "warning: mean KL at the end over its error", TRL_NEGATIVE)
+    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
 class EngineMismatch(Limits):
@@ -214,5 +227,47 @@ STALE_ROLLOUTS = Check(
         *("off_policy_weights", "ratio_drift", "reward_collapse"),
         *("watched_reward_fall", "entropy_collapse"),
     ),
+    trend=False,
+)
+
+
+def judge_negative_kl(run: Run) -> Result:
+    """Test the mean KL estimate at the end against zero: a true KL is never below it."""
+    kl = run.column("kl_k1")
+    end = mean_of(run.tables, kl, run.last)
+    low, z = run.met(NegativeKl.mean, "<", end.mean), run.met(NegativeKl.z, "<=", end.z)
+    if not (low and z):
+        return None
+    values, series = kl[run.last.rows], run.by_step(kl)
+    always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= end.mean / 2
+    return NEGATIVE_KL.finding(
+        run,
+        "warning",
+        low + z,
+        series=series,
+        always=always,
+        shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
+        steps=run.steps[series < 0].tolist(),
+        kl=end.mean,
+        share=float((values < 0).sum() / np.isfinite(values).sum()),
+    )
+
+
+NEGATIVE_KL = Check(
+    id="negative_kl",
+    name="negative KL",
+    rank="cause",
+    looks_for="sampling makes the KL estimate negative",
+    needs=(KL,),
+    charts=("kl",),
+    judge=judge_negative_kl,
+    limits=NegativeKl,
+    title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
+    "{share:percent} of responses.",
+    why="A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
+    "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
+    suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
+    "tokens, and compute log-probabilities at the same temperature.",
+    explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
     trend=False,
 )

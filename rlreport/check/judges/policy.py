@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
 from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
-from rlreport.check.noise import Change, mean_of
+from rlreport.check.noise import Change
 from rlreport.check.run import Run, Shown, mean, median
 from rlreport.check.series import Series, SeriesSource, running_mean
 from rlreport.check.shapes import change_along
@@ -21,10 +21,6 @@ from rlreport.text.messages import marked
 TRL_KL = marked(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
-TRL_NEGATIVE = marked(
-    "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
-)
-
 LAST_STEPS = 3
 """Steps at the end that say whether the KL is back in its band."""
 
@@ -44,13 +40,6 @@ class KlExplosion(Limits):
     excursion = Limit(20.0, "times", "note: KL of five steps against its median", PUBLIC_RUNS)
     lasting = Limit(5, "steps", "warning: an excursion of more steps", PUBLIC_RUNS)
     part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
-
-
-class NegativeKl(Limits):
-    """Thresholds of ``negative_kl``."""
-
-    z = Limit(-3.0, "std errors", "warning: mean KL at the end over its error", TRL_NEGATIVE)
-    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
 class EntropyCollapse(Limits):
@@ -254,48 +243,6 @@ KL_EXPLOSION = Check(
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
-)
-
-
-def judge_negative_kl(run: Run) -> Result:
-    """Test the mean KL estimate at the end against zero: a true KL is never below it."""
-    kl = run.column("kl_k1")
-    end = mean_of(run.tables, kl, run.last)
-    low, z = run.met(NegativeKl.mean, "<", end.mean), run.met(NegativeKl.z, "<=", end.z)
-    if not (low and z):
-        return None
-    values, series = kl[run.last.rows], run.by_step(kl)
-    always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= end.mean / 2
-    return NEGATIVE_KL.finding(
-        run,
-        "warning",
-        low + z,
-        series=series,
-        always=always,
-        shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
-        steps=run.steps[series < 0].tolist(),
-        kl=end.mean,
-        share=float((values < 0).sum() / np.isfinite(values).sum()),
-    )
-
-
-NEGATIVE_KL = Check(
-    id="negative_kl",
-    name="negative KL",
-    rank="cause",
-    looks_for="sampling makes the KL estimate negative",
-    needs=(KL,),
-    charts=("kl",),
-    judge=judge_negative_kl,
-    limits=NegativeKl,
-    title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
-    "{share:percent} of responses.",
-    why="A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
-    "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
-    suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
-    "tokens, and compute log-probabilities at the same temperature.",
-    explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
-    trend=False,
 )
 
 
