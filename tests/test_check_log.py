@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,20 +20,12 @@ STEPS = 40
 RISE = np.arange(STEPS) / STEPS
 
 
-@dataclass(slots=True, kw_only=True)
-class WithBroken(Tables):
-    """Tables that say where the trainer's metrics are NaN."""
-
-    metrics_broken: dict[str, list[int]] = field(default_factory=dict)
-
-
 def _with_metrics(broken: dict[str, list[int]], mean: Any = RISE, **columns: Any) -> Tables:
     made = tables(**columns)
     frame = pd.DataFrame({"step": np.arange(STEPS), "reward": mean})
     for name, steps in broken.items():
         frame[name] = np.where(np.isin(np.arange(STEPS), steps), np.nan, 0.5)
-    fields = {name: getattr(made, name) for name in Tables.__dataclass_fields__}
-    return WithBroken(**{**fields, "metrics": frame}, metrics_broken=broken)
+    return replace(made, metrics=frame, metrics_broken=broken)
 
 
 @pytest.mark.parametrize(

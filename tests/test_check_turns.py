@@ -73,11 +73,10 @@ def test_sequence_weights_are_those_of_numpy() -> None:
     assert "2.35" in title(found)
 
 
-def test_calls_that_fall_with_the_reward_are_not_disuse() -> None:
+def test_calls_that_fall_are_disuse_whatever_the_reward_does() -> None:
     calls = moved(2, 0) + 0.1 * SIGN
-    assert severity("tool_disuse", tables(tool_calls=calls)) == "warning"
-    fell = tables(tool_calls=calls, reward=moved(1, 0) + 0.1 * SIGN)
-    assert severity("tool_disuse", fell) is None
+    for reward in (SIGN, moved(0, 1) + 0.1 * SIGN, moved(1, 0) + 0.1 * SIGN):
+        assert severity("tool_disuse", tables(tool_calls=calls, reward=reward)) == "warning"
     assert severity("tool_disuse", tables(tool_calls=moved(0.1, 0) + 0.01 * SIGN)) is None
 
 

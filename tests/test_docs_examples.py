@@ -74,5 +74,5 @@ def test_the_files_that_the_data_page_names_are_in_a_report(real_report):
             text = (report / "data" / name).read_text("utf-8")
             for key in re.findall(r"`([\w.\[\]]+)`", where):
                 last = re.split(r"[.\]]+", key.rstrip("[]"))[-1]
-                level = last in ("healthy", "warning", "critical", "unjudged")
+                level = last in ("healthy", "unclear", "warning", "critical", "unjudged")
                 assert level or f'"{last}"' in text, key

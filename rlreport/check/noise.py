@@ -158,11 +158,15 @@ def _step_noise(
             inside += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
     steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
     means = means_by(place, len(steps), values, weights)
-    means = means[~np.isnan(means)]
+    steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(inside), len(means) - 1
     jumps = np.diff(means)
-    jumps = jumps - jumps.mean()
+    # A trend may turn at its peak, in the middle of the window that the last is compared with.
+    peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
+    turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
+    for side in np.split(jumps, [peak] if turns else []):
+        side -= side.mean()
     variance = float((jumps**2).mean())
     lagged = float((jumps[1:] * jumps[:-1]).mean()) / variance if variance > 0 else -0.5
     rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, 0.9))

@@ -169,9 +169,9 @@ class _Reader:
             self._words.append(_cut(words, self._word_numbers))
             self._labels.append(holds_label(text, row.carried.get("ground_truth")))
             if row.reference is not None:
-                text = clean_text(row.reference, self._options.pad_tokens)[:MAX_TEXT]
+                other = clean_text(row.reference, self._options.pad_tokens)[:MAX_TEXT]
                 self._reference_rows.append(number)
-                self._references.append(_cut(spaced_units(text), self._word_numbers))
+                self._references.append(_cut(spaced_units(other), self._word_numbers))
             if own is not None and tokens is not None and at is not None:
                 start, stop = tokens.offsets[at : at + 2].tolist()
                 self._add_units(own, figures.between(start, stop))

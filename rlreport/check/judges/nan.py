@@ -97,7 +97,7 @@ def _worst(run: Run, logged: Ints, bad: NDArray[np.bool_], fatal: Severity) -> N
 
 def _of_metrics(run: Run) -> Iterator[Nan]:
     """Judge the trainer's loss, gradient norm, KL and entropy."""
-    broken: dict[str, list[int]] = getattr(run.tables, "metrics_broken", {})
+    broken = run.tables.metrics_broken
     metrics = run.tables.metrics
     roles = roles_of(broken)
     for role in (role for role in ROLES if role in roles):

@@ -248,7 +248,9 @@ def judge_watched(run: Run) -> Result:
     span = float(np.ptp(watched.series.values))
     # On a scale of 0 to 1 a fall of 0.02 is hardly seen, whatever the noise.
     least = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
-    fell = bool(lost) and watched.fall_z > FALL_Z and loss > least
+    # Where nothing was gained, the best of many windows lies above the others by chance.
+    clear = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
+    fell = bool(lost) and clear and loss > least
     follows = trained is None or not _does_not_follow(run, watched, trained)
     if not fell and follows:
         return None
