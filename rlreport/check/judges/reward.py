@@ -157,7 +157,9 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     step = run.responses["step"].to_numpy(np.int64)
 
     def inside(start: int, stop: int) -> NDArray[np.bool_]:
-        return (step >= steps[max(start, 0)]) & (step <= steps[min(stop, len(steps)) - 1])
+        low, high = int(steps[max(start, 0)]), int(steps[min(stop, len(steps)) - 1])
+        found: NDArray[np.bool_] = (step >= low) & (step <= high)
+        return found
 
     reward = run.column("reward")
     if dip is not None and not shape.fell:
