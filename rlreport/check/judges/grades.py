@@ -25,6 +25,7 @@ class MissingGrades(Limits):
     """Thresholds of ``missing_grades``."""
 
     window = Limit(0.3, "of responses", "warning: without a grade in some three steps")
+    part = Limit(0.1, "of steps", "and in at least this part of the run, or at its end")
     rise = Limit(0.05, "of responses", "warning: more than before while the reward falls")
     unlike = Limit(2.0, "times", "longer or shorter than graded ones: they could not be parsed")
 
@@ -53,12 +54,13 @@ def judge_missing(run: Run) -> Result:
     if not met and (rise := _rise_with_a_fall(run, series)) is not None:
         met = run.met(MissingGrades.rise, ">", rise)
     many = series > max(float(series.max()) / 2, run.limits[MissingGrades].rise)
+    lasting = bool(many[-size:].any() or run.met(MissingGrades.part, ">", float(many.mean())))
     places = np.flatnonzero(many if met and many.any() else run.by_step(missing.astype(float)) > 0)
     since, last = (int(run.steps[place]) for place in (places[0], places[-1]))
     of_group, in_group = _group_counts(run, missing)
     finding = MISSING_GRADES.finding(
         run,
-        "warning" if met else "info",
+        "warning" if met and lasting else "info",
         met,
         series=run.by_step(missing.astype(np.float64)),
         onset=Onset(since, since, since),

@@ -141,7 +141,7 @@ ZERO_VARIANCE_GROUPS = Check(
 def judge_std_fall(run: Run) -> Result:
     """Compare the std inside groups of the last ten steps with the mean of the first ten.
 
-    In a run that learns it is what success looks like: a note.
+    In a run that learns, or was solved, it is what success looks like: a note.
     """
     limits, steps = run.limits[GroupStdFall], run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
@@ -157,7 +157,7 @@ def judge_std_fall(run: Run) -> Result:
         return None
     return GROUP_STD_FALL.finding(
         run,
-        "info" if run.learned else "warning",
+        "info" if run.learned or run.solved else "warning",
         met,
         series=series,
         start=start,
