@@ -113,7 +113,13 @@ def test_what_matters_stands_within_fifteen_lines(shared_data, tmp_path):
     rlreport.build(shared_data / "ppo_reward_hacking", tmp_path / "run.md", workers=1)
     above, _, _ = (tmp_path / "run.md").read_text("utf-8").partition("<details>")
     assert len(above.strip().split("\n")) <= 15
-    for part in ("Broken: reward hacking", "Keep the last checkpoint", "| Reward |", "| KL", "🎉 🎉"):
+    for part in (
+        "Broken: reward hacking",
+        "Keep the last checkpoint",
+        "| Reward |",
+        "| KL",
+        "🎉 🎉",
+    ):
         assert part in above
 
 

@@ -165,8 +165,8 @@ def _step_noise(
     # A trend may turn at its peak, in the middle of the window that the last is compared with.
     peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
     turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
-    for side in np.split(jumps, [peak] if turns else []):
-        side -= side.mean()
+    sides = np.split(jumps, [peak] if turns else [])
+    jumps = np.concatenate([side - side.mean() for side in sides])
     variance = float((jumps**2).mean())
     lagged = float((jumps[1:] * jumps[:-1]).mean()) / variance if variance > 0 else -0.5
     rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, 0.9))

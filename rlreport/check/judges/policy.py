@@ -81,26 +81,25 @@ def judge_kl(run: Run) -> Result:
     far = run.steps[np.unique(run.place[beyond])]
     if beyond.any():
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
-    if met and _returned(run, kl, counted, beyond):
+    by_step = run.by_step(kl)
+    out = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
+    if met and np.isin(far, out).all() and _returned(run, kl, counted, beyond):
         # What left its band for some steps is dated; it is no reason to stop.
-        by_step = run.by_step(kl)
-        out = np.union1d(far, run.steps[by_step > max(limits.warn, 3 * median(by_step))])
         short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if short else "warning"
     elif beyond.any():
         severity = "critical"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
-    series = run.by_step(kl)
     always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
     inside = above(per_response, limits.warn)
-    onset = run.onset(series, always=always) if inside else None
+    onset = run.onset(by_step, always=always) if inside else None
     at = run.column("kl_max_position")
     return KL_EXPLOSION.finding(
         run,
         severity,
         met,
-        series=series,
+        series=by_step,
         onset=onset,
         dated=inside,
         shown=Shown(kl, unit="nats", token=at, among=None if inside else beyond),

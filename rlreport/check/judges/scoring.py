@@ -159,6 +159,15 @@ def prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
     return bool(returned and fresh.mean() >= NEW)
 
 
+def _died(run: Run, found: Jump) -> bool:
+    """Say whether the reward is dead after a jump: at its lowest, or below all that was earned."""
+    shape = run.reward_shape
+    if shape is None or shape.dead is not None:
+        return shape is not None
+    lowest = float(np.nanmin(run.column("reward")[run.place < found.place]))
+    return shape.below_start and found.after < lowest
+
+
 def judge_shift(run: Run) -> Result:
     """Look for a step at which the frozen reference's reward jumps, and stays.
 
@@ -184,9 +193,8 @@ def judge_shift(run: Run) -> Result:
         not evident(run, reward, found) or others_jump(run, found, limits.still)
     ):
         return None
-    shape = run.reward_shape
-    if not referenced and size < 0 and shape is not None and (shape.dead or shape.below_start):
-        return None  # what ends at the bottom died, whatever caused it
+    if not referenced and size < 0 and _died(run, found):
+        return None
     changed = prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
     return REWARD_SHIFT.finding(
