@@ -23,9 +23,10 @@ METHOD = (
         "Unclear. A run of fewer than five steps is not judged.",
         "The death of a run leads: a reward that stays at its lowest value to the end, or ends "
         "further below its start than it had ever been above, or responses that are all empty. "
-        "Then what makes the run invalid (NaN, holes in the log), causes, consequences, notes; "
-        "inside a rank by severity, then in the order below. A cause explains a consequence, or a "
-        "death, if it can lead to it and at least half of that change comes after the cause began. "
+        "Then what is critical, then warnings; of these first what makes the run invalid (NaN, "
+        "holes in the log), then causes, consequences, notes, in the order below. A cause explains "
+        "a consequence, or a death, if it can lead to it and at least half of that change comes "
+        "after the cause began. "
         "What is explained is folded under its cause.",
         "The checkpoint to keep is named by a step: keep the last one saved at or before it. It is "
         "where the watched reward, else the reward, had its best mean before the first finding "

@@ -148,8 +148,10 @@ def _in_order(
     tops = [[f for f in made if of[f.id] == top.id] for top in made if of[top.id] == top.id]
     tops = [sorted(group, key=lambda f: f.explained_by is not None) for group in tops]
 
-    def worst(group: list[Finding]) -> tuple[int, int]:
-        return _place(group[0]), min(SEVERITIES.index(f.severity) for f in group)
+    def worst(group: list[Finding]) -> tuple[int, int, int]:
+        severity = min(SEVERITIES.index(f.severity) for f in group)
+        # A warning is no reason to call a run broken that is broken for another.
+        return -1 if _dead(group[0]) else severity, _place(group[0]), severity
 
     return [f for group in sorted(tops, key=worst) for f in group]
 
