@@ -156,6 +156,9 @@ def test_a_finding_that_turned_critical_is_new_to_the_gate_and_to_the_verdict(tm
     tokens = {"response_tokens": [*"abcd" * 10], "logprobs": [-0.1] * 40}
     base = write_run(tmp_path / "base", drop=0.3, ref_logprobs=[-3.1] * 40, **tokens)
     broken = write_run(tmp_path / "broken", seed=1, ref_logprobs=[-3.1] * 40, **tokens)
+    losses = [{"step": step, "loss": 0.1 if step < 8 else np.nan} for step in range(10)]
+    for run in (base, broken):
+        (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, losses)))
     rlreport.build(base, tmp_path / "report", workers=1)
     still = rlreport.compare(tmp_path / "report", broken, tmp_path / "a", fail_on=["any"])
     assert still.sentence.startswith("Both are broken, the difference means little. BASE is ")

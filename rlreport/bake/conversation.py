@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from rlreport.figures.ragged import spans
 from rlreport.rollout import Rollout, Turn
 from rlreport.text.messages import Joined, message
 
@@ -75,6 +74,5 @@ def _size(found: re.Match[str]) -> str:
 def _spans(rollout: Rollout) -> list[list[int]]:
     """Return the spans of tokens that the policy did not sample."""
     assert rollout.sampled is not None
-    given = np.concatenate([[0], ~rollout.sampled, [0]]).astype(np.int8)
-    ends: list[list[int]] = np.flatnonzero(np.diff(given)).reshape(-1, 2).tolist()
-    return ends
+    given: list[list[int]] = spans(~rollout.sampled).tolist()
+    return given

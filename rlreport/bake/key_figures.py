@@ -35,10 +35,9 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
         # Validation is evaluated at few steps; what else is logged at few of them tells less.
         if series is None or not len(series.values):
             continue
-        if role != "validation" and 2 * len(series.steps) < len(run.steps):
+        if role != "validation" and not run.covers(series):
             continue
-        size = max(len(run.last.steps) * len(series.values) // max(len(run.steps), 1), 1)
-        first, last = float(series.values[:size].mean()), float(series.values[-size:].mean())
+        first, last = run.ends_of(series)
         if role == "reward":
             windows = run.reward_windows()
             first, last = windows["start"], windows["end"]

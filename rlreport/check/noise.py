@@ -20,6 +20,13 @@ FEWEST_CLUSTERS = 10
 """With fewer prompts a cluster-robust variance is itself mostly noise."""
 
 
+STRONGEST_CORRELATION = 0.9
+"""Autocorrelation of steps that is assumed at most."""
+
+BIAS = 6
+"""Over the number of differences: by how much a trend makes the autocorrelation look larger."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mean:
     """A window's mean over responses, and how many standard errors it lies from zero."""
@@ -168,15 +175,22 @@ def _step_noise(
     sides = np.split(jumps, [peak] if turns else [])
     jumps = np.concatenate([side - side.mean() for side in sides])
     variance = float((jumps**2).mean())
-    lagged = float((jumps[1:] * jumps[:-1]).mean()) / variance if variance > 0 else -0.5
-    rho = float(np.clip(1 + 2 * lagged - 6 / len(jumps), 0, 0.9))
-    between = 0.0
-    for part in parts:
-        size = len(np.unique(part.steps))
-        lag = np.arange(1, size)
-        alike = 1 + 2 * float(((1 - lag / size) * rho**lag).sum())
-        between += variance / 2 / (1 - rho) * alike / size
+    rho = float(np.clip(1 + 2 * lag_1(jumps) - BIAS / len(jumps), 0, STRONGEST_CORRELATION))
+    sizes = [len(np.unique(part.steps)) for part in parts]
+    between = variance / 2 / (1 - rho) * sum(alike(rho, size) / size for size in sizes)
     return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
+
+
+def lag_1(values: Floats) -> float:
+    """Return the lag-1 autocorrelation of differences; where none varies, that of white noise."""
+    variance = float((values**2).mean())
+    return float((values[1:] * values[:-1]).mean()) / variance if variance > 0 else -0.5
+
+
+def alike(rho: float, steps: int) -> float:
+    """Return the variance of a mean of AR(1) values over that of as many independent ones."""
+    lag = np.arange(1, steps)
+    return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
 
 def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:

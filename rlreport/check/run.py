@@ -129,13 +129,6 @@ class Run:
         """Return a column of the response table, float64 (rows,)."""
         return self.responses[name].to_numpy(dtype=np.float64)
 
-    def trainers(self, metric: str) -> Floats | None:
-        """Return a metric of the trainer by step, float64 (S,); None where it logged none."""
-        metrics = self.tables.metrics
-        if not has(metrics, metric):
-            return None
-        return metrics.set_index("step")[metric].reindex(self.steps).to_numpy(np.float64)
-
     @cached_property
     def roles(self) -> Mapping[str, str]:
         """Role -> name of the trainer's metric that has it; see ``metrics.roles``."""
@@ -153,20 +146,30 @@ class Run:
     def series_by_step(self, column: str) -> Series:
         """Return the mean of a column in each step, with the error that its spread implies."""
         values = self.column(column)
-        counts = self.by_step_counts(values)
+        counts = np.bincount(self.place[np.isfinite(values)], minlength=len(self.steps))
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = self.spread(column) / np.sqrt(counts)
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
-    def by_step_counts(self, values: Floats) -> Ints:
-        """Return how many responses of each step have a value, int64 (S,)."""
-        return np.bincount(self.place[np.isfinite(values)], minlength=len(self.steps))
+    def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which steps have a response among those chosen, bool (S,)."""
+        return np.bincount(self.place[rows], minlength=len(self.steps)) > 0
+
+    def covers(self, series: Series) -> bool:
+        """Say whether a series is logged at half of the run's steps or more."""
+        return 2 * len(series.steps) >= len(self.steps)
+
+    def ends_of(self, series: Series) -> tuple[float, float]:
+        """Return the means of a series, without gaps, over the run's first and last window."""
+        values = series.values
+        size = max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1)
+        return mean(values[:size]), mean(values[-size:])
 
     @cached_property
     def reward(self) -> Series:
         """The reward by step: the trainer's mean, which is of all its rollouts, if logged."""
         trainers = self.series_of("reward")
-        if trainers is not None and 2 * len(trainers.steps) >= len(self.steps):
+        if trainers is not None and self.covers(trainers):
             return trainers
         return self.series_by_step("reward")
 

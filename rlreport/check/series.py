@@ -2,8 +2,9 @@
 
 A series is one number a step, with the error of each number where it is known. Its noise is
 told from successive differences, which a trend hardly touches. Successive steps may be alike
-(autocorrelation), which makes means of several steps less certain; both are estimated as for an
-AR(1) process around a slow trend, whose differences have a lag-1 correlation of −(1 − ρ) / 2.
+(autocorrelation), which makes means of several steps less certain. Both are estimated as for
+independent noise of known size e (sampling) and an AR(1) process around a slow trend: with standard
+deviation a, differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 − ρ)².
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from rlreport.check.noise import deviate
+from rlreport.check.noise import BIAS, STRONGEST_CORRELATION, alike, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 
 SeriesSource = Literal["rollouts", "metrics"]
@@ -25,7 +26,6 @@ WINDOW_SHARE = 0.1
 """Part of the steps that the mean at the start, at the end and at the best place is taken over."""
 
 FEWEST_IN_WINDOW = 3
-STRONGEST_CORRELATION = 0.9
 FEWEST_FOR_DRIFT = 20
 """Differences from which autocorrelation can be told from a trend."""
 
@@ -89,12 +89,6 @@ class Series:
         errors = None if self.errors is None else self.errors[finite]
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
 
-    def before(self, step: int) -> Series:
-        """Return the part before a step."""
-        early = self.steps < step
-        errors = None if self.errors is None else self.errors[early]
-        return Series(self.steps[early], self.values[early], errors, self.source, self.name)
-
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -117,15 +111,13 @@ class Noise:
 
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
-        lag = np.arange(1, steps)
-        alike = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
-        return float(np.hypot(self.white, self._drift * np.sqrt(alike)) / np.sqrt(steps))
+        drift = self._drift * np.sqrt(alike(self.rho, steps))
+        return float(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
         """Return the standard error of the slope per step of a least-squares line."""
-        alike = (1 + self.rho) / (1 - self.rho)
-        spread = np.sqrt((steps**3 - steps) / 12)
-        return float(np.hypot(self.white, self._drift * np.sqrt(alike)) / spread)
+        drift = self._drift * np.sqrt((1 + self.rho) / (1 - self.rho))
+        return float(np.hypot(self.white, drift) / np.sqrt((steps**3 - steps) / 12))
 
     @property
     def independent_steps(self) -> float:
@@ -155,6 +147,7 @@ class Shape:
 
     Attributes:
         series: those steps.
+        noise: how they scatter.
         window: steps of the means below.
         start, best, end: means of the first window, of the best and of the last.
         best_place: where the best window begins.
@@ -172,6 +165,7 @@ class Shape:
     """
 
     series: Series
+    noise: Noise
     window: int
     start: float
     best: float
@@ -213,17 +207,15 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     if series.errors is not None and np.isfinite(series.errors).any():
         inside = float(np.sqrt(np.nanmean(series.errors**2)))
     clipped = np.clip(jumps, -3 * scale, 3 * scale)
-    variance = float((clipped**2).mean())
-    if independent or variance == 0 or len(jumps) < FEWEST_FOR_DRIFT:
+    if independent or not clipped.any() or len(jumps) < FEWEST_FOR_DRIFT:
         return Noise(max(scale / float(np.sqrt(2)), inside))
-    lagged = float((clipped[1:] * clipped[:-1]).mean()) / variance
     # Half the variance of differences: that of sampling, and of the drift times 1 - rho.
     half = scale**2 / 2
     white = min(inside**2, half)
     if half - white < LEAST_DRIFT * half:
         return Noise(max(float(np.sqrt(half)), inside))
-    left = -(2 * lagged * half + white) / (half - white)
-    left = float(np.clip(left + 6 / len(jumps), 1 - STRONGEST_CORRELATION, 1))
+    left = -(2 * lag_1(clipped) * half + white) / (half - white)
+    left = float(np.clip(left + BIAS / len(jumps), 1 - STRONGEST_CORRELATION, 1))
     return Noise(inside, float(np.sqrt((half - white) / left)), 1 - left)
 
 
@@ -256,6 +248,7 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
     abrupt = _abrupt(series, noise, best, end)
     return Shape(
         series,
+        noise,
         window,
         start,
         best,

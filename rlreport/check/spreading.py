@@ -132,7 +132,7 @@ def _described(run: Run, search: Search, texts: list[Text]) -> SpreadingTexts:
     for text in sorted(texts, key=lambda one: -one.z):
         counts = np.full(len(run.responses), np.nan)
         counts[rows] = text.counts
-        shares = np.where(np.isfinite(counts), counts > 0, np.nan)
+        shares = held(counts)
         moved, often = run.change(shares), run.change(counts)
         grown = inside.growth > 1 and text.kind != "structure"
         if len(table) == MOST_TEXTS or text.name in counts_of:
@@ -225,6 +225,11 @@ class Lift:
         r = np.clip(shared / np.sqrt(varied * spread), -0.999999, 0.999999)
         in_std = shared / varied / float(np.sqrt(spread / len(y)))
         return shared / varied, in_std, float(np.arctanh(r) * np.sqrt(freedom))
+
+
+def held(counts: Floats) -> Floats:
+    """Return 1 for each response that holds a text, 0 for others, NaN outside the sample."""
+    return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
 def checked(run: Run) -> bool:

@@ -24,7 +24,6 @@ from rlreport.check.limits import Thresholds
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
-from rlreport.check.series import noise_of, shape_of
 from rlreport.check.wording import worded
 from rlreport.tables import Tables
 from rlreport.text.messages import message
@@ -229,16 +228,13 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     sound = run.between(int(run.steps[0]), min(onsets)) if onsets else run
     if not sound.learned:
         return None
-    for series, watched in ((sound.watched_reward, True), (sound.reward, False)):
-        shape = None if series is None else shape_of(series, independent=watched)
-        if shape is None:
-            continue
-        steps = shape.series.steps
-        error = noise_of(shape.series, independent=watched).of_mean(shape.window)
-        if not onsets and shape.best - shape.end <= error:
-            return int(steps[-1])
-        return int(steps[shape.best_place + shape.window // 2])
-    return None
+    shape = sound.watched_shape or sound.reward_shape
+    if shape is None:
+        return None
+    steps = shape.series.steps
+    if not onsets and shape.best - shape.end <= shape.noise.of_mean(shape.window):
+        return int(steps[-1])
+    return int(steps[shape.best_place + shape.window // 2])
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:

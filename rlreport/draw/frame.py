@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, spans
 from rlreport.tables import Tables
 from rlreport.text.messages import message, told
 
@@ -103,11 +103,7 @@ class Frame:
         if not named.any():
             return []
         edges = self.edges
-        flips = np.flatnonzero(np.diff(np.concatenate([[False], named, [False]]).astype(np.int8)))
-        return [
-            (float(edges[start]), float(edges[stop]))
-            for start, stop in zip(flips[::2], flips[1::2], strict=True)
-        ]
+        return [(float(edges[start]), float(edges[stop])) for start, stop in spans(named)]
 
 
 def of_training(tables: Tables) -> Tables:

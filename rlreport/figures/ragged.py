@@ -34,6 +34,12 @@ def places_in_runs(values: NDArray[np.generic]) -> Ints:
     return np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
 
 
+def spans(chosen: NDArray[np.bool_]) -> Ints:
+    """Return where each run of true values starts and stops (exclusive), int64 (runs, 2)."""
+    padded = np.concatenate([[False], chosen, [False]]).astype(np.int8)
+    return np.flatnonzero(np.diff(padded)).reshape(-1, 2)
+
+
 def row_sums(flat: Floats, offsets: Ints) -> Floats:
     """Return each row's sum, shape (R,); 0 for an empty row."""
     return _reduce(np.add, flat, offsets, 0.0)

@@ -12,7 +12,7 @@ from rlreport.check.judges.text import DiversityCollapse
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
 from rlreport.check.run import Run, Shown, mean
-from rlreport.check.spreading import checked, label_contained
+from rlreport.check.spreading import checked, held, label_contained
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, told
 
@@ -48,13 +48,12 @@ def judge_hacking(run: Run) -> Result:
     paid = _paid(run)
     if paid.empty:
         return None
-    # What explains most of the reward leads; among equals the one that spread furthest.
-    top = paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
+    top = _leading(paid)
     counts = run.spreading.counts[top["ngram"]]
     verdict = _hack_or_format(run, counts)
     if verdict == "format":
         return None
-    shares = np.where(np.isfinite(counts), counts > 0, np.nan)
+    shares = held(counts)
     carried, start, end = _carried(run, shares)
     held_by_most = run.met(Spreading.held, ">=", top["share_last"])
     carries = run.met(Spreading.carried, ">=", carried)
@@ -103,6 +102,11 @@ def _paid(run: Run) -> pd.DataFrame:
         & ((table["of_gain"] >= limits.gain) | (run.first is None))
         & (table["asked"] <= ASKED)
     ]
+
+
+def _leading(paid: pd.DataFrame) -> pd.Series:
+    """Return the text that explains most of the reward; among equals the most widespread one."""
+    return paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
 
 
 def _hack_or_format(run: Run, counts: Floats) -> str:
@@ -259,7 +263,7 @@ def judge_format(run: Run) -> Result:
     paid = _paid(run)
     top = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
     if len(paid):
-        top = paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
+        top = _leading(paid)
         if _hack_or_format(run, run.spreading.counts[top["ngram"]]) != "format":
             return None
     elif not checked(run):
@@ -270,7 +274,7 @@ def judge_format(run: Run) -> Result:
         run,
         "info",
         run.met(FormatLearned.share, ">=", top["share_last"]),
-        series=run.by_step(np.where(np.isfinite(counts), counts > 0, np.nan)),
+        series=run.by_step(held(counts)),
         shown=_holders(top, counts),
         texts=() if form else (LogText(top["ngram"]),),
         text=str(top["ngram"]) if form else LogText(top["ngram"]),

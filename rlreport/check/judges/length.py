@@ -246,12 +246,12 @@ def _same_as_most(run: Run) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 def _trainers_length(run: Run) -> Series | None:
     """Return the trainer's mean length of the steps in which few responses are cut off."""
     series, cut = run.series_of("length"), run.series_of("truncated")
-    if series is None or 2 * len(series.steps) < len(run.steps):
+    if series is None or not run.covers(series):
         return None
     if cut is not None:
         many = np.isin(series.steps, cut.steps[cut.values > MissingEos.rise.default])
         series = Series(series.steps[~many], series.values[~many], None, series.source, series.name)
-    return series if 2 * len(series.steps) >= len(run.steps) else None
+    return series if run.covers(series) else None
 
 
 def _median_fell(run: Run, length: Floats) -> bool:

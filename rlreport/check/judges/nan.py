@@ -12,7 +12,7 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, LogText, Met, Onset, Severity
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run, Shown
-from rlreport.figures.ragged import Ints
+from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
 from rlreport.text.messages import marked, sentences, told
 
@@ -66,10 +66,9 @@ class Spell:
 
 def spells(logged: Ints, bad: NDArray[np.bool_]) -> list[Spell]:
     """Return the runs of consecutive steps that are bad."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
     return [
         Spell(logged[start:stop], bool(start == 0), bool(stop == len(logged)))
-        for start, stop in edges.reshape(-1, 2).tolist()
+        for start, stop in spans(bad).tolist()
     ]
 
 
@@ -125,7 +124,7 @@ def _of_rewards(run: Run) -> Iterator[Nan]:
     first = int(run.place[bad].min())
     late = graded & (run.place >= min(first, len(run.steps) - LASTING))
     share, count = float(bad[late].mean()), int(bad.sum())
-    found = _worst(run, run.steps, run.by_step_counts(np.where(bad, 1.0, np.nan)) > 0, "warning")
+    found = _worst(run, run.steps, run.steps_of(bad), "warning")
     if count >= LASTING and share > run.limits[NanMetrics].share:
         found = replace(found, severity="critical", since=int(run.steps[first]))
     yield replace(found, kind="rewards", rows=bad, facts={"rewards": count, "share": share})
@@ -149,8 +148,7 @@ def _of_logprobs(run: Run) -> Iterator[Nan]:
     )
     for kind, fatal, among in kinds:
         if among.any():
-            by_step = run.by_step_counts(np.where(among, 1.0, np.nan)) > 0
-            found = _worst(run, run.steps, by_step, fatal)
+            found = _worst(run, run.steps, run.steps_of(among), fatal)
             facts: dict[str, Fact] = {
                 "responses": int(among.sum()),
                 "numbers": int(rows["nan_values"].to_numpy()[among].sum()),

@@ -169,10 +169,8 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
         return None
     middle = median(kl.values)
     unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
-    high, highest = (
-        max(limits.excursion * middle, unit),
-        float(running_mean(kl.values, SMOOTH).max()),
-    )
+    high = max(limits.excursion * middle, unit)
+    highest = float(running_mean(kl.values, SMOOTH).max())
     if not above(highest, high):
         return None
     far = np.flatnonzero(kl.values > high)

@@ -57,7 +57,7 @@ def judge_collapse(run: Run) -> Result:
     steps = shape.series.steps
     facts: dict[str, Fact] = {"start": shape.start, "best": shape.best, "end": shape.end}
     severity: Severity = "warning"
-    until = None
+    onset, until = None, None
     peak = (shape.best_place, shape.best_place + shape.window)
     if shape.dead is not None:
         kind, severity = "dead", "critical"
@@ -81,9 +81,9 @@ def judge_collapse(run: Run) -> Result:
         part = (shape.dip.stop - shape.dip.start + 1) / len(steps)
         met = run.met(RewardCollapse.dip, ">", part)
         severity = "warning" if met and shape.dip.stop - shape.dip.start >= 10 else "info"
-        until = int(steps[shape.dip.stop])
-        facts |= {"best": shape.dip.level, "low": shape.dip.low, "until": until}
-        facts["since"] = int(steps[shape.dip.start])
+        since, until = int(steps[shape.dip.start]), int(steps[shape.dip.stop])
+        onset = Onset(since, since, since)
+        facts |= {"best": shape.dip.level, "low": shape.dip.low, "since": since, "until": until}
     else:
         return None
     if kind != "dead":
@@ -93,18 +93,12 @@ def judge_collapse(run: Run) -> Result:
             if kind == "dip":
                 return None
             kind, severity = "prompts", "info"
-    series = run.along(shape.series)
-    if kind == "dip":
-        since = int(steps[shape.dip.start]) if shape.dip else 0
-        onset: Onset | None = Onset(since, since, since)
-    else:
-        onset = run.onset_of(shape.series, peak)
     return REWARD_COLLAPSE.finding(
         run,
         severity,
         met,
-        series=series,
-        onset=onset,
+        series=run.along(shape.series),
+        onset=onset or run.onset_of(shape.series, peak),
         until=until,
         shown=Shown(run.column("reward"), highest=False),
         more=facts,
