@@ -294,8 +294,11 @@ class Run:
             return False
         if self.change(self.column("reward_gap")).rose:
             return True
-        # Prompts that return are compared with themselves, but steps may drift together.
-        return bool(shape and shape.rise_z > SOME_Z) and self.change(self.column("reward")).rose
+        if shape is None or shape.rise_z < SOME_Z:
+            return False
+        # Prompts that recur are compared with themselves, but steps may drift together.
+        moved = self.change(self.column("reward"))
+        return moved.rose and shape.noise.deflate(moved.z) >= self.limits[Trend].z
 
     @cached_property
     def solved(self) -> bool:

@@ -32,6 +32,9 @@ FEWEST_FOR_DRIFT = 20
 LEAST_DRIFT = 0.2
 """Part of the differences' variance that sampling has to leave unexplained, to tell a drift."""
 
+LEAST_INDEPENDENT = 0.55
+"""A step counts as at least so many independent ones where windows of responses are compared."""
+
 RISE_Z = 3.0
 TREND_Z = 2.6
 SOME_Z = 1.5
@@ -124,6 +127,13 @@ class Noise:
         """As how many independent steps one step counts."""
         variance = self.white**2 + self.drift**2 * (1 + self.rho) / (1 - self.rho)
         return self.sigma**2 / variance if variance > 0 else 1.0
+
+    def deflate(self, z: float) -> float:
+        """Return a deviate of two windows, smaller where steps of the whole series are alike.
+
+        A change of the run looks like autocorrelation, too, so at most LEAST_INDEPENDENT counts.
+        """
+        return z * float(np.sqrt(max(self.independent_steps, LEAST_INDEPENDENT)))
 
     @property
     def _drift(self) -> float:

@@ -134,7 +134,8 @@ def _fell(run: Run, shape: Shape) -> bool:
     least = max(limits.half * gain, limits.spread * run.spread())
     # The best of several windows lies above the others by chance.
     luck = np.sqrt(2 * np.log(steps / size))
-    return shape.fall_z > SOME_Z and -loss.z >= loss.least + luck and -loss.difference > least
+    clear = shape.fall_z > SOME_Z and -shape.noise.deflate(loss.z) >= loss.least + luck
+    return clear and -loss.difference > least
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
