@@ -39,14 +39,7 @@ SHARES = {
 def test_a_share_that_rose_by_twenty_points_or_is_over_half(
     name: str, first: float, last: float, warned: bool
 ) -> None:
-    found = severity(name, SHARES[name](first, last))
-    assert (found == "warning") is warned
-    assert name == "turn_limit" or found in (None, "warning")
-
-
-def test_five_per_cent_at_the_limit_are_a_note() -> None:
-    assert severity("turn_limit", tables(at_turn_limit=share(0.0, 0.06))) == "info"
-    assert severity("turn_limit", tables(at_turn_limit=share(0.0, 0.05))) is None
+    assert severity(name, SHARES[name](first, last)) == ("warning" if warned else None)
 
 
 @pytest.mark.parametrize(

@@ -242,5 +242,5 @@ def test_longer_responses_that_earn_no_more_on_average_carry_no_reward() -> None
     length = 100 + 4 * STEP + 10 * SIGN
     verdict = run_checks(tables(response_tokens=length, reward=SIGN.astype(float)))
     assert verdict.lead == "length_hacking"
-    assert "while the mean reward stayed" in verdict.sentence
+    assert "mean reward 0 at the start, 0 at the end" in verdict.sentence
     assert "carried" not in verdict.sentence

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Met, Op, Severity
+from rlreport.check.finding import Fact, Finding, Met, Op
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import Change, deviate, means_by
 from rlreport.check.run import Run, Shown, was_so
@@ -25,9 +26,9 @@ FAILURES = (
 
 
 class RiseOrShare(Limits):
-    """Thresholds of a check that compares a share with its start, and with a limit."""
+    """Thresholds of a check that compares a share with a limit, and its rise with another."""
 
-    rise: Limit[float]
+    rise: Limit[float] | None = None
     share: Limit[float]
 
 
@@ -35,63 +36,46 @@ def rise_or_share(
     run: Run, moved: Change, limits: type[RiseOrShare]
 ) -> tuple[list[Met], list[Met]]:
     """Return the threshold of the rise where the share rose, and all that it met."""
-    rise = run.met(limits.rise, ">=", moved.difference) if moved.rose else []
+    rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
     return rise, [*rise, *run.met(limits.share, ">", moved.last)]
 
 
 def judge_share(
-    check: Check,
-    run: Run,
-    values: Floats,
-    limits: type[RiseOrShare],
-    weights: Floats | None = None,
-) -> Result:
+    check: Check, run: Run, limits: type[RiseOrShare], moved: Change, **details: Any
+) -> Finding | None:
     """Return a finding where a share rose by points since the start, or is high.
 
-    ``values``, float64 (rows,), are the share of each response, NaN where it says nothing;
-    ``weights`` what each share is of.
+    ``details`` are those of ``Check.finding``.
     """
-    moved = run.change(values, weights)
     rise, met = rise_or_share(run, moved, limits)
-    return _of_share(check, run, "warning", met, moved, values, weights, always=not rise)
-
-
-def judge_high_share(
-    check: Check,
-    run: Run,
-    values: Floats,
-    limit: Limit[float],
-    weights: Floats | None = None,
-    severity: Severity = "warning",
-) -> Result:
-    """Return a finding where a share is high; see ``judge_share``."""
-    moved = run.change(values, weights)
-    met, always = (run.met(limit, ">", share) for share in (moved.last, moved.first))
-    return _of_share(check, run, severity, met, moved, values, weights, always=bool(always))
-
-
-def _of_share(
-    check: Check,
-    run: Run,
-    severity: Severity,
-    met: list[Met],
-    moved: Change,
-    values: Floats,
-    weights: Floats | None,
-    *,
-    always: bool,
-) -> Result:
     if not met:
         return None
+    always = not rise and bool(run.met(limits.share, ">", moved.first))
     return check.finding(
+        run, "warning", met, always=always, share=moved.last, before=moved.first, **details
+    )
+
+
+def judge_rows(
+    check: Check,
+    run: Run,
+    limits: type[RiseOrShare],
+    values: Floats,
+    weights: Floats | None = None,
+    shown: Shown | None = None,
+) -> Finding | None:
+    """Judge a share by that of each response, ``values``; NaN where it says nothing.
+
+    ``values`` are float64 (rows,), ``weights`` what each share is of.
+    """
+    return judge_share(
+        check,
         run,
-        severity,
-        met,
+        limits,
+        run.change(values, weights),
         series=run.by_step(values, weights),
-        always=always,
-        shown=Shown(values, among=values > 0),
-        share=moved.last,
-        before=moved.first,
+        shown=shown or Shown(values, among=values > 0),
+        series_from="rollouts",
     )
 
 

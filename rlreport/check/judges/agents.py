@@ -7,17 +7,10 @@ import numpy as np
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Onset
 from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
-from rlreport.check.noise import Change
 from rlreport.check.onset import onset
 from rlreport.check.run import Run, Shown
-from rlreport.check.shapes import (
-    RiseOrShare,
-    judge_high_share,
-    judge_share,
-    part_of,
-    rise_or_share,
-)
-from rlreport.check.windows import Trend, size_of_window
+from rlreport.check.series import Series
+from rlreport.check.shapes import RiseOrShare, change_along, judge_rows, judge_share, part_of
 from rlreport.figures.ragged import Floats
 
 
@@ -42,7 +35,7 @@ class ToolDisuse(Limits):
     calls = Limit(0.2, "calls", "fewer at the start are not judged", CONTRACT)
 
 
-class VoidTurns(Limits):
+class VoidTurns(RiseOrShare):
     """Thresholds of ``void_turns``."""
 
     share = Limit(0.1, "of turns", "have neither a call nor an answer", "SimpleTIR (void turns)")
@@ -51,9 +44,8 @@ class VoidTurns(Limits):
 class TurnLimit(RiseOrShare):
     """Thresholds of ``turn_limit``."""
 
-    note = Limit(0.05, "of conversations", "info: stopped at the limit", AGENTS)
-    rise = Limit(0.2, "of conversations", "warning: rise since the first window", EOS)
-    share = Limit(0.5, "of conversations", "warning: stopped in the last window", EOS)
+    rise = Limit(0.2, "of conversations", "rise of the share since the first window", EOS)
+    share = Limit(0.5, "of conversations", "stopped in the last window", EOS)
 
 
 class UnclosedThinking(RiseOrShare):
@@ -72,41 +64,15 @@ def judge_failed(run: Run) -> Result:
     if not failed.any():
         return FAILED_ROLLOUTS.not_run(FAILED_ROLLOUTS.needs_also)
     steps = run.tried["step"].to_numpy(np.int64)
-    series: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
-    size = size_of_window(len(steps), run.limits[Trend])
-    moved = _window_change(series, size, run.limits[Trend].z)
-    size = size or len(steps)
-    rise, met = rise_or_share(run, moved, FailedRollouts)
-    if not met:
-        return None
+    share: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
+    moved = change_along(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
     start = int(steps[0])
-    always = not (rise or moved.first <= run.limits[FailedRollouts].share)
-    begun = Onset(start, start, start) if always else onset(steps, series, end=size)
-    return FAILED_ROLLOUTS.finding(
-        run,
-        "warning",
-        met,
-        series=series,
-        onset=begun,
-        dated=False,
-        steps=steps[steps >= (begun.step if begun else steps[-size])].tolist(),
-        share=moved.last,
-        before=moved.first,
-    )
-
-
-def _window_change(series: Floats, size: int, least: float) -> Change:
-    """Return the change from the first to the last window; size 0 means too few steps for two.
-
-    Failures come in bursts, so the error is that of the scatter from step to step.
-    """
-    if not size:
-        return Change(np.nan, float(series.mean()), np.inf, least)
-    first, last = series[:size], series[-size:]
-    error = float(np.sqrt((first.var() + last.var()) / size))
-    difference = float(last.mean() - first.mean())
-    z = difference / error if error else np.inf
-    return Change(float(first.mean()), float(last.mean()), z, least)
+    begun = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
+    since = steps[steps >= begun.step].tolist() if begun else ()
+    return judge_share(
+        FAILED_ROLLOUTS, run, FailedRollouts, moved, series=share, onset=begun, dated=False,
+        steps=since,
+    )  # fmt: skip
 
 
 FAILED_ROLLOUTS = Check(
@@ -132,11 +98,10 @@ FAILED_ROLLOUTS = Check(
 
 
 def judge_tool_errors(run: Run) -> Result:
-    """Look for a rise of the share of calls answered by an error, or a high share."""
+    """Compare the share of calls answered by an error with the start, and with its limit."""
     calls = run.column("tool_calls")
-    return judge_share(
-        TOOL_ERRORS, run, part_of(run.column("tool_errors"), calls), ToolErrors, calls
-    )
+    errors = part_of(run.column("tool_errors"), calls)
+    return judge_rows(TOOL_ERRORS, run, ToolErrors, errors, calls)
 
 
 TOOL_ERRORS = Check(
@@ -204,8 +169,7 @@ TOOL_DISUSE = Check(
 def judge_void_turns(run: Run) -> Result:
     """Compare the share of empty turns in the last window with its limit."""
     turns = run.column("turns")
-    share = part_of(run.column("void_turns"), turns)
-    return judge_high_share(VOID_TURNS, run, share, VoidTurns.share, turns)
+    return judge_rows(VOID_TURNS, run, VoidTurns, part_of(run.column("void_turns"), turns), turns)
 
 
 VOID_TURNS = Check(
@@ -228,11 +192,8 @@ VOID_TURNS = Check(
 
 
 def judge_turn_limit(run: Run) -> Result:
-    """Look for a rise of the share at the limit, or a high share; a smaller one is a note."""
-    values = run.column("at_turn_limit")
-    return judge_share(TURN_LIMIT, run, values, TurnLimit) or judge_high_share(
-        TURN_LIMIT, run, values, TurnLimit.note, severity="info"
-    )
+    """Compare the share stopped at the turn limit with the start, and with its limit."""
+    return judge_rows(TURN_LIMIT, run, TurnLimit, run.column("at_turn_limit"))
 
 
 TURN_LIMIT = Check(
@@ -255,8 +216,8 @@ TURN_LIMIT = Check(
 
 
 def judge_thinking(run: Run) -> Result:
-    """Look for a rise of the share of thinking without an end, or a high share."""
-    return judge_share(UNCLOSED_THINKING, run, run.column("unclosed_thinking"), UnclosedThinking)
+    """Compare the share of thinking without an end with the start, and with its limit."""
+    return judge_rows(UNCLOSED_THINKING, run, UnclosedThinking, run.column("unclosed_thinking"))
 
 
 UNCLOSED_THINKING = Check(
