@@ -137,13 +137,6 @@ def test_texts_of_one_largest_length_were_cut() -> None:
     assert severity("cut_texts", tables(response_chars=np.where(INDEX < 10, 500, 100))) is None
 
 
-def test_texts_that_end_with_an_ellipsis_were_cut() -> None:
-    texts = [["so", "…"] if i % 100 < 30 else ["so", "."] for i in range(len(STEP))]
-    chars = np.where(INDEX < 30, 490 + INDEX % 7, 100)
-    made = make_tables({"step": STEP, "response_chars": chars}, texts=texts, unit="word")
-    assert severity("cut_texts", made) == "info"
-
-
 def test_columns_that_end_are_named() -> None:
     made = tables(ref_reward=np.where(STEP < 20, 1.0, np.nan))
     made.extras["tool"] = np.where(STEP < 30, 1.0, np.nan)

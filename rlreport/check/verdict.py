@@ -19,7 +19,7 @@ from rlreport.check.finding import (
     NotRun,
     Verdict,
 )
-from rlreport.check.judges.nan import invalid_since
+from rlreport.check.judges.nan import NAN_METRICS, invalid_since
 from rlreport.check.limits import Thresholds
 from rlreport.check.onset import smoothed
 from rlreport.check.registry import CHECKS
@@ -68,13 +68,15 @@ def judge(
     the reward function changed, those of the reward judge the gap to the reference, else the
     longer part.
     """
-    start = invalid_since(run)
+    nan = NAN_METRICS.run(run)
+    start = invalid_since(nan)
     judged = run if start is None else run.between(int(run.steps[0]), start)
     results: dict[str, Finding | NotRun | None] = {}
     of_reward = judged
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         seen = run if check.whole_run else of_reward if check.of_reward else judged
-        result = results[check.id] = _result(check, seen, start)
+        result = nan if check is NAN_METRICS else _result(check, seen, start)
+        results[check.id] = result
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _across(judged, result)
     findings = [result for result in results.values() if isinstance(result, Finding)]

@@ -12,7 +12,6 @@ from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run, Shown, mean
 from rlreport.check.series import running_mean
-from rlreport.figures.ragged import Floats, Ints
 from rlreport.read.grades import Missing
 from rlreport.summarise.steps import commonest
 from rlreport.text.messages import marked, sentences, told
@@ -21,12 +20,15 @@ WINDOW = 3
 """Steps over which the share of missing grades is averaged."""
 
 
+LEAST = 0.05
+"""Share of missing grades below which a step never counts as one of many."""
+
+
 class MissingGrades(Limits):
     """Thresholds of ``missing_grades``."""
 
     window = Limit(0.3, "of responses", "warning: without a grade in some three steps")
     part = Limit(0.1, "of steps", "and in at least this part of the run, or at its end")
-    rise = Limit(0.05, "of responses", "warning: more than before while the reward falls")
     unlike = Limit(2.0, "times", "longer or shorter than graded ones: they could not be parsed")
 
 
@@ -42,31 +44,32 @@ def judge_missing(run: Run) -> Result:
 
     Masked responses were left out on purpose: they are counted, but never warned of.
     """
-    kinds = run.responses["missing_grade"].to_numpy()
+    kinds, limits = run.responses["missing_grade"].to_numpy(), run.limits[MissingGrades]
     missing = kinds > 0
     if not missing.any():
         return None
-    series = run.by_step(((kinds > 0) & (kinds != Missing.MASKED)).astype(np.float64))
-    size = min(WINDOW, len(series))
-    windows = running_mean(series, size)
+    by_step = run.by_step(missing.astype(np.float64))
+    failed = run.by_step((missing & (kinds != Missing.MASKED)).astype(np.float64))
+    size = min(WINDOW, len(failed))
+    windows = running_mean(failed, size)
     at = int(np.argmax(windows))
     met = run.met(MissingGrades.window, ">", float(windows[at]))
-    if not met and (rise := _rise_with_a_fall(run, series)) is not None:
-        met = run.met(MissingGrades.rise, ">", rise)
-    many = series > max(float(series.max()) / 2, run.limits[MissingGrades].rise)
-    lasting = bool(many[-size:].any() or run.met(MissingGrades.part, ">", float(many.mean())))
-    places = np.flatnonzero(many if met and many.any() else run.by_step(missing.astype(float)) > 0)
-    since, last = (int(run.steps[place]) for place in (places[0], places[-1]))
-    of_group, in_group = _group_counts(run, missing)
+    many = failed > max(float(failed.max()) / 2, LEAST)
+    lasting = bool(many[-size:].any()) or float(many.mean()) > limits.part
+    steps = run.steps[many if met and many.any() else by_step > 0]
+    since, last = int(steps[0]), int(steps[-1])
+    reason = _reason(run, missing, many) if met else "few"
+    groups = run.responses.assign(graded=~missing).groupby("group")["graded"]
+    responses, grades = groups.size(), groups.sum()
     finding = MISSING_GRADES.finding(
         run,
         "warning" if met and lasting else "info",
         met,
-        series=run.by_step(missing.astype(np.float64)),
+        series=by_step,
         onset=Onset(since, since, since),
         until=last if last < run.steps[-1] else None,
         shown=Shown(-run.place.astype(np.float64), among=missing),
-        steps=run.steps[places][:200].tolist(),
+        steps=steps[:200].tolist(),
         missing=int(missing.sum()),
         responses=len(missing),
         share=float(missing.mean()),
@@ -74,30 +77,12 @@ def judge_missing(run: Run) -> Result:
         window=float(windows[at]),
         low=int(run.steps[at]),
         high=int(run.steps[at + size - 1]),
-        reason=_reason(run, missing, many) if met else "few",
-        groups=int(((of_group > in_group) & (of_group > 1)).sum()),
-        silent=int(((of_group > 1) & (in_group < 2)).sum()),
+        reason=reason,
+        groups=int(((responses > grades) & (responses > 1)).sum()),
+        silent=int(((responses > 1) & (grades < 2)).sum()),
     )
     # Only a judge that was down explains what became of the reward.
-    return finding if finding.facts["reason"] == "judge" else replace(finding, rank="note")
-
-
-def _rise_with_a_fall(run: Run, series: Floats) -> float | None:
-    """Return by how much the share rose where the reward fell; None where it did not fall."""
-    shape = run.reward_shape
-    if shape is None:
-        return None
-    steps = shape.series.steps
-    if shape.dip is not None:
-        low, high = steps[shape.dip.start], steps[shape.dip.stop]
-    elif shape.fell or shape.below_start or shape.dead is not None or shape.late is not None:
-        low, high = steps[min(shape.best_place + shape.window, len(steps) - 1)], steps[-1]
-    else:
-        return None
-    inside = (run.steps >= low) & (run.steps <= high)
-    if inside.all() or not inside.any():
-        return None
-    return float(series[inside].mean() - series[~inside].mean())
+    return finding if reason == "judge" else replace(finding, rank="note")
 
 
 def _reason(run: Run, missing: NDArray[np.bool_], many: NDArray[np.bool_]) -> str:
@@ -106,28 +91,18 @@ def _reason(run: Run, missing: NDArray[np.bool_], many: NDArray[np.bool_]) -> st
         return "always"
     here = many[run.place]
     lost, graded = here & missing, here & ~missing
-    unlike = run.limits[MissingGrades].unlike
-    for column, bound in ((run.length, unlike), ("finished", np.inf)):
-        values = run.column(column)
-        theirs, others = mean(values[lost]), mean(values[graded])
-        longer = max(theirs, others) > bound * max(min(theirs, others), 1.0)
-        if longer or (column == "finished" and others - theirs > 0.5):
-            return "parser"
-    reward = run.column("reward")
+    length, finished, reward = (run.column(one) for one in (run.length, "finished", "reward"))
+    lengths = mean(length[lost]), mean(length[graded])
+    unlike = max(lengths) > run.limits[MissingGrades].unlike * max(min(lengths), 1.0)
+    if unlike or mean(finished[graded]) - mean(finished[lost]) > 0.5:
+        return "parser"
     first, last = np.flatnonzero(many)[[0, -1]]
     around = (run.place >= first - 5) & (run.place <= last + 5) & ~here & ~missing
     error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
     return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
 
 
-def _group_counts(run: Run, missing: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return responses and grades of each group."""
-    group = np.unique(run.responses["group"].to_numpy(), return_inverse=True)[1]
-    return np.bincount(group), np.bincount(group, (~missing).astype(np.float64)).astype(np.int64)
-
-
 _REASONS = {
-    "few": "",
     "always": marked("It was so in all steps: most of what was sampled teaches nothing."),
     "judge": marked(
         "The judge was down: graded responses of these steps earn no less than those around them."
@@ -152,7 +127,7 @@ def missing_title(facts: Facts) -> str:
     ]
     if facts["reason"] != "few":
         lines.append(marked("In steps {low} to {high} {window:percent} were not graded."))
-    lines.append(_REASONS[str(facts["reason"])])
+        lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
             marked(
@@ -160,7 +135,7 @@ def missing_title(facts: Facts) -> str:
                 "them fewer than two grades and no signal."
             )
         )
-    return sentences(told(line, facts) for line in lines if line)
+    return sentences(told(line, facts) for line in lines)
 
 
 MISSING_GRADES = Check(
@@ -193,38 +168,30 @@ def judge_groups(run: Run) -> Result:
     sizes = rows.groupby("group").size().to_numpy()
     usual = commonest(sizes)
     odd = float((sizes != usual).mean()) if usual else 0.0
-    ids = rows.groupby(["step", "prompt_id"])["group"].nunique()
-    split = float((ids > 1).mean())
+    split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
     met = [*run.met(UnevenGroups.sizes, ">", odd), *run.met(UnevenGroups.split, ">", split)]
     if not met:
         return None
+    least, most = int(sizes.min()), int(sizes.max())
+    uneven = tuple(one.name for one in met)
     return UNEVEN_GROUPS.finding(
-        run,
-        "info",
-        met,
-        odd=odd if met[0].name == "sizes" else np.nan,
-        usual=usual,
-        least=int(sizes.min()),
-        most=int(sizes.max()),
-        split=split if met[-1].name == "split" else np.nan,
+        run, "info", met, uneven=uneven, odd=odd, usual=usual, least=least, most=most, split=split
     )
+
+
+_UNEVEN = {
+    "sizes": marked(
+        "{odd:percent} of groups do not have the usual {usual} responses, but {least} to {most}."
+    ),
+    "split": marked("{split:percent} of prompts stand under several group ids in one step."),
+}
 
 
 def groups_title(facts: Facts) -> str:
     """Return which groups are uneven, and how."""
-    lines = []
-    if facts["odd"] is not None:
-        lines.append(
-            marked(
-                "{odd:percent} of groups do not have the usual {usual} responses, but {least} to "
-                "{most}."
-            )
-        )
-    if facts["split"] is not None:
-        lines.append(
-            marked("{split:percent} of prompts stand under several group ids in one step.")
-        )
-    return sentences(told(line, facts) for line in lines)
+    uneven = facts["uneven"]
+    assert isinstance(uneven, tuple)
+    return sentences(told(_UNEVEN[str(name)], facts) for name in uneven)
 
 
 UNEVEN_GROUPS = Check(
@@ -235,8 +202,8 @@ UNEVEN_GROUPS = Check(
     judge=judge_groups,
     limits=UnevenGroups,
     title=groups_title,
-    why="A group's mean and std are its baseline: with a response lost, or the samples of a prompt "
-    "spread over several ids, advantages are of other groups than meant.",
+    why="A group's mean and std are its baseline: with a response lost, or a prompt's samples "
+    "under several ids, advantages are of other groups than meant.",
     suggestion="Log the id that the trainer groups by. Look for failed or filtered rollouts where "
     "groups are smaller, and for an id of the response instead of the prompt.",
     needs_also="group_id",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from rlreport.text.messages import Message, marked, sentences, told
 class CutTexts(Limits):
     """Thresholds of ``cut_texts``."""
 
-    share = Limit(0.2, "of responses", "info: of exactly the largest length, or with an ellipsis")
+    share = Limit(0.2, "of responses", "info: of exactly the largest length")
     least = Limit(64, "characters", "shorter ones may be of equal length by chance")
 
 
@@ -43,9 +44,6 @@ SHOWN = 3
 SHARED_STEPS = 0.8
 """Part of a file's steps that another holds too, if both are ranks of one run."""
 
-ELLIPSES = frozenset(("…", "..."))
-"""Last units of a text that a logger cut."""
-
 MOST_NAMED = 5
 LOGGED = {
     "surprisal_mean": "logprobs",
@@ -60,13 +58,12 @@ LOGGED = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with the log: how bad, its key in the facts, and the steps it touches."""
+    """One thing wrong with the log: how bad, its key in ``SAID``, its facts, and its steps."""
 
     severity: Severity
     key: str
-    count: int
+    facts: dict[str, Fact]
     steps: tuple[int, ...] = ()
-    more: dict[str, Fact] = field(default_factory=dict)
 
 
 def judge_log(run: Run) -> Result:
@@ -80,124 +77,94 @@ def judge_log(run: Run) -> Result:
     ]
     # What the reader cut: padding makes token arrays of unequal length.
     if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
-        faults.append(Fault("info", "unequal", cut))
+        faults.append(Fault("info", "unequal", {"unequal": cut}))
     if not faults:
         return None
     faults.sort(key=lambda fault: fault.severity != "warning")
     severity = faults[0].severity
-    steps = sorted({s for f in faults if f.severity == severity for s in f.steps})
+    first = min((s for f in faults if f.severity == severity for s in f.steps), default=None)
     facts: dict[str, Fact] = {"faults": tuple(fault.key for fault in faults)}
     for fault in faults:
-        facts |= {fault.key: fault.count, **fault.more}
+        facts |= fault.facts
     return BROKEN_LOG.finding(
         run,
         severity,
-        onset=Onset(steps[0], steps[0], steps[0]) if steps else None,
+        onset=None if first is None else Onset(first, first, first),
         steps=[step for fault in faults for step in fault.steps],
         more=facts,
     )
 
 
-def _unreadable(tables: Tables, limits: BrokenLog) -> list[Fault]:
+def _unreadable(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
     """Judge lines that could not be read; a torn last line is what a live file looks like."""
-    torn = sum(bad.torn for bad in tables.bad_lines)
+    torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
-    faults = []
-    if bad > 0:
-        lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
-        severity: Severity = "warning" if bad > limits.unreadable * lines else "info"
-        where = next((line for line in tables.bad_lines if not line.torn), None)
-        more: dict[str, Fact] = {"lines": lines}
-        if where:
-            more |= {
-                "bad_file": where.file,
-                "bad_line": where.line,
-                "reason": why if isinstance(why := where.reason, Message) else LogText(why),
-            }
-        faults.append(Fault(severity, "unreadable", bad, more=more))
     if torn:
-        faults.append(Fault("info", "torn", torn))
-    return faults
+        yield Fault("info", "torn", {"torn": torn})
+    if bad <= 0:
+        return
+    lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
+    facts: dict[str, Fact] = {"unreadable": bad, "lines": lines}
+    if first := next((line for line in tables.bad_lines if not line.torn), None):
+        why = first.reason if isinstance(first.reason, Message) else LogText(first.reason)
+        facts |= {"bad_file": first.file, "bad_line": first.line, "reason": why}
+    yield Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
 
 
-def _incomplete(tables: Tables, limits: BrokenLog) -> list[Fault]:
+def _incomplete(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
     """Find steps with fewer responses than the usual; runs without a usual size are not judged."""
-    steps = step_numbers(tables)
-    responses = tables.steps["responses"].to_numpy()
-    if len(steps) < SHOWN:
-        return []
+    steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
     size = commonest(responses, limits.usual)
-    if size is None:
-        return []
+    if len(steps) < SHOWN or size is None:
+        return
     few = responses < limits.fewer * size
-    faults = []
-    inside = steps[:-1][few[:-1]]
-    if len(inside):
-        more: dict[str, Fact] = {"usual": size, "few_first": int(inside[0])}
-        faults.append(Fault("warning", "few", len(inside), tuple(inside.tolist()), more))
+    inside = tuple(steps[:-1][few[:-1]].tolist())
+    if inside:
+        facts = {"few": len(inside), "usual": size, "few_first": inside[0]}
+        yield Fault("warning", "few", facts, inside)
     if few[-1]:
-        more = {"usual": size}
-        faults.append(Fault("info", "last", int(responses[-1]), (int(steps[-1]),), more))
-    return faults
+        yield Fault("info", "last", {"last": int(responses[-1]), "usual": size}, (int(steps[-1]),))
 
 
-def _missing_steps(steps: Ints, limits: BrokenLog) -> list[Fault]:
+def _missing_steps(steps: Ints, limits: BrokenLog) -> Iterator[Fault]:
     """Find gaps wider than the usual distance of steps."""
     gaps = np.diff(steps)
-    if len(gaps) < SHOWN:
-        return []
     distance = commonest(gaps, limits.usual)
-    if not distance or not (gaps >= 2 * distance).any():
-        return []
+    if len(gaps) < SHOWN or not distance:
+        return
     at = np.flatnonzero(gaps >= 2 * distance)
-    missing = int((gaps[at] // distance - 1).sum())
-    more: dict[str, Fact] = {"gap_low": int(steps[at[0]]), "gap_high": int(steps[at[0] + 1])}
-    touched = {int(step) for i in at for step in steps[i : i + 2]}
-    return [Fault("warning", "missing", missing, tuple(sorted(touched)), more)]
+    if len(at):
+        low, high = int(steps[at[0]]), int(steps[at[0] + 1])
+        missing = int((gaps[at] // distance - 1).sum())
+        facts: dict[str, Fact] = {"missing": missing, "gap_low": low, "gap_high": high}
+        yield Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
 
 
-def _early_ranks(tables: Tables) -> list[Fault]:
+def _early_ranks(tables: Tables) -> Iterator[Fault]:
     """Find rank files that stop at least two steps before another that holds the same steps."""
     order = step_numbers(tables)
-    held = tables.responses[["file", "step"]].drop_duplicates().sort_values(["file", "step"])
-    files, starts = np.unique(held["file"].to_numpy(), return_index=True)
+    held = tables.responses[["file", "step"]].drop_duplicates()
+    count = held.groupby("file")["step"].transform("size")
+    # A file of fewer steps neither stops early nor holds most of one that does.
+    held = held[count >= SHOWN]
+    files, file = np.unique(held["file"].to_numpy(), return_inverse=True)
     if not 1 < len(files) <= len(tables.files):
-        return []
+        return
+    holds = np.zeros((len(files), len(order)), np.float32)
+    holds[file, np.searchsorted(order, held["step"].to_numpy())] = 1
     # Ranks of one run hold the same steps: what is compared are sets of steps, not files.
-    sets: dict[tuple[int, ...], list[int]] = {}
-    for file, own_steps in zip(
-        files.tolist(), np.split(held["step"].to_numpy(), starts[1:]), strict=True
-    ):
-        # A file of fewer steps neither stops early nor holds most of one that does.
-        if len(own_steps) >= SHOWN:
-            sets.setdefault(tuple(own_steps.tolist()), []).append(file)
-    early = []
-    for steps, end in zip(sets, _ends_of_ranks(list(sets)), strict=True):
-        own = steps[-1]
-        if np.count_nonzero((order > own) & (order <= end)) >= 2:
-            early += [(tables.files[file].name, file, own) for file in sets[steps]]
-    if not early:
-        return []
-    name, _, step = min(early, key=lambda found: (found[2], found[1]))
-    more: dict[str, Fact] = {"early_file": name, "early_step": step}
-    steps_of = tuple(sorted({step for *_, step in early}))
-    return [Fault("warning", "early", len(early), steps_of, more)]
-
-
-def _ends_of_ranks(sets: list[tuple[int, ...]]) -> list[int]:
-    """Return, for each set of steps, the last step of those that hold most of it."""
-    holders: dict[int, list[int]] = {}
-    for number, steps in enumerate(sets):
-        for step in steps:
-            holders.setdefault(step, []).append(number)
-    by_step = {step: np.array(numbers) for step, numbers in holders.items()}
-    lasts = np.array([steps[-1] for steps in sets])
-    ends = []
-    for steps in sets:
-        shared = np.bincount(np.concatenate([by_step[step] for step in steps]), minlength=1)
-        ranks = np.flatnonzero(shared >= SHARED_STEPS * len(steps))
-        ends.append(int(lasts[ranks].max()))
-    return ends
+    sets, of_file = np.unique(holds, axis=0, return_inverse=True)
+    last = len(order) - 1 - sets[:, ::-1].argmax(axis=1)
+    same = sets @ sets.T >= SHARED_STEPS * sets.sum(axis=1)[:, None]
+    ends = np.where(same, last, 0).max(axis=1)
+    early = np.flatnonzero((ends - last >= 2)[of_file.ravel()])
+    if len(early):
+        stops = order[last[of_file.ravel()[early]]]
+        first = int(np.argmin(stops))
+        name = tables.files[int(files[early[first]])].name
+        facts: dict[str, Fact] = {"early": len(early), "early_file": name}
+        facts["early_step"] = int(stops[first])
+        yield Fault("warning", "early", facts, tuple(np.unique(stops).tolist()))
 
 
 SAID = {
@@ -263,54 +230,18 @@ MIXED_RUNS = Check(
 
 
 def judge_cut(run: Run) -> Result:
-    """Look for texts that the logger cut: many of the largest length, or with an ellipsis."""
-    chars = run.responses["response_chars"].to_numpy(np.int64)
-    most = int(chars.max(initial=0))
-    if most < run.limits[CutTexts].least:
-        return None
-    equal = _of_largest_length(run, chars)
-    share = equal or _with_ellipsis(run, chars)
-    met = run.met(CutTexts.share, ">", share)
-    if not met:
-        return None
-    return CUT_TEXTS.finding(run, "info", met, share=share, most=most, ellipsis=not equal)
-
-
-def _of_largest_length(run: Run, chars: Ints) -> float:
-    """Return the share of responses of exactly the largest length; 0.0 if it is not cut.
+    """Look for texts that the logger cut: many of exactly the largest length.
 
     Responses at a limit of tokens differ in characters, unless they repeat one text.
     """
-    longest = run.responses.loc[chars == chars.max(), "response_hash"]
+    chars = run.responses["response_chars"].to_numpy(np.int64)
+    most = int(chars.max(initial=0))
+    longest = run.responses.loc[chars == most, "response_hash"]
+    if most < run.limits[CutTexts].least or 2 * longest.nunique() < len(longest):
+        return None
     share = len(longest) / len(chars)
-    cut = share > run.limits[CutTexts].share and 2 * longest.nunique() >= len(longest)
-    return share if cut else 0.0
-
-
-def _with_ellipsis(run: Run, chars: Ints) -> float:
-    """Return the share of sampled responses that end with an ellipsis, if at about one length."""
-    texts = run.tables.ngrams
-    if texts is None or not len(texts.units):
-        return 0.0
-    mark = np.array([unit.strip() in ELLIPSES for unit in texts.vocabulary])
-    written = np.diff(texts.offsets) > 0
-    ends = written & mark[texts.units[np.maximum(texts.offsets[1:] - 1, 0)]]
-    lengths = chars[texts.rows][ends]
-    alike = len(lengths) and np.mean(lengths > 0.9 * chars.max()) > 0.9
-    return float(ends.mean()) if alike else 0.0
-
-
-def cut_title(facts: Facts) -> str:
-    """Return what shows that texts were cut."""
-    if facts["ellipsis"]:
-        return marked(
-            "{share:percent} of responses end with an ellipsis at about {most:count} characters: "
-            "the logger cut them."
-        )
-    return marked(
-        "{share:percent} of responses have exactly {most:count} characters, and none has more: the "
-        "logger cut them."
-    )
+    met = run.met(CutTexts.share, ">", share)
+    return CUT_TEXTS.finding(run, "info", met, share=share, most=most) if met else None
 
 
 CUT_TEXTS = Check(
@@ -320,7 +251,8 @@ CUT_TEXTS = Check(
     looks_for="responses that the logger cut",
     judge=judge_cut,
     limits=CutTexts,
-    title=cut_title,
+    title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
+    "the logger cut them.",
     why="What is logged is not what the policy wrote: lengths in characters, ends of responses and "
     "texts that spread are those of the cut text.",
     suggestion="Log whole responses, and fewer of them if space is short.",
@@ -331,15 +263,14 @@ CUT_TEXTS = Check(
 
 def judge_columns(run: Run) -> Result:
     """Look for columns that nearly all responses held until some step, and none after it."""
-    tables, share = run.tables, run.limits[LostColumns].share
-    rows = tables.responses
-    held = {LOGGED[name]: rows[name].notna() for name in LOGGED if run.has(name)}
-    held |= {str(name): tables.extras[name].notna() for name in tables.extras}
+    held = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
+    held |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     lost: list[tuple[int, str]] = []
     for name, there in held.items():
-        by_step = run.by_step(there.to_numpy().astype(np.float64))
-        end = int(np.flatnonzero(by_step).max(initial=-1)) + 1
-        if SHOWN <= end <= len(by_step) - SHOWN and (by_step[:end] >= share).all():
+        share = run.by_step(there.to_numpy().astype(np.float64))
+        end = int(np.flatnonzero(share).max(initial=-1)) + 1
+        always = (share[:end] >= run.limits[LostColumns].share).all()
+        if SHOWN <= end <= len(share) - SHOWN and always:
             lost.append((int(run.steps[end]), name))
     if not lost:
         return None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import SEVERITIES, Fact, Facts, LogText, Met, Onset, Severity
+from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Run, Shown
 from rlreport.figures.ragged import Ints, spans
@@ -18,6 +18,8 @@ from rlreport.text.messages import marked, sentences, told
 
 LASTING = 3
 """Steps in a row after which NaN is no single bad batch."""
+
+Bools = NDArray[np.bool_]
 
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy")
 FATAL_ROLES = ("loss", "grad_norm")
@@ -34,148 +36,109 @@ class NanMetrics(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Nan:
-    """NaN or infinite numbers of one kind: how bad, when, and what the title says of it."""
+    """NaN or infinite numbers of one kind: how bad, since when, and the numbers in the title."""
 
     kind: str
     severity: Severity
     since: int
     until: int | None
+    deadly: bool
     steps: tuple[int, ...]
-    facts: dict[str, Fact] = field(default_factory=dict)
-    rows: NDArray[np.bool_] | None = None
+    facts: dict[str, Fact]
+    rows: Bools | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """Consecutive logged steps with NaN; ``opens`` or ``ends`` the run."""
-
-    steps: Ints
-    opens: bool
-    ends: bool
-
-    @property
-    def lasts(self) -> bool:
-        """Whether it is more than a bad batch.
-
-        Mixed precision skips the first updates until its loss scale fits.
-        """
-        if self.ends:
-            return len(self.steps) > 1
-        return len(self.steps) >= LASTING and not self.opens
-
-
-def spells(logged: Ints, bad: NDArray[np.bool_]) -> list[Spell]:
-    """Return the runs of consecutive steps that are bad."""
-    return [
-        Spell(logged[start:stop], bool(start == 0), bool(stop == len(logged)))
-        for start, stop in spans(bad).tolist()
-    ]
-
-
-def _worst(run: Run, logged: Ints, bad: NDArray[np.bool_], fatal: Severity) -> Nan:
+def _worst(
+    run: Run,
+    kind: str,
+    logged: Ints,
+    bad: Bools,
+    fatal: Severity,
+    rows: Bools | None = None,
+    **facts: Fact,
+) -> Nan:
     """Judge spells of NaN: ``fatal`` where one lasts, critical where the reward dies after it."""
-    found = spells(logged, bad)
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     near = max(run.limits[NanMetrics].death * float(np.ptp(logged)), LASTING)
-
-    def judged(spell: Spell) -> tuple[Severity, bool]:
-        if died is not None and spell.steps[0] <= died <= spell.steps[-1] + near:
-            return "critical", True
-        if spell.lasts:
-            return fatal, False
+    found = []
+    for start, stop in spans(bad).tolist():
+        since, last, ends = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
+        deadly = died is not None and since <= died <= last + near
+        # Mixed precision skips the first updates until its loss scale fits.
+        lasts = stop - start > 1 if ends else stop - start >= LASTING and start > 0
         # What the last step began may be the end of the run, or recover.
-        return ("warning" if spell.ends else "info"), False
-
-    worst = min(found, key=lambda spell: SEVERITIES.index(judged(spell)[0]))
-    severity, deadly = judged(worst)
-    until = None if worst.ends else int(worst.steps[-1])
-    steps = tuple(logged[bad].tolist())
-    return Nan("", severity, int(worst.steps[0]), until, steps, {"deadly": deadly})
+        mild: Severity = "warning" if ends else "info"
+        severity: Severity = "critical" if deadly else fatal if lasts else mild
+        until, steps = None if ends else last, tuple(logged[bad].tolist())
+        found.append(Nan(kind, severity, since, until, deadly, steps, facts, rows))
+    return min(found, key=lambda nan: SEVERITIES.index(nan.severity))
 
 
 def _of_metrics(run: Run) -> Iterator[Nan]:
     """Judge the trainer's loss, gradient norm, KL and entropy."""
-    broken = run.tables.metrics_broken
-    metrics = run.tables.metrics
+    broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(broken)
     for role in (role for role in ROLES if role in roles):
         name = roles[role]
-        at = np.asarray(broken[name], np.int64)
         finite = np.zeros(0, np.int64)
         if name in metrics:
             finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
-        logged = np.union1d(finite, at)
-        bad = np.isin(logged, np.setdiff1d(at, finite))
-        never = not len(finite) and role not in FATAL_ROLES  # such as the KL of a run without one
-        placeholder = 2 * bad.sum() >= len(bad) and len(spells(logged, bad)) > LASTING
+        logged = np.union1d(finite, np.asarray(broken[name], np.int64))
+        bad = ~np.isin(logged, finite)
+        never = bad.all() and role not in FATAL_ROLES  # such as the KL of a run without one
+        placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
         if bad.any() and not never and not placeholder:
-            found = _worst(run, logged, bad, "critical" if role in FATAL_ROLES else "warning")
-            yield replace(found, kind="metric", facts=found.facts | {"metric": LogText(name)})
+            fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
+            yield _worst(run, "metric", logged, bad, fatal, metric=LogText(name))
 
 
-def _of_rewards(run: Run) -> Iterator[Nan]:
-    """Judge rewards of responses: they are fatal where they are many."""
-    rows = run.responses
-    graded = rows["missing_grade"].to_numpy() == 0
-    bad = graded & rows["reward"].isna().to_numpy() & (rows["nan_values"] > 0).to_numpy()
-    if not bad.any():
-        return
-    first = int(run.place[bad].min())
-    late = graded & (run.place >= min(first, len(run.steps) - LASTING))
-    share, count = float(bad[late].mean()), int(bad.sum())
-    found = _worst(run, run.steps, run.steps_of(bad), "warning")
-    if count >= LASTING and share > run.limits[NanMetrics].share:
-        found = replace(found, severity="critical", since=int(run.steps[first]))
-    yield replace(found, kind="rewards", rows=bad, facts={"rewards": count, "share": share})
-
-
-def _of_logprobs(run: Run) -> Iterator[Nan]:
-    """Judge the log-probabilities of responses, and their other numbers."""
-    rows = run.responses
-    odd = (rows["nan_values"] > 0).to_numpy()
-    bad = np.zeros(len(rows), np.bool_)
+def _of_responses(run: Run) -> Iterator[Nan]:
+    """Judge rewards, log-probabilities and other numbers of responses."""
+    rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
+    odd, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
+    graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
     if run.has("surprisal_mean"):
-        lost = run.column("response_tokens") - run.column("logp_tokens")
-        most = run.limits[NanMetrics].logprobs * run.column("response_tokens")
-        bad |= rows["surprisal_mean"].isna().to_numpy() | (lost > np.maximum(most, 1))
+        tokens = run.column("response_tokens")
+        most = np.maximum(run.limits[NanMetrics].logprobs * tokens, 1)
+        bad = rows["surprisal_mean"].isna().to_numpy() | (tokens - run.column("logp_tokens") > most)
     if run.has("kl_k1"):
-        bad |= rows["kl_k1"].isna().to_numpy()
-    ungraded = rows["reward"].isna().to_numpy()
-    kinds: tuple[tuple[str, Severity, NDArray[np.bool_]], ...] = (
+        bad = bad | rows["kl_k1"].isna().to_numpy()
+    kinds: tuple[tuple[str, Severity, Bools], ...] = (
         ("logprobs", "critical", odd & bad),
         ("other", "warning", odd & ~bad & ~ungraded),
+        ("rewards", "warning", odd & ungraded & graded),
     )
     for kind, fatal, among in kinds:
-        if among.any():
-            found = _worst(run, run.steps, run.steps_of(among), fatal)
-            facts: dict[str, Fact] = {
-                "responses": int(among.sum()),
-                "numbers": int(rows["nan_values"].to_numpy()[among].sum()),
-            }
-            yield replace(found, kind=kind, rows=among, facts=facts)
-
-
-def invalid_since(run: Run) -> int | None:
-    """Return the step from which NaN in rewards or log-probabilities makes responses useless."""
-    found = [*_of_rewards(run), *_of_logprobs(run)]
-    return min((nan.since for nan in found if nan.severity == "critical"), default=None)
+        if not among.any():
+            continue
+        count, first = int(among.sum()), int(run.place[among].min())
+        late = run.place >= min(first, len(run.steps) - LASTING)
+        share = float(among[late & graded].mean())
+        facts: dict[str, Fact] = {"responses": count, "numbers": int(numbers[among].sum())}
+        found = _worst(
+            run, kind, run.steps, run.steps_of(among), fatal, among, share=share, **facts
+        )
+        many = count >= LASTING and share > run.limits[NanMetrics].share
+        if kind == "rewards" and many:
+            found = replace(found, severity="critical", since=int(run.steps[first]), deadly=False)
+        yield found
 
 
 def judge_nan(run: Run) -> Result:
     """Find NaN and infinite numbers; the finding is as severe as the worst of them."""
-    found = [*_of_metrics(run), *_of_logprobs(run), *_of_rewards(run)]
+    found = [*_of_metrics(run), *_of_responses(run)]
     if not found:
         return None
     worst = min(found, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
-    share = worst.facts.get("share")
-    met: list[Met] = []
+    share = worst.facts.get("share") if worst.kind == "rewards" else None
+    met = run.met(NanMetrics.share, ">", share) if isinstance(share, float) else []
+    useless = [nan.since for nan in found if nan.rows is not None and nan.severity == "critical"]
     shown, series = Shown(run.column("reward"), highest=False), None
     if worst.rows is not None:
         # The first ones tell how it began.
         shown = Shown(-run.place.astype(np.float64), among=worst.rows)
         series = run.by_step(worst.rows.astype(np.float64))
-        met = run.met(NanMetrics.share, ">", share) if isinstance(share, float) else []
     return NAN_METRICS.finding(
         run,
         worst.severity,
@@ -189,14 +152,21 @@ def judge_nan(run: Run) -> Result:
         kind=worst.kind,
         since=worst.since,
         until_step=worst.until,
-        cut=worst.kind != "metric" and worst.severity == "critical",
-        series_from="metrics" if worst.kind == "metric" else "rollouts",
+        deadly=worst.deadly,
+        cut=min(useless, default=None),
+        series_from="metrics" if worst.rows is None else "rollouts",
     )
+
+
+def invalid_since(result: Result) -> int | None:
+    """Return the step from which NaN makes responses useless, by the result of ``judge_nan``."""
+    step = result.facts["cut"] if isinstance(result, Finding) else None
+    return step if isinstance(step, int) else None
 
 
 _NAN = {
     "metric": marked("The trainer's {metric} is NaN or infinite"),
-    "rewards": marked("{rewards:count} rewards are NaN or infinite"),
+    "rewards": marked("{responses:count} rewards are NaN or infinite"),
     "logprobs": marked("The log-probabilities of {responses:count} responses are NaN or infinite"),
     "other": marked(
         "{numbers:count} values, advantages or token rewards of {responses:count} responses are "
@@ -208,19 +178,16 @@ _NAN = {
 def nan_title(facts: Facts) -> str:
     """Return what is NaN, when, and what it did."""
     what = told(_NAN[str(facts["kind"])], facts)
-    places = {**facts, "what": what}
     if facts["until_step"] is None:
         when = marked("{what} from step {since} on.")
     elif facts["until_step"] == facts["since"]:
         when = marked("{what} at step {since}, and not after it.")
     else:
         when = marked("{what} in steps {since} to {until_step}, and not after them.")
-    more = []
-    if facts.get("deadly"):
-        more.append(marked("The reward died with it."))
-    if facts["cut"]:
+    more = [marked("The reward died with it.")] if facts.get("deadly") else []
+    if facts["cut"] is not None:
         more.append(marked("The other checks judge the steps before it."))
-    return sentences([told(when, places), *(told(one, {}) for one in more)])
+    return sentences([told(when, {**facts, "what": what}), *(told(one, {}) for one in more)])
 
 
 NAN_METRICS = Check(

@@ -5,21 +5,22 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from dataclasses import replace
-from string import ascii_letters
+from functools import cache
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.distinct import distinct_by_step, distinct_fall
-from rlreport.check.finding import Fact, Facts, Met, Severity
+from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Run, Shown, mean
 from rlreport.check.spreading import checked
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
-from rlreport.text.messages import marked
+from rlreport.text.messages import marked, told
 
 LMFLOW = marked("LMFlow post on PPO training")
 DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
@@ -33,7 +34,6 @@ class DiversityCollapse(Limits):
     fall = Limit(0.3, "of distinct-2", "fall at an equal number of bigrams", DISTINCT)
     least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
     identical = Limit(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
-    rise = Limit(0.1, "of responses", "and that share rose by this since the start")
 
 
 def judge_diversity(run: Run) -> Result:
@@ -43,61 +43,43 @@ def judge_diversity(run: Run) -> Result:
     what learning looks like: a note.
     """
     facts: dict[str, Fact] = {}
-    met: list[Met] = []
     # Equal answers to one prompt are what sampling it several times is for.
     given = run.responses.groupby(["step", "response_hash"])["prompt_id"].transform("nunique")
     times = given.to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
-    series = run.by_step(twin)
+    series, twins = run.by_step(twin), run.change(twin)
+    many = run.met(DiversityCollapse.identical, ">", twins.last) if twins.rose else []
+    if many:
+        facts |= {"twins": twins.last, "twins_start": twins.first}
+    met = []
     fall = distinct_fall(run, run.limits[DiversityCollapse].least_bigrams)
     if fall is not None and fall.z >= run.limits[Trend].z:
         met = run.met(DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
         facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
-        series = distinct_by_step(run)
-    twins = run.change(twin)
-    many = run.met(DiversityCollapse.identical, ">", twins.last)
-    doubled = twins.rose and run.met(DiversityCollapse.rise, ">=", twins.difference)
-    if many and doubled:
-        facts |= {"twins": twins.last, "twins_start": twins.first}
-        met += many
-        series = run.by_step(twin)
-    if not met:
+        series = series if many else distinct_by_step(run)
+    if not (met or many):
         return None
     shapes = [shape for shape in (run.reward_shape, run.watched_shape) if shape is not None]
     validated = run.watched_shape is not None and run.watched_shape.rose
-    harmless = run.learned and (validated or checked(run)) and not (many or doubled)
+    harmless = run.learned and (validated or checked(run)) and not many
     harmless &= not any(shape.fell for shape in shapes)
     shown = Shown(times, unit="times in its step")
-    if not (times[run.last.rows] > 1).any():
+    if not twin[run.last.rows].any():
         shown = Shown(run.column("distinct_2"), highest=False)
     severity: Severity = "info" if harmless else "warning"
-    return DIVERSITY_COLLAPSE.finding(run, severity, met, series=series, shown=shown, more=facts)
-
-
-def diversity_title(facts: Facts) -> str:
-    """Return how alike the responses are."""
-    if "twins" not in facts:
-        return marked(
-            "Distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
-            "{distinct:figure}."
-        )
-    if "distinct" not in facts:
-        return marked(
-            "{twins:percent} of responses equal that to another prompt of their step "
-            "({twins_start:percent} before)."
-        )
-    return marked(
-        "{twins:percent} of responses equal that to another prompt of their step "
-        "({twins_start:percent} before), and distinct-2 over {bigrams:count} word pairs fell "
-        "from {distinct_start:figure} to {distinct:figure}."
+    return DIVERSITY_COLLAPSE.finding(
+        run, severity, met + many, series=series, shown=shown, more=facts
     )
 
 
 def diversity_clause(facts: Facts) -> str:
-    """Return how alike the responses are, in short."""
+    """Return how alike the responses are."""
     if "twins" in facts:
-        return marked("{twins:percent} of responses equal that to another prompt")
+        return marked(
+            "{twins:percent} of responses repeat the answer to another prompt of their step "
+            "({twins_start:percent} at the start)"
+        )
     return marked(
         "distinct-2 over {bigrams:count} word pairs fell from {distinct_start:figure} to "
         "{distinct:figure}"
@@ -113,7 +95,7 @@ DIVERSITY_COLLAPSE = Check(
     judge=judge_diversity,
     sampled=("distinct",),
     limits=DiversityCollapse,
-    title=diversity_title,
+    title=lambda facts: told("{clause:capital}.", {"clause": told(diversity_clause(facts), facts)}),
     clause=diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them, and groups of "
     "equal responses give no advantage.",
@@ -245,26 +227,25 @@ class LanguageDrift(Limits):
 LEAST_LETTERS = 6
 """Letters a text has at least, if its script can be told."""
 
-_NO_LETTERS = bytes(set(range(128)) - set(ascii_letters.encode()))
-_JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "HANGUL": "HANGUL"}
+_JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK"}
 
 
-def script(character: str) -> str | None:
-    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), None for what is no letter."""
+@cache
+def script(character: str) -> str:
+    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), "" for what is no letter."""
     if not character.isalpha():
-        return None
-    if character.isascii():
-        return "LATIN"
+        return ""
     name = unicodedata.name(character, "").partition(" ")[0]
-    return _JOINED.get(name, name) or None
+    return _JOINED.get(name, name)
 
 
-def scripts(text: str) -> dict[str, int]:
+def scripts(text: str) -> Counter[str]:
     """Return how many letters of each script a text has."""
-    if text.isascii():
-        letters = len(text.encode().translate(None, _NO_LETTERS))
-        return {"LATIN": letters} if letters else {}
-    return Counter(found for character in text if (found := script(character)))
+    found: Counter[str] = Counter()
+    for character, times in Counter(text).items():
+        if name := script(character):
+            found[name] += times
+    return found
 
 
 def judge_language(run: Run) -> Result:
@@ -278,10 +259,7 @@ def judge_language(run: Run) -> Result:
     rise = run.met(LanguageDrift.rise, ">=", moved.difference)
     if not (rise and moved.rose):
         return None
-    fell = False
-    if run.watched:
-        watched, column = run.watched
-        fell = watched.change(watched.column(column)).fell
+    fell = run.watched_shape is not None and run.watched_shape.fell
     most = run.met(LanguageDrift.most, ">", moved.last)
     return LANGUAGE_DRIFT.finding(
         run,
@@ -291,33 +269,28 @@ def judge_language(run: Run) -> Result:
         shown=Shown(foreign, among=foreign == 1),
         share=moved.last,
         share_start=moved.first,
-        watched_fell=fell,
     )
 
 
 def _foreign(run: Run, words: TextSample) -> Floats:
     """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
-    names: dict[str, int] = {}
-    letters = [scripts(word) for word in words.vocabulary]
-    for name in sorted({name for counts in letters for name in counts}):
-        names[name] = len(names)
-    table = np.zeros((len(letters), len(names) + 1))
-    for word, counts in enumerate(letters):
-        for name, count in counts.items():
-            table[word, names[name]] = count
+    prompts = run.tables.prompts
+    asked = {
+        prompt: counts.most_common(1)[0][0]
+        for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
+        if (counts := scripts(str(text))).total() >= LEAST_LETTERS
+    }
+    letters = pd.DataFrame.from_records([scripts(word) for word in words.vocabulary]).fillna(0)
+    letters = letters.sort_index(axis=1)
     response = np.repeat(np.arange(len(words.rows)), np.diff(words.offsets))
     size = len(words.rows)
-    totals = np.stack([np.bincount(response, of[words.units], size) for of in table.T])
-    own = {}
-    for prompt, text in zip(*(run.tables.prompts[c] for c in ("prompt_id", "prompt")), strict=True):
-        counts = scripts(str(text))
-        if sum(counts.values()) >= LEAST_LETTERS:
-            own[prompt] = names.get(max(counts, key=counts.__getitem__), len(names))
-    ids = run.responses["prompt_id"].to_numpy()[words.rows]
-    asked = np.array([own.get(prompt, -1) for prompt in ids.tolist()])
-    known = (totals.sum(axis=0) >= LEAST_LETTERS) & (asked >= 0)
     found = np.full(len(run.responses), np.nan)
-    found[words.rows[known]] = (totals.argmax(axis=0) != asked)[known]
+    totals = letters.apply(lambda of: np.bincount(response, of.to_numpy()[words.units], size))
+    if totals.empty:
+        return found
+    own = run.responses["prompt_id"].iloc[words.rows].map(asked)
+    known = (totals.sum(axis=1) >= LEAST_LETTERS).to_numpy() & own.notna().to_numpy()
+    found[words.rows[known]] = (totals.idxmax(axis=1).to_numpy() != own.to_numpy())[known]
     return found
 
 
