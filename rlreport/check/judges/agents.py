@@ -85,8 +85,7 @@ FAILED_ROLLOUTS = Check(
     limits=FailedRollouts,
     title="{share:percent} of rollouts failed before the first response ({before:percent} at the "
     "start).",
-    why="Training sees only what did not fail: fewer responses, and not a fair sample of the "
-    "tasks.",
+    why="Training sees only the tasks that did not fail.",
     suggestion="Read the errors; repeat rollouts whose environment failed, and do not give them a "
     "reward.",
     source=AGENTS,
@@ -114,11 +113,10 @@ TOOL_ERRORS = Check(
     judge=judge_tool_errors,
     limits=ToolErrors,
     title="{share:percent} of tool calls are answered by an error ({before:percent} at the start).",
-    why="The environment's answers are then noise: the policy is taught by failures that it may "
-    "not have caused, and learns to leave its tools alone.",
-    suggestion="Read the errors: a sandbox that is down, a time limit, or arguments that the "
-    "policy writes wrongly need different cures; leave rollouts of a broken environment out of "
-    "the loss.",
+    why="The policy is taught by failures that it may not have caused, and learns to leave its "
+    "tools alone.",
+    suggestion="Read the errors: a sandbox that is down, a time limit, or wrong arguments. Leave "
+    "rollouts of a broken environment out of the loss.",
     source=AGENTS,
     explains=(
         *("tool_disuse", "void_turns", "reward_stalled"),
@@ -183,8 +181,7 @@ VOID_TURNS = Check(
     limits=VoidTurns,
     title="{share:percent} of turns have neither a call nor an answer ({before:percent} at the "
     "start).",
-    why="Such turns are text far from what the policy was trained on; their gradients are large "
-    "and have ended multi-turn runs.",
+    why="The gradients of such turns are large and have ended multi-turn runs.",
     suggestion="Leave conversations with an empty turn out of the loss (SimpleTIR), and look for a "
     "token limit that cuts turns off.",
     trend=False,
@@ -207,10 +204,8 @@ TURN_LIMIT = Check(
     limits=TurnLimit,
     title="{share:percent} of conversations are stopped at the turn limit ({before:percent} at "
     "the start).",
-    why="A conversation that is stopped has no answer to judge, and the policy is not learning to "
-    "reach one.",
-    suggestion="Allow more turns, reward early answers, or leave stopped conversations out of the "
-    "loss.",
+    why="A conversation that is stopped has no answer to judge.",
+    suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
     trend=False,
 )
 

@@ -147,10 +147,10 @@ MISSING_GRADES = Check(
     judge=judge_missing,
     limits=MissingGrades,
     title=missing_title,
-    why="A failed grade that counts as 0 looks like a wrong answer: it pulls down the mean of its "
-    "group, and the others of the group gain an advantage that they did not earn.",
-    suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits "
-    "and at what it was given. Some loggers write NaN as null: then look for its cause.",
+    why="A failed grade that counts as 0 pulls down the mean of its group, and the others of the "
+    "group gain an advantage that they did not earn.",
+    suggestion="Grade again, or mask these responses in the loss. Look at the judge's time limits; "
+    "if the logger writes NaN as null, look for its cause.",
     explains=(
         *("reward_collapse", "watched_reward_fall", "reward_stalled", "reward_shift"),
         *("zero_variance_groups", "group_std_fall"),
@@ -202,10 +202,9 @@ UNEVEN_GROUPS = Check(
     judge=judge_groups,
     limits=UnevenGroups,
     title=groups_title,
-    why="A group's mean and std are its baseline: with a response lost, or a prompt's samples "
-    "under several ids, advantages are of other groups than meant.",
-    suggestion="Log the id that the trainer groups by. Look for failed or filtered rollouts where "
-    "groups are smaller, and for an id of the response instead of the prompt.",
+    why="A group's mean and std are its baseline: advantages are of other groups than meant.",
+    suggestion="Log the id that the trainer groups by, not one of the response. Look for failed or "
+    "filtered rollouts where groups are smaller.",
     needs_also="group_id",
     trend=False,
     whole_run=True,

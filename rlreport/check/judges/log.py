@@ -220,8 +220,7 @@ MIXED_RUNS = Check(
     looks_for="logs that look like several runs, given as one",
     judge=judge_mixed,
     title="{text}",
-    why="Means over several runs describe none of them, and what differs between runs looks like "
-    "what changed in one.",
+    why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if these files are of one.",
     source=CONTRACT,
     trend=False,
@@ -253,8 +252,7 @@ CUT_TEXTS = Check(
     limits=CutTexts,
     title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
     "the logger cut them.",
-    why="What is logged is not what the policy wrote: lengths in characters, ends of responses and "
-    "texts that spread are those of the cut text.",
+    why="Lengths in characters, ends of responses and texts that spread are those of the cut text.",
     suggestion="Log whole responses, and fewer of them if space is short.",
     trend=False,
     whole_run=True,
@@ -295,8 +293,7 @@ LOST_COLUMNS = Check(
     limits=LostColumns,
     title="{count:count} columns end before the run does, the first at step {at}: {names}.",
     why="Figures that need them describe the first part of the run alone.",
-    suggestion="Compare the logger, its version and the settings on both sides of that step, such "
-    "as after a restart.",
+    suggestion="Compare the logger, its version and the settings on both sides of that step.",
     trend=False,
     whole_run=True,
 )

@@ -199,11 +199,10 @@ NAN_METRICS = Check(
     judge=judge_nan,
     limits=NanMetrics,
     title=nan_title,
-    why="One NaN in a batch makes the whole update NaN; the weights saved after it are usually "
-    "lost. A single bad batch that the trainer skipped does no harm.",
-    suggestion="Go back to a checkpoint before this step. Look there for an overflow in half "
-    "precision, a division by a zero std, an empty response or a reward that failed; clip "
-    "gradients.",
+    why="One NaN in a batch makes the whole update NaN, and the weights after it are usually lost. "
+    "A single bad batch that the trainer skipped does no harm.",
+    suggestion="Go back to a checkpoint before this step and clip gradients. Look for an overflow "
+    "in half precision, a division by a zero std, or an empty response.",
     source=marked("logs of diverged runs"),
     explains=(
         *("reward_collapse", "length_collapse", "length_hacking", "watched_reward_fall"),

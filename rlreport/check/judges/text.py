@@ -95,7 +95,7 @@ DIVERSITY_COLLAPSE = Check(
     judge=judge_diversity,
     sampled=("distinct",),
     limits=DiversityCollapse,
-    title=lambda facts: told("{clause:capital}.", {"clause": told(diversity_clause(facts), facts)}),
+    title=lambda facts: told("{one:capital}.", {"one": told(diversity_clause(facts), facts)}),
     clause=diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them, and groups of "
     "equal responses give no advantage.",
@@ -137,12 +137,7 @@ def judge_template(run: Run) -> Result:
     if run.met(TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
         return None
     found = TEMPLATE_COLLAPSE.finding(
-        run,
-        "warning",
-        linked + lost,
-        series=series,
-        start=first,
-        end=max(0.0, last),
+        run, "warning", linked + lost, series=series, start=first, end=max(0.0, last)
     )
     return replace(found, evidence=run.examples(Shown(run.column(run.length)), None))
 
@@ -177,21 +172,19 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
     vectors = vectors[:, vectors.any(axis=0)]
     # What most texts share tells nothing.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
-    vectors /= _lengths(vectors)[:, None]
-    order = np.argsort(prompt, kind="stable")
-    starts = np.searchsorted(prompt[order], np.arange(int(prompt.max()) + 1))
-    sums = np.add.reduceat(vectors[order], starts, axis=0)
-    near = vectors @ (sums / _lengths(sums)[:, None]).T
-    others = sums[prompt] - vectors
-    own = np.einsum("ij,ij->i", vectors, others) / _lengths(others)
-    near[np.arange(len(texts)), prompt] = -1
+    vectors = _unit(vectors)
+    member = prompt[:, None] == np.arange(prompt.max() + 1)
+    sums = member.T.astype(np.float32) @ vectors
+    near = vectors @ _unit(sums).T
+    own = (vectors * _unit(sums[prompt] - vectors)).sum(axis=1)
+    near[member] = -1
     return float((own > near.max(axis=1)).mean())
 
 
-def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the lengths of rows; of empty ones, what divides them without a warning."""
-    squares: NDArray[np.float32] = np.einsum("ij,ij->i", vectors, vectors)
-    return np.maximum(np.sqrt(squares), np.float32(1e-9))
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return rows of length 1; empty ones stay empty."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
 
 
 TEMPLATE_COLLAPSE = Check(
@@ -205,10 +198,9 @@ TEMPLATE_COLLAPSE = Check(
     limits=TemplateCollapse,
     title="{end:percent} of responses can be told to belong to their prompt beyond chance "
     "({start:percent} before), at the same surprisal.",
-    why="Entropy looks well, but the policy writes one set of phrases whatever it is asked: what "
-    "varies is not reasoning about the prompt.",
-    suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, whose "
-    "pull does not depend on the prompt, and read responses of different prompts side by side.",
+    why="Entropy looks well, but the policy writes one set of phrases whatever it is asked.",
+    suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, and "
+    "read responses of different prompts side by side.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
     needs_also="n-grams of two or more responses to each of several prompts a step",
@@ -306,10 +298,8 @@ LANGUAGE_DRIFT = Check(
     title="{share:percent} of responses are in another script than their prompt "
     "({share_start:percent} before).",
     clause="{share:percent} of responses leave the prompt's language",
-    why="The reward does not ask for the reader's language, and what it does ask for is found "
-    "more easily in another.",
-    suggestion="Add a reward for the prompt's language, or a KL penalty; look at whether the "
-    "answer is still right for those who asked.",
+    why="The reward does not ask for the reader's language.",
+    suggestion="Add a reward for the prompt's language, or a KL penalty.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
 )
