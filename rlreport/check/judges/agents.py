@@ -69,10 +69,8 @@ def judge_failed(run: Run) -> Result:
     start = int(steps[0])
     begun = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     since = steps[steps >= begun.step].tolist() if begun else ()
-    return judge_share(
-        FAILED_ROLLOUTS, run, FailedRollouts, moved, series=share, onset=begun, dated=False,
-        steps=since,
-    )  # fmt: skip
+    dating = {"series": share, "onset": begun, "dated": False, "steps": since}
+    return judge_share(FAILED_ROLLOUTS, run, FailedRollouts, moved, **dating)
 
 
 FAILED_ROLLOUTS = Check(
@@ -188,19 +186,14 @@ VOID_TURNS = Check(
 )
 
 
-def judge_turn_limit(run: Run) -> Result:
-    """Compare the share stopped at the turn limit with the start, and with its limit."""
-    return judge_rows(TURN_LIMIT, run, TurnLimit, run.column("at_turn_limit"))
-
-
-TURN_LIMIT = Check(
+TURN_LIMIT: Check = Check(
     id="turn_limit",
     name="conversations hit the turn limit",
     rank="consequence",
     looks_for="conversations are stopped for their number of turns",
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
     charts=("turns", "eos"),
-    judge=judge_turn_limit,
+    judge=lambda run: judge_rows(TURN_LIMIT, run, TurnLimit, run.column("at_turn_limit")),
     limits=TurnLimit,
     title="{share:percent} of conversations are stopped at the turn limit ({before:percent} at "
     "the start).",
@@ -210,19 +203,16 @@ TURN_LIMIT = Check(
 )
 
 
-def judge_thinking(run: Run) -> Result:
-    """Compare the share of thinking without an end with the start, and with its limit."""
-    return judge_rows(UNCLOSED_THINKING, run, UnclosedThinking, run.column("unclosed_thinking"))
-
-
-UNCLOSED_THINKING = Check(
+UNCLOSED_THINKING: Check = Check(
     id="unclosed_thinking",
     name="thinking never ends",
     rank="consequence",
     looks_for="thinking that never ends",
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
-    judge=judge_thinking,
+    judge=lambda run: judge_rows(
+        UNCLOSED_THINKING, run, UnclosedThinking, run.column("unclosed_thinking")
+    ),
     limits=UnclosedThinking,
     title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
     "at the start).",
