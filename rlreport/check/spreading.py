@@ -69,24 +69,20 @@ class SpreadingTexts:
 
 def _forms(run: Run, search: Search) -> list[Text]:
     """Return the form of responses (lists, headings, parts) that spreads: one, or any of them."""
-    bits = run.responses["structure"].to_numpy(np.int64)
-    names = [ANY_FORM, *STRUCTURES]
-    held = np.stack([bits > 0, *(bits >> bit & 1 > 0 for bit in range(len(STRUCTURES)))])
-    if not len(search.start.rows):
-        return []
-    after, before = (held[:, part.rows].sum(axis=1) for part in (search.end, search.start))
-    sizes = len(search.end.rows), len(search.start.rows)
-    so, z = search.spread(after.astype(np.float64), before.astype(np.float64), sizes[1])
-    whole, *found = (
-        Text("structure", name, before[i] / sizes[1], after[i] / sizes[0], float(z[i]), counts)
-        if so[i]
-        else None
-        for i, (name, counts) in enumerate(zip(names, held[:, search.words.rows] * 1, strict=True))
-    )
-    kinds = [one for one in found if one is not None]
-    if whole is None:
-        return kinds
-    return [one for one in kinds if _alike(one.counts, whole.counts)][:1] or [whole]
+    bits = run.responses["structure"].to_numpy(np.int64)[search.words.sample.rows]
+    masks = {ANY_FORM: -1} | {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
+    start, of_start = search.start, search.start.stop - search.start.start
+    forms = []
+    for name, mask in masks.items() if of_start else ():
+        counts = np.asarray(bits & mask != 0, np.int64)
+        after, before = (counts[part].sum(keepdims=True) for part in (search.end, start))
+        far, z = search.spread(after.astype(float), before.astype(float), of_start)
+        if far.all():
+            shares = float(before[0]) / of_start, float(after[0]) / search.of_end
+            forms.append(Text("structure", name, counts, (), *shares, float(z[0])))
+    if forms and forms[0].name == ANY_FORM:
+        return [one for one in forms[1:] if _alike(one.counts, forms[0].counts)][:1] or forms[:1]
+    return forms
 
 
 def _alike(one: Ints, other: Ints) -> bool:
@@ -101,57 +97,39 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     Shares are of responses, not of words: a response that repeats a symbol counts once. Empty
     without a sample of words, or without something to compare with.
     """
-    empty = SpreadingTexts(pd.DataFrame(columns=COLUMNS), pd.DataFrame(columns=BY_STEP))
-    words = run.tables.words
-    if words is None:
-        return empty
-    search = Search(run, words)
-    if not (len(search.end.rows) and len(search.base.rows)):
-        return empty
-    forms = _forms(run, search)
-    texts = [
-        text
-        for text in search.texts()
-        # Signs and numbers that stand where the form does are its marks.
-        if not (_MARKS.fullmatch(text.name) and any(_alike(text.counts, f.counts) for f in forms))
-    ]
-    return _described(run, search, [*forms, *texts])
-
-
-def _described(run: Run, search: Search, texts: list[Text]) -> SpreadingTexts:
-    """Describe each text: since when it spreads, and what the reward pays for it."""
-    rows = search.words.rows
+    table: list[dict[str, object]] = []
+    series = [pd.DataFrame(columns=BY_STEP)]
+    counts_of: dict[str, Floats] = {}
+    search = None if run.tables.words is None else Search(run, run.tables.words)
+    if search is None or not (search.of_end and search.of_baseline):
+        return SpreadingTexts(pd.DataFrame(columns=COLUMNS), series[0])
+    rows = search.words.sample.rows
     inside = Lift(run, rows)
     gain = max(
         float(np.nan_to_num(run.change(run.column(name)).difference, nan=0.0))
         for name in ("reward", "reward_gap")
     )
-    table: list[dict[str, object]] = []
-    series: list[pd.DataFrame] = []
-    counts_of: dict[str, Floats] = {}
-    for text in sorted(texts, key=lambda one: -one.z):
+    length = run.change(run.column(run.length))
+    growth = max(1.0, length.last / length.first) if length.rose else 1.0
+    late = run.place >= len(run.steps) - len(run.last.steps)
+    for text in sorted([*_forms(run, search), *search.texts()], key=lambda one: -one.z):
         counts = np.full(len(run.responses), np.nan)
         counts[rows] = text.counts
         shares = held(counts)
-        moved, often = run.change(shares), run.change(counts)
-        grown = inside.growth > 1 and text.kind != "structure"
-        if len(table) == MOST_TEXTS or text.name in counts_of:
+        moved = run.change(shares)
+        by_length = 1 - (1 - moved.first) ** growth  # what longer responses hold anyway
+        if text.name in counts_of or (growth > 1 and moved.last < search.limits.ratio * by_length):
             continue
         if run.first is not None and not moved.rose:
             continue
-        if grown and often.last < search.limits.ratio * inside.growth * often.first:
-            by_length = 1 - (1 - moved.first) ** inside.growth
-            if moved.last < search.limits.ratio * by_length:
-                continue  # longer responses would hold it anyway
         by_step = run.by_step(shares)
         begun = run.onset(by_step)
-        lift, in_std, z = inside.of(text.counts > 0, begun.low if begun else None)
-        earned = max(
-            lift * moved.difference,
-            inside.of(text.counts, begun.low if begun else None)[0] * often.difference,
-        )
-        late = (shares == 1) & (run.place >= len(run.steps) - len(run.last.steps))
-        best = run.responses[late].sort_values("reward", ascending=False, kind="stable")
+        since = begun.low if begun else None
+        lift, in_std, z = inside.of(text.counts > 0, since)
+        often = run.change(counts).difference
+        earned = max(lift * moved.difference, inside.of(text.counts, since)[0] * often)
+        best = run.responses[late & (shares == 1)]
+        best = best.sort_values("reward", ascending=False, kind="stable")
         table.append(
             {
                 "kind": text.kind,
@@ -172,9 +150,10 @@ def _described(run: Run, search: Search, texts: list[Text]) -> SpreadingTexts:
             pd.DataFrame({"step": run.steps[known], "ngram": text.name, "share": by_step[known]})
         )
         counts_of[text.name] = counts
-    if not table:
-        return SpreadingTexts(pd.DataFrame(columns=COLUMNS), pd.DataFrame(columns=BY_STEP))
-    return SpreadingTexts(pd.DataFrame(table, columns=COLUMNS), pd.concat(series), counts_of)
+        if len(table) == MOST_TEXTS:
+            break
+    by_step_of = pd.concat(series[1:] or series)
+    return SpreadingTexts(pd.DataFrame(table, columns=COLUMNS), by_step_of, counts_of)
 
 
 class Lift:
@@ -191,12 +170,6 @@ class Lift:
         self.prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows][self.known]
         self.return_ = len(self.prompts) >= RETURNING * max(len(np.unique(self.prompts)), 1)
         self.reward = self.centred(reward[self.known])
-        moved = run.change(run.column(run.length))
-        grew = moved.last >= LONGER * moved.first and moved.rose
-        self.growth = moved.last / moved.first if grew else 1.0
-        if grew:
-            for name in (run.length, "finished"):
-                self.remove(np.nan_to_num(run.column(name)[rows]))
 
     def centred(self, values: Floats) -> Floats:
         """Return values less the mean of their step, and of their prompt."""
@@ -204,11 +177,6 @@ class Lift:
         for _ in range(3 if self.return_ else 0):  # near enough to zero for both after that
             values = centred(centred(values, self.prompts), self.steps)
         return values
-
-    def remove(self, values: Floats) -> None:
-        """Take what a figure of the responses, (S,), explains out of the reward."""
-        x = self.centred(values[self.known].astype(np.float64))
-        self.reward = self.reward - x * float((x * self.reward).sum() / max((x * x).sum(), 1e-12))
 
     def of(self, held: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
         """Return what a figure of the responses, (S,), earns: in reward, in its std, and z."""

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.distinct import distinct_by_step, distinct_fall
+from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Run, Shown, mean
@@ -57,7 +57,7 @@ def judge_diversity(run: Run) -> Result:
         met = run.met(DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
         facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
-        series = series if many else distinct_by_step(run)
+        series = series if many else fall.series
     if not (met or many):
         return None
     shapes = [shape for shape in (run.reward_shape, run.watched_shape) if shape is not None]
