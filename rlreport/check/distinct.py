@@ -69,7 +69,8 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     first, last = scatter[:early], scatter[early:]
     error = np.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last))
     z = deviate(float(first.mean() - last.mean()), float(error), len(first) + len(last) - 2)
-    return DistinctFall(*(_distinct(part, size) for part in windows), size, z, series)
+    before, after = (_distinct(part, size) for part in windows)
+    return DistinctFall(before, after, size, z, series)
 
 
 def _bigrams(run: Run, sample: TextSample) -> tuple[Ints, list[Ints]]:

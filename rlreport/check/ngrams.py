@@ -6,11 +6,11 @@ blanks one by one.
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -95,7 +95,7 @@ class Words:
 
     @property
     def response(self) -> Ints:
-        """Which response each word belongs to."""
+        """Return which response each word belongs to."""
         return np.repeat(np.arange(len(self.sample.rows)), np.diff(self.sample.offsets))
 
     def keys(self, n: int, base: int) -> Ints:
@@ -177,7 +177,8 @@ class Search:
         reference = run.tables.ref_words
         if reference is not None and len(reference.rows) >= REFERENCES:
             self.base, self.baseline = _numbered(reference, numbers), slice(0, len(reference.rows))
-        self.of_end, self.of_baseline = _size(self.end), _size(self.baseline)
+        self.of_end = int(self.end.stop - self.end.start)
+        self.of_baseline = int(self.baseline.stop - self.baseline.start)
         self._keep_common(list(numbers))
 
     def _part(self, rows: slice) -> slice:
@@ -241,7 +242,7 @@ class Search:
         held = (counts > 0).astype(np.float32)
         both, size = held @ held.T, held.sum(axis=1)
         covered: set[int] = set()
-        texts = []
+        texts: list[Text] = []
         for i, seed in enumerate(ngrams):
             if i in covered:
                 continue
@@ -249,13 +250,12 @@ class Search:
             parts = [j for j, one in enumerate(ngrams) if _within(one.words, text.words)] or [i]
             # Whoever holds the text holds each of its n-grams: the longest tells most nearly who.
             near = min(parts, key=lambda j: (-len(ngrams[j].words), size[j]))
-            for j in np.flatnonzero(both[i] >= size / 2).tolist():
+            for j in np.flatnonzero(both[i] >= SAME * size).tolist():
                 if not set(text.words).isdisjoint(ngrams[j].words):
                     covered.add(j)
-            if text.name:
-                one = ngrams[near]
-                shares = {"before": one.before, "after": one.after, "z": one.z}
-                texts.append(replace(text, counts=counts[near], **shares))
+            one = ngrams[near]
+            text = replace(text, before=one.before, after=one.after, z=one.z)
+            texts.append(replace(text, counts=counts[near]))
         return texts
 
     def asked(self, text: Text, prompts: Ints) -> float:
@@ -307,7 +307,8 @@ class Search:
             name = _most_common(once)
         forms = [form.strip().lower() for form in once]
         if len(words) == 1 and name.isalpha() and forms.count(name.lower()) < SAME * len(forms):
-            return Text("stem", _common_start(min(forms), max(forms)) + "*", counts, words)
+            start_of_all = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
+            return Text("stem", start_of_all + "*", counts, words)
         ends = np.mean(start - starts <= 1), np.mean(stops - end <= 2)
         kind = "text"
         if max(ends) >= SAME:
@@ -326,19 +327,9 @@ def _numbered(sample: TextSample, numbers: dict[str, int]) -> Words:
     return Words(sample, np.array(number or [-1])[sample.units])
 
 
-def _size(part: slice) -> int:
-    return int(part.stop - part.start)
-
-
 def _most_common(written: list[str]) -> str:
     forms = Counter(" ".join(one.split()) for one in written)
     return forms.most_common(1)[0][0] if forms else ""
-
-
-def _common_start(one: str, other: str) -> str:
-    return "".join(
-        a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    )
 
 
 def _letters(words: list[str]) -> str:
@@ -346,7 +337,7 @@ def _letters(words: list[str]) -> str:
     return f" {' '.join([one for one in words if one.isalpha()] or words)} "
 
 
-def _within(part: tuple[int, ...], whole: list[int]) -> bool:
+def _within(part: tuple[int, ...], whole: Sequence[int]) -> bool:
     return any(tuple(whole[i : i + len(part)]) == part for i in range(len(whole)))
 
 

@@ -65,7 +65,8 @@ def judge_hacking(run: Run) -> Result:
         *run.met(Spreading.lift_z, ">=", top["lift_z"]),
         *(held_by_most + carries if critical else []),
     ]
-    others = [t for t in paid.sort_values("lift_z", ascending=False)["ngram"] if t != top["ngram"]]
+    by_lift = paid.sort_values("lift_z", ascending=False)["ngram"]
+    others = [text for text in by_lift if text not in top["ngram"]]
     texts = [LogText(t) for t in (top["ngram"], *others[: TOLD - 1])]
     form = top["kind"] == "structure"
     return REWARD_HACKING_TOKEN.finding(
