@@ -5,7 +5,6 @@ The form of responses (lists, headings) spreads like a text.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,8 +18,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.units import STRUCTURES
 
 MOST_TEXTS = 20
-LONGER = 1.2
-"""Growth of length from which what longer text holds, and earns, is taken out first."""
+"""Texts described at most."""
 
 RETURNING = 5
 """Responses a prompt has on average, if rewards are compared inside prompts, too."""
@@ -30,8 +28,6 @@ CHECKED_VALUES = 8
 
 EXAMPLES = 5
 ANY_FORM = "structure"
-_MARKS = re.compile(r"[\W\d_]*")
-"""Numbers and signs alone, as lists and headings are made of."""
 
 COLUMNS = (
     *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
@@ -159,8 +155,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
 class Lift:
     """How much more reward the holders of a text have than others of their step and prompt.
 
-    Prompts are told apart where they return often enough: else any word of the better paid ones
-    would seem to be paid for. What longer responses, and those that end, earn is no text's.
+    Prompts are compared with themselves where they return often enough: else any word of the
+    better paid ones would seem to be paid for.
     """
 
     def __init__(self, run: Run, rows: Ints) -> None:
