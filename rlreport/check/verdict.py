@@ -9,16 +9,7 @@ from typing import Literal
 import numpy as np
 
 from rlreport.check.check import Check
-from rlreport.check.finding import (
-    RANKS,
-    SEVERITIES,
-    Finding,
-    Level,
-    Moved,
-    Muted,
-    NotRun,
-    Verdict,
-)
+from rlreport.check.finding import RANKS, SEVERITIES, Finding, Level, Moved, Muted, NotRun, Verdict
 from rlreport.check.judges.nan import NAN_METRICS, invalid_since
 from rlreport.check.limits import Thresholds
 from rlreport.check.onset import smoothed
@@ -124,10 +115,9 @@ def _across(run: Run, shift: Finding) -> Run:
     if run.has("reward_gap"):
         return run.paid_over_the_reference()
     assert shift.onset is not None
-    step, end = shift.onset.step, int(run.steps[-1]) + 1
-    before = int(np.count_nonzero(run.steps < step))
-    start = int(run.steps[0])
-    return run.between(start, step) if before >= len(run.steps) / 2 else run.between(step, end)
+    step, start, end = shift.onset.step, int(run.steps[0]), int(run.steps[-1]) + 1
+    first_is_longer = np.mean(run.steps < step) >= 0.5
+    return run.between(start, step) if first_is_longer else run.between(step, end)
 
 
 def _in_order(
@@ -185,31 +175,26 @@ def _explains(
 
 def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:
     """Say whether at least half of a consequence's change comes after a cause's onset."""
-    if consequence.rank == "note" or cause.onset is None:
-        return True
-    if consequence.series is None or len(consequence.series) > len(run.steps):
-        return True
     y = consequence.series
-    steps = run.steps[: len(y)]
-    known = np.isfinite(y)
-    if known.sum() < 2:
+    if consequence.rank == "note" or cause.onset is None or y is None:
         return True
-    y, steps = smoothed(y[known]), steps[known]
+    if consequence.onset is not None and consequence.onset.step >= cause.onset.low:
+        return True
+    known = np.flatnonzero(np.isfinite(y[: len(run.steps)]))
+    if len(known) < 2:
+        return True
+    y, steps = smoothed(y[known]), run.steps[known]
     end = float(y[-max(1, len(y) // 5) :].mean())
-    place = int(np.searchsorted(steps, cause.onset.low))
-    at = float(y[min(max(place - 1, 0), len(y) - 1)])
+    at = float(y[max(int(np.searchsorted(steps, cause.onset.low)) - 1, 0)])
     whole = end - float(y[:KEPT].mean())
-    if whole == 0 or (consequence.onset is not None and consequence.onset.step >= cause.onset.low):
-        return True
-    return (end - at) / whole >= HALF
+    return whole == 0 or (end - at) / whole >= HALF
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
     severities = {finding.severity for finding in findings}
-    if "critical" in severities:
-        return "critical"
-    if "warning" in severities:
-        return "warning"
+    for severity in ("critical", "warning"):
+        if severity in severities:
+            return severity
     if run.first is None:
         return "unjudged"
     return "healthy" if run.learned or run.solved else "unclear"
@@ -253,10 +238,10 @@ def _moved(run: Run) -> tuple[Moved, ...]:
             if np.isfinite(moved.last):
                 first = moved.first if np.isfinite(moved.first) else None
                 rose = moved.rose
+                last = moved.last
                 if name == "reward":
                     windows = run.reward_windows()
-                    moved = replace(moved, first=windows["start"], last=windows["end"])
-                    first = windows["start"] if first is not None else None
+                    first, last = windows["start"] if first is not None else None, windows["end"]
                     rose = run.learned
-                found.append(Moved(name, first, moved.last, rose or None if run.short else rose))
+                found.append(Moved(name, first, last, rose or None if run.short else rose))
     return tuple(found)
