@@ -8,15 +8,13 @@ from rlreport.check.check import KL, Check, Need, Result
 from rlreport.check.finding import Fact, Op
 from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
 from rlreport.check.noise import mean_of
-from rlreport.check.run import Run, Shown, median, was_so
+from rlreport.check.run import Run, Shown, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
 
 ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
 TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
-
-
 TRL_NEGATIVE = marked(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
@@ -84,34 +82,23 @@ ENGINE_MISMATCH = Check(
     limits=EngineMismatch,
     title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
     "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
-    why="The trainer assumes that it learns on-policy and does not: the bias grows with length "
-    "and has ended runs that looked well.",
-    suggestion="Use the same precision, kernels and weights in both engines, check that weights "
-    "are synchronised before sampling, or correct with truncated importance weights.",
+    why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
+    suggestion="Use the same precision, kernels and weights in both engines, or correct with "
+    "truncated importance weights.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
     trend=False,
 )
 
 
 def judge_by_turn(run: Run) -> Result:
-    """Compare the engines' disagreement in the last turn with that in the first, by response."""
+    """Compare the engines' disagreement in the last turn with that in the first."""
     first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
     start, end = run.change(first).last, run.change(last).last
-    k3 = run.met(MismatchByTurn.k3, ">", end)
-    ratio = run.met(MismatchByTurn.ratio, ">", end, of=start)
-    if not (k3 and ratio):
+    if not run.met(MismatchByTurn.ratio, ">", end, of=start):
         return None
-    series = run.by_step(last)
-    return MISMATCH_BY_TURN.finding(
-        run,
-        "warning",
-        k3 + ratio,
-        series=series,
-        always=was_so(series, k3[0]),
-        shown=Shown(last, unit="nats a token"),
-        first=start,
-        last=end,
-    )
+    figures = [Figure(MismatchByTurn.k3, ">", run.by_step(last), end)]
+    shown = Shown(last, unit="nats a token")
+    return judge_figures(MISMATCH_BY_TURN, run, figures, shown, first=start, last=end)
 
 
 MISMATCH_BY_TURN = Check(
@@ -131,9 +118,9 @@ MISMATCH_BY_TURN = Check(
     title="Sampler and trainer disagree by {last:figure} nats a token in the last turn, "
     "{first:figure} in the first (k3, the larger of both directions).",
     why="The trainer then sees other tokens than the sampler wrote, as happens when a conversation "
-    "is rendered and tokenised again: later turns are learned from the wrong context.",
-    suggestion="Keep token ids from turn to turn rather than tokenise text again, and check that "
-    "the chat template drops nothing from earlier turns.",
+    "is tokenised again.",
+    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing "
+    "from earlier turns.",
     source=TURN_MISMATCH,
     explains=(
         *("engine_mismatch", "off_policy_weights", "reward_collapse"),
@@ -180,10 +167,8 @@ OFF_POLICY_WEIGHTS = Check(
     limits=OffPolicyWeights,
     title="Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, an "
     "effective sample of {ess:percent} of the responses.",
-    why="A few responses then carry most of a corrected gradient, and an uncorrected one is "
-    "biased; a falling effective sample comes before a collapse.",
-    suggestion="Truncate the weights or mask the outliers, sample from fresher weights, and use "
-    "the same precision in both engines.",
+    why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
+    suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
     explains=(
         *("reward_collapse", "watched_reward_fall", "kl_explosion"),
         *("entropy_collapse", "reward_stalled"),
@@ -195,18 +180,9 @@ OFF_POLICY_WEIGHTS = Check(
 def judge_lag(run: Run) -> Result:
     """Compare the mean lag of the last window with what asynchronous training tolerates."""
     lag = run.column("lag")
-    moved = run.change(lag)
-    if not (met := run.met(StaleRollouts.lag, ">", moved.last)):
-        return None
-    return STALE_ROLLOUTS.finding(
-        run,
-        "warning",
-        met,
-        series=run.by_step(lag),
-        always=bool(run.met(StaleRollouts.lag, ">", moved.first)),
-        shown=Shown(lag, unit="steps"),
-        lag=moved.last,
-    )
+    end = run.change(lag).last
+    figures = [Figure(StaleRollouts.lag, ">", run.by_step(lag), end)]
+    return judge_figures(STALE_ROLLOUTS, run, figures, Shown(lag, unit="steps"), lag=end)
 
 
 STALE_ROLLOUTS = Check(
@@ -219,10 +195,8 @@ STALE_ROLLOUTS = Check(
     judge=judge_lag,
     limits=StaleRollouts,
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
-    why="The policy learns from texts that it would no longer write: importance weights spread, "
-    "and clipping discards most of the gradient.",
-    suggestion="Give sampling more machines or training fewer, update the sampler more often, or "
-    "drop rollouts whose lag exceeds a limit.",
+    why="The policy learns from texts that it would no longer write.",
+    suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
     explains=(
         *("off_policy_weights", "ratio_drift", "reward_collapse"),
         *("watched_reward_fall", "entropy_collapse"),
@@ -239,13 +213,11 @@ def judge_negative_kl(run: Run) -> Result:
     if not (low and z):
         return None
     values, series = kl[run.last.rows], run.by_step(kl)
-    always = run.first is not None and mean_of(run.tables, kl, run.first).mean <= end.mean / 2
     return NEGATIVE_KL.finding(
         run,
         "warning",
         low + z,
         series=series,
-        always=always,
         shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
         steps=run.steps[series < 0].tolist(),
         kl=end.mean,
@@ -264,10 +236,10 @@ NEGATIVE_KL = Check(
     limits=NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    why="A KL divergence cannot be negative. The tokens were not drawn from the policy whose "
-    "log-probabilities are logged, and a KL penalty then pays the policy for nothing.",
+    why="The tokens were not drawn from the policy whose log-probabilities are logged, and a KL "
+    "penalty then pays the policy for nothing.",
     suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
-    "tokens, and compute log-probabilities at the same temperature.",
+    "tokens.",
     explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
     trend=False,
 )

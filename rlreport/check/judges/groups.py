@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 
@@ -25,7 +23,6 @@ class ZeroVarianceGroups(Limits):
     """Thresholds of ``zero_variance_groups``."""
 
     share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
-    grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
 
 
 class GroupStdFall(Limits):
@@ -48,12 +45,10 @@ def judge_zero_variance(run: Run) -> Result:
     It is a note where most of these groups are solved, or where the run learns and the groups
     without a right answer are few or become fewer.
     """
-    limits = run.limits[ZeroVarianceGroups]
+    limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
-    start = run.last.steps[0] if run.last.steps else 0
-    late = groups[groups["step"] >= start]
-    rewards = run.responses.loc[run.responses["step"] >= start, "reward"]
-    if late["size"].sum() < limits.grouped * max(int(rewards.notna().sum()), 1):
+    late = groups[groups["step"].isin(run.last.steps)]
+    if late.empty:
         return ZERO_VARIANCE_GROUPS.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
         return ZERO_VARIANCE_GROUPS.not_run("a run that learns from groups; this one has a critic")
@@ -62,21 +57,17 @@ def judge_zero_variance(run: Run) -> Result:
         return None
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = by_step["equal"].to_numpy(np.float64)
-    before = by_step[: len(run.last.steps)].mean()
+    before = by_step[:window].mean()
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
     fine = 2 * solved > share or (run.learned and not too_hard)
-    equal = groups.index[groups["equal"]]
+    among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     return ZERO_VARIANCE_GROUPS.finding(
         run,
         "info" if fine else "warning",
         met,
         series=series,
         always=was_so(series, met[0]) or above(before["equal"], limits.share),
-        shown=Shown(
-            run.column("reward"),
-            highest=False,
-            among=run.responses["group"].isin(equal).to_numpy(),
-        ),
+        shown=Shown(run.column("reward"), highest=False, among=among),
         share=share,
         groups=len(late),
         solved=solved,
@@ -85,36 +76,34 @@ def judge_zero_variance(run: Run) -> Result:
 
 
 def _groups(run: Run) -> pd.DataFrame:
-    """Return size, step and kind of each group of two or more; equal rewards may be the best."""
+    """Return a row per group of two or more responses: its size, its step and three flags.
+
+    ``equal``: all rewards are equal; of these, ``solved``: at the run's best reward, ``wrong``: at
+    its lowest. Where the run has one reward only, equal groups are neither.
+    """
     rows = run.responses.dropna(subset=["reward"])
-    by_group = rows.groupby("group")["reward"]
-    groups = by_group.agg(["size", "max"]).assign(
-        equal=by_group.std(ddof=0) < EQUAL, step=rows.groupby("group")["step"].first()
-    )
-    groups = groups[groups["size"] >= 2]
+    by_group = rows.groupby("group")
+    groups = by_group["reward"].agg(["size", "max"])
+    groups["equal"] = by_group["reward"].std(ddof=0) < EQUAL
+    groups["step"] = by_group["step"].first()
     lowest, best = rows["reward"].min(), rows["reward"].max()
-    differ = groups["equal"] & (best > lowest)
-    return groups.assign(
-        solved=differ & (groups["max"] >= best), wrong=differ & (groups["max"] <= lowest)
-    )
+    told = groups["equal"] & (best > lowest)
+    groups["solved"] = told & (groups["max"] >= best)
+    groups["wrong"] = told & (groups["max"] <= lowest)
+    return groups[groups["size"] >= 2]
 
 
 def zero_variance_title(facts: Facts) -> str:
     """Return how many groups give no signal, and whether they are solved or all wrong."""
-    solved, wrong, share = (float(str(facts[kind] or 0)) for kind in ("solved", "wrong", "share"))
+    solved, share = (float(str(facts[kind] or 0)) for kind in ("solved", "share"))
     if 2 * solved > share:
         return marked(
             "{share:percent} of {groups:count} groups give no learning signal: {solved:percent} "
             "are solved, and harder prompts would teach more."
         )
-    if 2 * wrong > share:
-        return marked(
-            "{share:percent} of {groups:count} groups give no learning signal: in "
-            "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best."
-        )
     return marked(
-        "{share:percent} of {groups:count} groups give no learning signal: their responses all "
-        "earn the same reward."
+        "{share:percent} of {groups:count} groups give no learning signal: in {wrong:percent} "
+        "every response earns the lowest reward, in {solved:percent} the best."
     )
 
 
@@ -128,10 +117,10 @@ ZERO_VARIANCE_GROUPS = Check(
     judge=judge_zero_variance,
     limits=ZeroVarianceGroups,
     title=zero_variance_title,
-    why="The advantage is the reward less its group's mean: where all responses earn the same it "
-    "is zero, so the group costs sampling and gives no gradient.",
-    suggestion="Drop such groups and sample others (DAPO's dynamic sampling), choose prompts of "
-    "medium difficulty, sample more responses per prompt, or use a finer reward.",
+    why="Where all responses of a group earn the same, their advantages are zero: the group costs "
+    "sampling and gives no gradient.",
+    suggestion="Sample other groups instead (DAPO's dynamic sampling), choose prompts of medium "
+    "difficulty, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),
     trend=False,
     needs_also="groups of responses, and no critic",
@@ -174,10 +163,9 @@ GROUP_STD_FALL = Check(
     judge=judge_std_fall,
     limits=GroupStdFall,
     title="The reward's std inside groups fell from {start:figure} to {end:figure}.",
-    why="Advantages are the differences inside a group: without them there is no gradient, and "
-    "noise decides; in agent runs this comes before a collapse.",
-    suggestion="Keep the groups with the largest std and drop the rest (RAGEN), or choose prompts "
-    "of medium difficulty.",
+    why="Without differences inside groups there is no gradient, and noise decides.",
+    suggestion="Keep the groups with the largest std (RAGEN), or choose prompts of medium "
+    "difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
 )
@@ -201,17 +189,17 @@ def judge_losers(run: Run) -> Result:
         return None
     worst = losers.sort_values("mean", kind="stable").index[:5]
     among = run.responses["prompt_id"].isin(worst).to_numpy()
-    finding = PERSISTENT_LOSERS.finding(
+    return PERSISTENT_LOSERS.finding(
         run,
         "info",
         met,
         shown=Shown(gap, highest=False, among=among),
+        steps=run.steps[run.steps_of(among)].tolist(),
         losers=len(losers),
         prompts=len(prompts),
         share=share,
         seen=limits.seen,
     )
-    return replace(finding, steps=tuple(sorted({example.step for example in finding.evidence})))
 
 
 PERSISTENT_LOSERS = Check(
@@ -226,8 +214,7 @@ PERSISTENT_LOSERS = Check(
     title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
     "each seen at least {seen} times.",
     why="The mean can rise while some prompts are lost for good.",
-    suggestion="Open them on the prompts page: they may be mislabelled, out of reach, or scored "
-    "by a reward that is wrong for their kind.",
+    suggestion="Open them on the prompts page: they may be mislabelled, or out of reach.",
     trend=False,
     of_reward=True,
 )
@@ -263,8 +250,8 @@ NOT_SHARPENING = Check(
     judge=judge_sharpening,
     title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
     "a step went from {std_start:figure} to {std_end:figure}.",
-    why="Training against reverse KL seeks a mode: a mean that rises while the spread stays often "
-    "means that part of the prompts gain and the rest are left behind.",
+    why="A mean that rises while the spread stays often means that part of the prompts gain and "
+    "the rest are left behind.",
     suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
     source=RL_BOARD,
     of_reward=True,

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
 from rlreport.check.distinct import distinct_fall
-from rlreport.check.finding import Facts, LogText
+from rlreport.check.finding import Fact, Facts, LogText
 from rlreport.check.judges.text import DiversityCollapse
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
 from rlreport.check.run import Run, Shown, mean
 from rlreport.check.spreading import checked, held, label_contained
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, told
+from rlreport.text.messages import marked, message, told
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
+"""Nats per response, and per token, beyond which the KL has left its band."""
+
 REPEATED = 3.0
-"""Times that holders repeat a text, from which that is harm."""
+"""Responses that hold a text this often, on average, repeat it."""
 
 TOLD = 5
 CARRIES = 0.5
 """Part of the gain from which a text carries the reward."""
 ASKED = 0.5
 """Share of holders whose prompts hold the text, beyond which they ask for it."""
+
+Verdict = Literal["hack", "format", "either"]
 
 
 class FormatLearned(Limits):
@@ -35,12 +41,7 @@ class FormatLearned(Limits):
 
 
 def judge_hacking(run: Run) -> Result:
-    """Find a text that spreads, whose holders earn more, and that carries the reward's gain.
-
-    A reward that a label or a rule decides pays for the answer's format as well. Of such a run
-    it is told as a hack only where it does harm, and where holders need not hold the label it
-    may be either.
-    """
+    """Find a text that spreads, whose holders earn more, and that carries the reward's gain."""
     if run.tables.words is None:
         return REWARD_HACKING_TOKEN.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -67,8 +68,7 @@ def judge_hacking(run: Run) -> Result:
     ]
     by_lift = paid.sort_values("lift_z", ascending=False)["ngram"]
     others = [text for text in by_lift if text not in top["ngram"]]
-    texts = [LogText(t) for t in (top["ngram"], *others[: TOLD - 1])]
-    form = top["kind"] == "structure"
+    companions = tuple(LogText(text) for text in others[: TOLD - 1])
     return REWARD_HACKING_TOKEN.finding(
         run,
         "critical" if critical else "warning",
@@ -76,16 +76,12 @@ def judge_hacking(run: Run) -> Result:
         series=run.by_step(shares),
         always=run.first is None,
         shown=_holders(top, counts),
-        texts=() if form else texts,
-        text=str(top["ngram"]) if form else texts[0],
-        kind=str(top["kind"]),
-        share=float(top["share_last"]),
-        share_start=float(top["share_first"]),
-        lift=float(top["reward_lift"]),
+        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]), *companions),
+        more=_text_facts(top),
         carried=carried,
         reward_start=start,
         reward_end=end,
-        others=() if verdict == "either" else tuple(texts[1:]),
+        others=() if verdict == "either" else companions,
         exploit=verdict == "either",
     )
 
@@ -110,33 +106,46 @@ def _leading(paid: pd.DataFrame) -> pd.Series:
     return paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
 
 
-def _hack_or_format(run: Run, counts: Floats) -> str:
-    """Say whether a text that is paid for is a hack, the answer's format, or either."""
+def _hack_or_format(run: Run, counts: Floats) -> Verdict:
+    """Say what a text is that the reward pays for: a hack, the format of answers, or either.
+
+    Where responses can be compared with a label, a format stands beside right answers: those with
+    the best reward contain their label, or validation rises as well. Otherwise it is a format
+    where a rule checks the reward, or validation rises, and the run takes no harm from the text.
+    """
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
     contained = label_contained(run)
     if contained is not None:
         learned = validated or contained >= run.limits[FormatLearned].contained
         return "format" if learned else "either"
-    # A reward model has nothing that tells right from wrong: what carries its gain is suspect.
-    return "hack" if not (checked(run) or validated) or _harm(run, counts) else "format"
+    return "format" if (checked(run) or validated) and not _harms(run, counts) else "hack"
 
 
-def _harm(run: Run, counts: Floats) -> bool:
-    """Say whether the run is worse for what spreads, by anything but its reward."""
+def _harms(run: Run, counts: Floats) -> bool:
+    """Say whether KL, validation, endings or diversity got worse, or the text is repeated."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     late = counts[run.last.rows]
-    watched = run.watched_shape
-    fall = None
-    if run.first is not None:
-        fall = distinct_fall(run, run.limits[DiversityCollapse].least_bigrams)
+    watched, limits = run.watched_shape, run.limits[DiversityCollapse]
+    fall = distinct_fall(run, limits.least_bigrams) if run.first else None
     return bool(
         (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
         or (watched is not None and not watched.rose)
         or mean(late[late > 0]) >= REPEATED
         or run.change(run.column("finished")).difference <= -0.2
-        or (fall is not None and fall.share > run.limits[DiversityCollapse].fall)
+        or (fall is not None and fall.share > limits.fall)
     )
+
+
+def _text_facts(top: pd.Series) -> dict[str, Fact]:
+    """Return what both checks tell of a text; names of forms are no text of the log."""
+    return {
+        "text": str(top["ngram"]) if top["kind"] == "structure" else LogText(top["ngram"]),
+        "kind": str(top["kind"]),
+        "share": float(top["share_last"]),
+        "share_start": float(top["share_first"]),
+        "lift": float(top["reward_lift"]),
+    }
 
 
 def _holders(top: pd.Series, counts: Floats) -> Shown:
@@ -165,19 +174,16 @@ def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
 
 def hacking_title(facts: Facts) -> str:
     """Return what spreads, how far, and what it earns."""
-    start, end, carried = facts["reward_start"], facts["reward_end"], facts["carried"]
+    carried = facts["carried"]
+    said = marked("{what}; they earn {lift:figure} more than the rest of their step")
     if facts["exploit"]:
-        said = _EITHER
-    elif not isinstance(start, float) or not isinstance(end, float) or end <= start:
-        said = marked("{what}, which earn {lift:figure} more than the rest of their step")
+        said = marked(
+            "Format or exploit? {what}. They earn {lift:figure} more than the rest of their step, "
+            "but need not hold the label, and no validation tells"
+        )
     elif isinstance(carried, float) and carried >= CARRIES:
         said = marked(
             "{what} and carries the reward from {reward_start:figure} to {reward_end:figure}"
-        )
-    else:
-        said = marked(
-            "{what} and is paid for: the reward rose from {reward_start:figure} to "
-            "{reward_end:figure}"
         )
     places = {**facts, "what": _what(facts)}
     whole = marked("{said}, as do {others:quoted}.") if facts["others"] else marked("{said}.")
@@ -186,14 +192,10 @@ def hacking_title(facts: Facts) -> str:
 
 def _what(facts: Facts) -> str:
     """Return what spreads and how far."""
-    kind = str(facts["text"]) if facts["kind"] == "structure" else str(facts["kind"])
-    return told(_SPREADS[kind], facts)
+    form = message(_FORMS.get(str(facts["text"]), ""))
+    return told(_SPREADS[str(facts["kind"])], {**facts, "form": form})
 
 
-_EITHER = marked(
-    "Format or exploit? {what}. They earn {lift:figure} more than the rest of their step, but "
-    "need not hold the label, and no validation tells"
-)
 _STANDS = marked(
     "{text:quoted} now stands in {share:percent} of responses ({share_start:percent} before)"
 )
@@ -206,23 +208,16 @@ _SPREADS = {
     "closing": marked(
         "{text:quoted} now ends {share:percent} of responses ({share_start:percent} before)"
     ),
-    "list": marked(
-        "A list now stands in {share:percent} of responses ({share_start:percent} before)"
-    ),
-    "numbers": marked(
-        "A numbered list now stands in {share:percent} of responses ({share_start:percent} before)"
-    ),
-    "headings": marked(
-        "Headings now stand in {share:percent} of responses ({share_start:percent} before)"
-    ),
-    "parts": marked(
-        "A form in several parts now shapes {share:percent} of responses "
-        "({share_start:percent} before)"
-    ),
     "structure": marked(
-        "A form of lists, numbers or headings now shapes {share:percent} of responses "
-        "({share_start:percent} before)"
+        "A form of {form} now shapes {share:percent} of responses ({share_start:percent} before)"
     ),
+}
+_FORMS = {
+    "list": marked("lists"),
+    "numbers": marked("numbered lists"),
+    "headings": marked("headings"),
+    "parts": marked("several parts"),
+    "structure": marked("lists, numbers or headings"),
 }
 
 REWARD_HACKING_TOKEN = Check(
@@ -235,10 +230,10 @@ REWARD_HACKING_TOKEN = Check(
     judge=judge_hacking,
     limits=Spreading,
     title=hacking_title,
-    why="The policy may have found text that the reward pays for whatever it says; the reward "
-    "then rises while the responses get worse.",
-    suggestion="Read the responses that hold it. If it is no part of the task, take it out of the "
-    "reward, penalise it, or add such responses to the reward model's data as bad ones.",
+    why="The policy may have found text that is paid for whatever it says; the reward then rises "
+    "while the responses get worse.",
+    suggestion="Read the responses that hold it. If it is no part of the task, penalise it, or add "
+    "such responses to the reward model's data as bad ones.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
@@ -256,34 +251,25 @@ def judge_format(run: Run) -> Result:
     table = run.spreading.table
     if run.tables.words is None:
         return FORMAT_LEARNED.not_run("response")
-    table = table[
-        (table["share_last"] >= run.limits[FormatLearned].share) & (table["asked"] <= ASKED)
-    ]
+    least = run.limits[FormatLearned].share
+    table = table[(table["share_last"] >= least) & (table["asked"] <= ASKED)]
     if table.empty or not run.learned:
         return None
     paid = _paid(run)
-    top = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
-    if len(paid):
-        top = _leading(paid)
-        if _hack_or_format(run, run.spreading.counts[top["ngram"]]) != "format":
-            return None
-    elif not checked(run):
-        return None
-    form = top["kind"] == "structure"
+    widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
+    top = widest if paid.empty else _leading(paid)
     counts = run.spreading.counts[top["ngram"]]
+    if not (checked(run) if paid.empty else _hack_or_format(run, counts) == "format"):
+        return None
     return FORMAT_LEARNED.finding(
         run,
         "info",
         run.met(FormatLearned.share, ">=", top["share_last"]),
         series=run.by_step(held(counts)),
         shown=_holders(top, counts),
-        texts=() if form else (LogText(top["ngram"]),),
-        text=str(top["ngram"]) if form else LogText(top["ngram"]),
-        kind=str(top["kind"]),
-        share=float(top["share_last"]),
-        share_start=float(top["share_first"]),
-        lift=float(top["reward_lift"]),
-        paid=bool(len(paid)),
+        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]),),
+        more=_text_facts(top),
+        paid=not paid.empty,
     )
 
 
@@ -309,10 +295,8 @@ FORMAT_LEARNED = Check(
     judge=judge_format,
     limits=FormatLearned,
     title=format_title,
-    why="Answers that a parser can read earn reward from the first step on: the rise of the reward "
-    "is in part one of format.",
-    suggestion="Read some responses that hold it. Compare the rise with a baseline whose prompt "
-    "shows the format.",
+    why="Part of the reward's rise is then one of format.",
+    suggestion="Compare the rise with a baseline whose prompt shows the format.",
     source=FIGHTIN_WORDS,
     sampled=("share",),
     of_reward=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
@@ -57,10 +56,10 @@ class EntropyExplosion(Limits):
 
 
 def judge_kl(run: Run) -> Result:
-    """Compare the last window's mean KL, by response and by token, with what training survives.
+    """Compare the last window's mean KL, per response and per token, with what training survives.
 
-    A long response at a small KL per token is no explosion. Without log-probabilities, the
-    trainer's KL is judged, as are its excursions.
+    A long response at a small KL per token is no explosion. Without log-probabilities the
+    trainer's KL is judged.
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.met(run):
@@ -69,30 +68,28 @@ def judge_kl(run: Run) -> Result:
         return _judge_trainers_kl(run, trainers)
     limits = run.limits[KlExplosion]
     kl, tokens = run.column("kl_k1"), run.column("response_tokens")
-    end = run.last.rows
-    per_response = mean(kl[end])
     with np.errstate(invalid="ignore", divide="ignore"):
-        counted = np.where(np.isfinite(kl) & np.isfinite(tokens), tokens, 0)
-        per_token = float(np.nansum(kl[end]) / (counted[end].sum() or np.nan))
         own = np.where(tokens > 0, kl / tokens, np.inf)
-        beyond = (kl > limits.response) & (own > limits.response_token)
+    beyond = (kl > limits.response) & (own > limits.response_token)
+    per_response, per_token = _kl_of(run, run.last.rows)
     severity, met = _kl_level(run, per_response, per_token)
-    first_beyond = int(run.steps[run.place[np.flatnonzero(beyond)[0]]]) if beyond.any() else None
-    far = run.steps[np.unique(run.place[beyond])]
     if beyond.any():
+        severity = "critical"
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     by_step = run.by_step(kl)
+    far = run.steps[np.unique(run.place[beyond])]
     out = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
-    if met and np.isin(far, out).all() and _returned(run, kl, counted, beyond):
+    late = slice(int(np.searchsorted(run.place, len(run.steps) - LAST_STEPS)), None)
+    inside_again = _kl_level(run, *_kl_of(run, late))[0] is None and not beyond[late].any()
+    back = inside_again and len(run.steps) > 2 * LAST_STEPS
+    if severity and back:
         # What left its band for some steps is dated; it is no reason to stop.
         short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if short else "warning"
-    elif beyond.any():
-        severity = "critical"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
-    always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
     inside = above(per_response, limits.warn)
+    always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
     onset = run.onset(by_step, always=always) if inside else None
     at = run.column("kl_max_position")
     return KL_EXPLOSION.finding(
@@ -104,47 +101,44 @@ def judge_kl(run: Run) -> Result:
         dated=inside,
         shown=Shown(kl, unit="nats", token=at, among=None if inside else beyond),
         until=int(far[-1]) if severity == "info" and len(far) else None,
-        steps={*(run.since(onset) if inside else ()), *far[:20].tolist()},
+        steps=None if inside else far.tolist(),
+        kind="level" if inside else "responses",
         kl=per_response,
         kl_token=per_token,
-        kl_first=mean(kl[run.first.rows]) if run.first else None,
         over=int(beyond.sum()),
         over_limit=limits.response,
-        over_step=first_beyond,
-        inside=inside,
+        over_step=int(far[0]) if len(far) else None,
     )
 
 
-def _returned(run: Run, kl: Floats, tokens: Floats, beyond: NDArray[np.bool_]) -> bool:
-    """Say whether the KL of a run's last three steps is back in its band."""
-    late = run.place >= len(run.steps) - LAST_STEPS
-    per_token = float(np.nansum(kl[late]) / (tokens[late].sum() or np.nan))
-    back = _kl_level(run, mean(kl[late]), per_token)[0] is None and not beyond[late].any()
-    return back and len(run.steps) > 2 * LAST_STEPS
+def _kl_of(run: Run, rows: slice) -> tuple[float, float]:
+    """Return the mean KL of these responses, and their KL per token."""
+    kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
+    counted = float(np.nansum(tokens[np.isfinite(kl)]))
+    return mean(kl), float(np.nansum(kl)) / (counted or np.nan)
 
 
 def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
     """Return the severity of a KL per response and per token, and the thresholds it met."""
+    level: Severity | None = None
     met: list[Met] = []
-    for limit, of_token in (
-        (KlExplosion.critical, KlExplosion.critical_token),
-        (KlExplosion.warn, KlExplosion.warn_token),
-    ):
+    levels: tuple[tuple[Severity, Limit[float], Limit[float]], ...] = (
+        ("warning", KlExplosion.warn, KlExplosion.warn_token),
+        ("critical", KlExplosion.critical, KlExplosion.critical_token),
+    )
+    for severity, limit, of_token in levels:
         found, each = run.met(limit, ">", kl), run.met(of_token, ">", per_token)
         if found and (each or np.isnan(per_token)):
-            met += found + each
-    names = {threshold.name for threshold in met}
-    return "critical" if "critical" in names else "warning" if names else None, met
+            level, met = severity, [*found, *each, *met]
+    return level, met
 
 
 def _judge_trainers_kl(run: Run, kl: Series) -> Result:
     """Judge the trainer's KL by its level at the end, else by its excursions."""
     end, tokens = mean(run.late(run.along(kl))), mean(run.column("response_tokens")[run.last.rows])
-    if kl.name == run.roles.get("kl"):
-        per_response, per_token = end, end / tokens
-    else:
-        per_response, per_token = end * tokens, end
-    severity, met = _kl_level(run, per_response, per_token)
+    per_token = kl.name != run.roles.get("kl")
+    of_both = (end * tokens, end) if per_token else (end, end / tokens)
+    severity, met = _kl_level(run, *of_both)
     if severity is None:
         return _judge_excursion(run, kl)
     return KL_EXPLOSION.finding(
@@ -152,18 +146,15 @@ def _judge_trainers_kl(run: Run, kl: Series) -> Result:
         severity,
         met,
         series=run.along(kl),
-        kl=per_response,
-        kl_token=per_token,
-        inside=True,
+        kind="level",
+        kl=of_both[0],
+        kl_token=of_both[1],
         series_from="metrics",
     )
 
 
 def _judge_excursion(run: Run, kl: Series) -> Result:
-    """Look for steps in which the trainer's KL is many times its median, and no longer small.
-
-    A long excursion is a warning, a short one a note.
-    """
+    """Look for steps in which the trainer's KL is many times its median, and no longer small."""
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
         return None
@@ -176,39 +167,35 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
     far = np.flatnonzero(kl.values > high)
     start, stop, count = int(kl.steps[far[0]]), int(kl.steps[far[-1]]), len(far)
     lasts = count > limits.lasting and count >= limits.part * len(kl.steps)
-    times = highest / middle if middle > 0 else np.inf
     return KL_EXPLOSION.finding(
         run,
         "warning" if lasts else "info",
-        [Met("excursion", ">", limits.excursion, times, "times")],
+        run.met(KlExplosion.excursion, ">", highest, of=middle),
         series=run.along(kl),
         onset=Onset(start, start, start),
         until=stop if far[-1] < len(kl.steps) - SMOOTH else None,
         steps=kl.steps[far].tolist(),
+        kind="excursion",
         kl=float(kl.values.max()),
         since=start,
         until_step=stop,
         median=middle,
-        inside=True,
-        excursion=True,
         series_from="metrics",
     )
 
 
 def kl_title(facts: Facts) -> str:
     """Return what the KL came to, and which responses went far beyond."""
-    if facts.get("excursion"):
+    if facts["kind"] == "excursion":
         return marked(
             "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; its "
             "median is {median:figure}."
         )
-    if not facts["inside"]:
+    if facts["kind"] == "responses":
         return marked(
             "The KL of {over:count} single responses is over {over_limit:figure} nats, first in "
             "step {over_step}."
         )
-    if facts.get("kl_token") is None:
-        return marked("KL to the reference is {kl:figure} nats per response.")
     return marked(
         "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per token."
     )
@@ -216,10 +203,10 @@ def kl_title(facts: Facts) -> str:
 
 def kl_clause(facts: Facts) -> str:
     """Return how far the policy is from the reference."""
-    if facts.get("excursion"):
-        return marked("the KL reached {kl:figure} in step {since} and after")
-    if not facts["inside"]:
+    if facts["kind"] == "responses":
         return marked("{over:count} single responses are over {over_limit:figure} nats")
+    if facts["kind"] == "excursion":
+        return marked("the trainer's KL reached {kl:figure}")
     return marked("KL to the reference is {kl:figure} nats per response")
 
 
@@ -233,10 +220,10 @@ KL_EXPLOSION = Check(
     limits=KlExplosion,
     title=kl_title,
     clause=kl_clause,
-    why="Far from the reference the reward model judges text it never saw, and what the policy "
-    "gains there is rarely what you meant; runs at this distance seldom come back.",
-    suggestion="Raise the KL coefficient or use an adaptive one, lower the learning rate, and "
-    "continue from a checkpoint before the rise.",
+    why="Far from the reference the reward model judges text it never saw. Runs at this distance "
+    "seldom come back.",
+    suggestion="Raise the KL coefficient or lower the learning rate, and continue from a "
+    "checkpoint before the rise.",
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
@@ -265,16 +252,16 @@ def _entropy(run: Run) -> Entropy | None:
 def _entropy_finding(
     check: Check, run: Run, entropy: Entropy, severity: Severity, met: list[Met]
 ) -> Finding:
-    shown = Shown(
-        run.column("surprisal_mean"), highest=check is ENTROPY_EXPLOSION, unit="nats a token"
-    )
+    by = run.column("surprisal_mean")
+    shown = Shown(by, highest=check is ENTROPY_EXPLOSION, unit="nats a token")
     return check.finding(
         run,
         severity,
         met,
         series=entropy.by_step,
         shown=shown if entropy.series_from == "rollouts" else None,
-        more={"start": entropy.moved.first, "end": entropy.moved.last},
+        start=entropy.moved.first,
+        end=entropy.moved.last,
         series_from=entropy.series_from,
     )
 
@@ -292,10 +279,8 @@ def judge_entropy_collapse(run: Run) -> Result:
     least = run.met(EntropyCollapse.surprisal, "<", moved.last)
     if not (share and least and moved.fell):
         return None
-    shapes = (run.reward_shape, run.watched_shape)
-    fell = any(shape is not None and shape.fell for shape in shapes)
-    kl = KL_EXPLOSION.run(run)
-    far = isinstance(kl, Finding) and kl.severity != "info"
+    fell = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
+    far, _ = _kl_level(run, *_kl_of(run, run.last.rows))
     severity: Severity = "info" if run.learned and not fell and not far else "warning"
     return _entropy_finding(ENTROPY_COLLAPSE, run, entropy, severity, share + least)
 
@@ -311,10 +296,10 @@ ENTROPY_COLLAPSE = Check(
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
     "token.",
     clause="entropy fell to {end:figure} nats per token",
-    why="A policy that samples the same thing every time no longer explores: nothing better can "
-    "be found, and groups of responses stop differing.",
-    suggestion="Stop earlier, lower the learning rate, add an entropy bonus or clip higher on the "
-    "upper side (DAPO), raise the sampling temperature, or use harder prompts.",
+    why="A policy that samples the same thing every time no longer explores, and its groups of "
+    "responses stop differing.",
+    suggestion="Lower the learning rate, add an entropy bonus or clip higher on the upper side "
+    "(DAPO), or use harder prompts.",
     explains=(
         *("kl_explosion", "diversity_collapse", "missing_eos"),
         *("reward_stalled", "watched_reward_fall"),
@@ -331,8 +316,7 @@ def judge_entropy_explosion(run: Run) -> Result:
     moved = entropy.moved
     ratio = run.met(EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
     rise = run.met(EntropyExplosion.rise, ">=", moved.difference)
-    learned = reward.rose or (run.learned and entropy.series_from == "metrics")
-    if not (ratio and rise and moved.rose) or learned:
+    if not (ratio and rise and moved.rose) or reward.rose or run.learned:
         return None
     severity: Severity = "critical" if reward.fell else "warning"
     return _entropy_finding(ENTROPY_EXPLOSION, run, entropy, severity, ratio + rise)
@@ -349,10 +333,9 @@ ENTROPY_EXPLOSION = Check(
     title="The policy's text becomes random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
     clause="entropy rose to {end:figure} nats per token",
-    why="A policy this uncertain samples tokens that mean nothing: what it had learned, from its "
-    "pretraining too, is being lost.",
-    suggestion="Lower the entropy bonus or drop it, lower the learning rate, raise the KL "
-    "coefficient, and continue from a checkpoint before the rise.",
+    why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
+    suggestion="Lower the entropy bonus or the learning rate, and continue from a checkpoint "
+    "before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *("kl_explosion", "reward_collapse", "watched_reward_fall", "missing_eos"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,22 +42,16 @@ SUDDEN = 0.6
 """Part of the whole difference that lies between the steps next to a jump."""
 
 STRAY = 0.5
-"""Part of the difference by which the steps next to a jump may lie off their side's mean."""
+"""Part of the difference by which the steps next to a jump may lie off their side, or move."""
+
+NEW = 0.8
+"""Share of the responses after a jump whose prompts are new, if the prompts changed."""
 
 LEAST_SIDE = 3
 """Steps that each side of a jump has at least."""
 
-FLAT = 0.5
-"""Part of the difference by which either side may move within its NEAR steps."""
-
 EVIDENT = 4.0
 """Without a reference: errors of a single step's mean that the jump is larger than at least."""
-
-MOST_TOLD = 1000.0
-"""Errors, or std, of a jump that are told at most: without noise it has no end of them."""
-
-NEW = 0.8
-"""Share of the responses after a jump whose prompts are new, if the prompts changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,50 +85,42 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
         return None
     before, after = float(y[:at].mean()), float(y[at:].mean())
     left, right = float(y[max(0, at - NEAR) : at].mean()), float(y[at : at + NEAR].mean())
-    near = right - left
     step = float(y[at : at + 2].mean() - y[max(0, at - 2) : at].mean())
     error = noise(y) * np.sqrt(1 / at + 1 / (n - at))
     size = abs(after - before)
-    z = size / max(error, size * 1e-3, 1e-12) if size else 0.0
-    sudden = min(step / (after - before), near / (after - before)) >= SUDDEN if size else False
+    z = size / max(error, size * 1e-3, 1e-12)
+    near = min(step, right - left, key=lambda d: d * np.sign(after - before))
+    sudden = size > 0 and near / (after - before) >= SUDDEN
     # What comes back from a dip jumps too, but not from where it had been before.
     apart = max(abs(left - before), abs(right - after))
     moving = max(_moving(y[max(0, at - NEAR) : at]), _moving(y[at : at + NEAR]))
-    flat = apart <= STRAY * size and moving <= FLAT * size
+    flat = apart <= STRAY * size and moving <= STRAY * size
     return Jump(int(known[at]), before, after, z, bool(sudden and flat))
 
 
 def _moving(side: Floats) -> float:
     """Return how far the straight line through one side of a jump goes, as a magnitude."""
     place = np.arange(len(side)) - (len(side) - 1) / 2
-    slope = (place * side).sum() / max(float((place**2).sum()), 1.0)
-    return float(abs(slope) * len(side))
+    return float(abs((place * side).sum() / (place**2).sum()) * len(side))
 
 
-def evident(run: Run, reward: Floats, found: Jump) -> bool:
+def _evident(run: Run, reward: Floats, found: Jump) -> bool:
     """Say whether the means of two single steps tell a jump from fast learning.
 
     A step's mean errs as those near the jump do, on its side: near a ceiling all err little.
     """
-    known = np.isfinite(reward)
-    prompts = run.responses["prompt_id"].to_numpy(np.int64)[known]
-    place, inside = run.place[known], centred(reward[known], run.place[known])
+    inside = pd.Series(reward - run.by_step(reward)[run.place])
     # Responses to one prompt are alike: a step has as many draws as prompts.
-    _, cluster = np.unique(place * (prompts.max() + 1) + prompts, return_inverse=True)
-    sums = np.bincount(cluster, inside)
-    step = np.zeros(len(sums), np.int64)
-    step[cluster] = place
-    sizes = np.bincount(place)
-    squares = np.bincount(step, sums**2, minlength=len(sizes))
-    with np.errstate(invalid="ignore"):  # steps without rewards
-        errors = np.sqrt(squares) / sizes
+    sums = inside.groupby([run.place, run.responses["prompt_id"].to_numpy()]).sum()
+    squares = (sums**2).groupby(level=0).sum()
+    errors = np.asarray(np.sqrt(squares) / inside.groupby(run.place).count())
     at = found.place
     sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
     error = math.hypot(*(float(np.nanmedian(side)) for side in sides))
     return abs(found.after - found.before) >= EVIDENT * error
 
 
-def others_jump(run: Run, found: Jump, still: float) -> bool:
+def _others_jump(run: Run, found: Jump, still: float) -> bool:
     """Say whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     others = (
@@ -145,37 +130,27 @@ def others_jump(run: Run, found: Jump, still: float) -> bool:
     return any(other is not None and other.sudden and other.z >= still for other in others)
 
 
-def prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
-    """Say whether the prompts explain the jump: those on both sides earn what they earned."""
+def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
+    """Say whether the prompts explain the jump: those on both sides earn what they earned.
+
+    Where prompts returned before the jump and none of them does after it, others came.
+    """
     own = own_change(run, reward, run.place >= found.place)
     if own is not None:
         return abs(own) < abs(found.after - found.before) / 2
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     first = int(np.searchsorted(run.place, found.place))
-    fresh = ~np.isin(prompts[first:], prompts[:first])
-    # Prompts that never return say nothing; prompts that used to, and now are others, do.
-    groups = len(np.unique(np.stack([prompts[:first], run.place[:first]]), axis=1).T)
+    groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
     returned = len(np.unique(prompts[:first])) < NEW * groups
-    return bool(returned and fresh.mean() >= NEW)
-
-
-def _died(run: Run, found: Jump) -> bool:
-    """Say whether the reward is dead after a jump: at its lowest, or below all that was earned."""
-    shape = run.reward_shape
-    if shape is None or shape.dead is not None:
-        return shape is not None
-    lowest = float(np.nanmin(run.column("reward")[run.place < found.place]))
-    return shape.below_start and found.after < lowest
+    return bool(returned and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
 
 
 def judge_shift(run: Run) -> Result:
     """Look for a step at which the frozen reference's reward jumps, and stays.
 
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not.
-    Where prompts return, the same prompts are compared: if their reward stayed, it is the
-    prompts that changed, which is told as info.
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. Where
+    prompts seen on both sides earn what they earned, the prompts changed: a note.
     """
-    limits = run.limits[RewardShift]
     referenced = run.has("ref_reward")
     column = "ref_reward" if referenced else "reward"
     reward = run.column(column)
@@ -183,19 +158,18 @@ def judge_shift(run: Run) -> Result:
     found = jump(series)
     if found is None or not found.sudden:
         return None
-    spread = run.spread(column)
     size = found.after - found.before
-    z = run.met(RewardShift.z, ">=", min(found.z, MOST_TOLD))
-    far = run.met(RewardShift.spread, ">=", abs(size), of=max(spread, abs(size) / MOST_TOLD))
+    z = run.met(RewardShift.z, ">=", found.z)
+    far = run.met(RewardShift.spread, ">=", abs(size), of=max(run.spread(column), abs(size) * 1e-3))
     if not (z and far and abs(size) > 1e-9):
         return None
-    if not referenced and (
-        not evident(run, reward, found) or others_jump(run, found, limits.still)
-    ):
-        return None
-    if not referenced and size < 0 and _died(run, found):
-        return None
-    changed = prompts_changed(run, reward, found)
+    if not referenced:
+        shape, still = run.reward_shape, run.limits[RewardShift].still
+        worst = found.after < np.nanmin(reward[run.place < found.place])
+        died = shape is not None and (shape.dead is not None or (shape.below_start and worst))
+        if died or not _evident(run, reward, found) or _others_jump(run, found, still):
+            return None
+    changed = _prompts_changed(run, reward, found)
     step = int(run.steps[found.place])
     return REWARD_SHIFT.finding(
         run,
@@ -240,11 +214,10 @@ REWARD_SHIFT = Check(
     judge=judge_shift,
     limits=RewardShift,
     title=shift_title,
-    why="Rewards before and after are not comparable: a rise or a fall across the change says "
-    "nothing about the policy. The other checks of the reward judge its gap to the reference, or "
-    "the longer part of the run.",
-    suggestion="Find what changed at this step: the reward model or its version, a penalty, a "
-    "scale, the data. Judge both parts of the run apart, and score an earlier checkpoint again.",
+    why="Rewards before and after are not comparable. The other checks of the reward judge its "
+    "gap to the reference, or the longer part of the run.",
+    suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data. "
+    "Score an earlier checkpoint again.",
     explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
 )
 
@@ -256,29 +229,29 @@ def judge_parts(run: Run) -> Result:
     variance; the shares of parts that add up to the reward add up to one.
     """
     extras = run.tables.extras
-    parts: dict[str, Any] = {
-        name: extras[name].to_numpy(np.float64)
-        for name in run.tables.reward_parts
-        if name in extras and pd.api.types.is_numeric_dtype(extras[name])
-    }
+    names = [name for name in run.tables.reward_parts if name in extras]
+    numbers = [name for name in names if pd.api.types.is_numeric_dtype(extras[name])]
+    parts = {name: extras[name].to_numpy(np.float64) for name in numbers}
     parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
     if len(parts) < 2:
         return REWARD_PART_DOMINANCE.not_run("reward_parts, two or more")
     reward = run.column("reward")
     gain = run.change(reward)
     late = run.place >= len(run.steps) - len(run.last.steps)
-    found = []
-    for name, part in parts.items():
+
+    def shares(part: Floats) -> tuple[float, float]:
         known = np.isfinite(reward) & np.isfinite(part) & late
         y, x = (centred(values[known], run.place[known]) for values in (reward, part))
         varied = float((y * y).sum())
-        of_variance = float((x * y).sum()) / varied if varied > 1e-12 else np.nan
         of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
-        found.append((name, of_variance, of_gain))
-    name, of_variance, of_gain = max(found, key=lambda f: float(np.nanmax([f[1], f[2], -1.0])))
-    met = run.met(RewardPartDominance.share, ">", float(np.nanmax([of_variance, of_gain, -1.0])))
-    if not met:
+        return float((x * y).sum()) / varied if varied > 1e-12 else np.nan, of_gain
+
+    found = {name: shares(part) for name, part in parts.items()}
+    highest = {name: float(np.nanmax([*both, -1.0])) for name, both in found.items()}
+    name = max(highest, key=highest.__getitem__)
+    if not (met := run.met(RewardPartDominance.share, ">", highest[name])):
         return None
+    of_variance, of_gain = found[name]
     return REWARD_PART_DOMINANCE.finding(
         run,
         "info",

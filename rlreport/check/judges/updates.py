@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
-from rlreport.check.finding import SEVERITIES, Facts, Finding, Met, Onset
-from rlreport.check.judges.reward import REWARD_COLLAPSE
-from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits, above, below
-from rlreport.check.run import Run, Shown, began, mean, median
+from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, Onset
+from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits
+from rlreport.check.run import Run, Shown, mean, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
@@ -67,17 +67,12 @@ def judge_ratio(run: Run) -> Result:
         Figure(RatioDrift.outside, ">", tails, outside),
     ]
     shown = Shown(tail, unit="of tokens")
-    return judge_figures(
-        RATIO_DRIFT, run, figures, shown, ratio=at_end, outside=outside, series_from=source
-    )
+    facts: dict[str, Fact] = {"ratio": at_end, "outside": outside, "series_from": source}
+    return judge_figures(RATIO_DRIFT, run, figures, shown, **facts)
 
 
 def ratio_title(facts: Facts) -> str:
-    """Return the mean ratio and its tails."""
-    if facts["outside"] is None:
-        return marked(
-            "Updates are too large: new over old probability is {ratio:figure} on average."
-        )
+    """Return the mean ratio, else its tails."""
     if facts["ratio"] is None:
         return marked("Updates are too large: {outside:percent} of tokens are clipped.")
     return marked(
@@ -94,10 +89,9 @@ RATIO_DRIFT = Check(
     judge=judge_ratio,
     limits=RatioDrift,
     title=ratio_title,
-    why="PPO trusts its data only near the policy that sampled it; past the clip range most "
-    "tokens give no gradient, and the rest give a wrong one.",
-    suggestion="Lower the learning rate, take fewer epochs over each batch, use larger "
-    "mini-batches, and check that both log-probabilities are taken at the same temperature.",
+    why="Past the clip range most tokens give no gradient, and the rest give a wrong one.",
+    suggestion="Lower the learning rate or take fewer epochs over each batch. Check that both "
+    "log-probabilities are taken at the same temperature.",
     explains=FAILURES,
     trend=False,
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
@@ -107,32 +101,23 @@ RATIO_DRIFT = Check(
 def judge_gradient(run: Run) -> Result:
     """Look for steps whose gradient norm is many times the median.
 
-    A spike is a note, and a warning where the reward falls or dies soon after it, unless
-    as many spikes before did no harm.
+    A spike is a note, and a warning where the reward falls soon after it, unless as many spikes
+    before did no harm.
     """
     norm = run.series_of("grad_norm")
     if norm is None:
         return GRADIENT_EXPLOSION.not_run(GRADIENT_EXPLOSION.needs_also)
-    limits, middle = run.limits[GradientExplosion], median(norm.values)
-    spikes = np.flatnonzero(norm.values > limits.times * middle)
+    middle = median(norm.values)
+    spikes = np.flatnonzero(norm.values > run.limits[GradientExplosion].times * middle)
     if not len(spikes) or middle <= 0:
         return None
-    fall = REWARD_COLLAPSE.run(run) if run.has("reward") else None
-    before_fall = spikes[:0]
-    if isinstance(fall, Finding) and fall.severity != "info" and fall.onset:
-        soon = max(limits.soon * len(run.steps), 1)
-        places = np.searchsorted(run.steps, norm.steps[spikes])
-        low, high = np.searchsorted(run.steps, (fall.onset.low, fall.onset.high))
-        before_fall = spikes[(places >= low - soon) & (places <= high)]
-        if np.count_nonzero(places < low - soon) >= len(before_fall):
-            before_fall = spikes[:0]
-    worst = before_fall if len(before_fall) else spikes
-    at = int(worst[0] if len(before_fall) else worst[np.argmax(norm.values[worst])])
-    step, times = int(norm.steps[at]), float(norm.values[at] / middle)
+    harmful = _before_a_fall(run, norm.steps[spikes])
+    at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
+    step = int(norm.steps[at])
     return GRADIENT_EXPLOSION.finding(
         run,
-        "warning" if len(before_fall) else "info",
-        [Met("times", ">", limits.times, times, "times")],
+        "warning" if harmful.any() else "info",
+        run.met(GradientExplosion.times, ">", float(norm.values[at]), of=middle),
         series=run.along(norm),
         onset=Onset(step, step, step),
         steps=norm.steps[spikes].tolist(),
@@ -142,6 +127,22 @@ def judge_gradient(run: Run) -> Result:
         spikes=len(spikes),
         series_from="metrics",
     )
+
+
+def _before_a_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
+    """Return which of these steps lie just before the reward fell or died, bool (spikes,)."""
+    shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
+    if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
+        return none
+    onset = run.onset_of(shape.series, (shape.best_place, shape.best_place + shape.window))
+    if onset is None:
+        return none
+    soon = max(run.limits[GradientExplosion].soon * len(run.steps), 1)
+    places, low, high = (
+        np.searchsorted(run.steps, steps) for steps in (spikes, onset.low, onset.high)
+    )
+    harmful: NDArray[np.bool_] = (places >= low - soon) & (places <= high)
+    return none if np.count_nonzero(places < low - soon) >= harmful.sum() else harmful
 
 
 GRADIENT_EXPLOSION = Check(
@@ -155,7 +156,7 @@ GRADIENT_EXPLOSION = Check(
     title="The gradient norm was {norm:figure} in step {at}; its median is {median:figure}.",
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
     suggestion="Clip the gradient norm, lower the learning rate, and look at the batch of this "
-    "step: very long responses, ratios far from 1 or a loss divided by few tokens.",
+    "step.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),
     needs_also="the trainer's gradient norm",
 )
@@ -168,27 +169,22 @@ RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
 """
 
 
-def _variances(
-    run: Run, returns: str, error: str, group: Ints, size: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return the variances of values, returns and errors over all tokens, float64 (size,) each.
+def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
+    """Return the variance of a critic's figure over all tokens of each group, float64 (size,).
 
-    ``returns`` and ``error`` are prefixes of columns; ``group``, int64 (rows,), is what each
-    response is counted to, one of ``size``, −1 to leave it out.
+    ``name`` is the prefix of its columns; ``group``, int64 (rows,), is what each response is
+    counted to, −1 to leave it out.
     """
-
-    def variance(name: str) -> Floats:
-        means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
-        weights = run.column("value_tokens")
-        known = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
-        at, mean, weight = group[known], means[known], weights[known]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            total = np.bincount(at, weight, minlength=size)
-            centre = np.bincount(at, weight * mean, minlength=size) / total
-            spread = inside[known] + weight * (mean - centre[at]) ** 2
-            return np.bincount(at, spread, minlength=size) / total
-
-    return variance("value"), variance(returns), variance(error)
+    means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
+    weights = run.column("value_tokens")
+    known = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
+    at, mean, weight = group[known], means[known], weights[known]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = np.bincount(at, weight, minlength=size)
+        centre = np.bincount(at, weight * mean, minlength=size) / total
+        spread = inside[known] + weight * (mean - centre[at]) ** 2
+        variance: Floats = np.bincount(at, spread, minlength=size) / total
+    return variance
 
 
 def judge_critic(run: Run) -> Result:
@@ -201,43 +197,30 @@ def judge_critic(run: Run) -> Result:
 def _judge_fit(run: Run, returns: str, error: str) -> Result:
     """Judge the critic by one kind of returns.
 
-    Where returns hardly vary any more there is nothing to follow, and a ratio of two small
-    variances says nothing: their variance counts as no less than a part of the run's.
+    Where returns hardly vary any more there is nothing to follow: their variance counts as no
+    less than a part of the run's.
     """
-    limits = run.limits[ValueDivergence]
     count = len(run.steps)
-    inside = run.place >= count - len(run.last.steps)
-    value, own_returns, wrong = _variances(run, returns, error, run.place, count)
-    late = _variances(run, returns, error, np.where(inside, 0, -1), 1)
-    end_value, end_returns, end_error = (float(variance[0]) for variance in late)
-    _, whole, _ = _variances(run, returns, error, np.zeros_like(run.place), 1)
-    least = limits.floor * float(whole[0])
-    scale = max(end_returns, least)
-    if not np.isfinite(scale) or scale <= 0 or not np.isfinite(end_error):
+    late = np.where(run.place >= count - len(run.last.steps), 0, -1)
+    whole = float(_variance(run, returns, np.zeros_like(run.place))[0])
+    least = run.limits[ValueDivergence].floor * whole
+    scale = max(float(_variance(run, returns, late)[0]), least)
+    if not scale > 0:
         return None
-    explained = 1 - end_error / scale
-    spread = float(np.sqrt(end_value / scale))
-    middle = median(run.late(1 - wrong / scale))
-    bad, weak = (
-        below(explained, limit) and below(middle, limit)
-        for limit in (limits.explained, limits.weak)
-    )
-    wide = above(spread, limits.spread)
-    if not (weak or wide):
+    explained = 1 - float(_variance(run, error, late)[0]) / scale
+    spread = float(np.sqrt(_variance(run, "value", late)[0] / scale))
+    bad = run.met(ValueDivergence.explained, "<", explained)
+    wide = run.met(ValueDivergence.spread, ">", spread)
+    met = bad + wide or run.met(ValueDivergence.weak, "<", explained)
+    if not met:
         return None
-    by_fit = bad or not wide
-    fit_met = run.met(ValueDivergence.explained if bad else ValueDivergence.weak, "<", explained)
-    met = [*(fit_met if by_fit else []), *run.met(ValueDivergence.spread, ">", spread)]
-    # Each step against its own returns: their scale changes over a run.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        own = (wrong if by_fit else value) / np.fmax(own_returns, least)
-    limit = 1 - (limits.explained if bad else limits.weak) if by_fit else limits.spread**2
+    shown, own = ("value" if wide and not bad else error), _variance(run, returns, run.place, count)
+    series = np.log1p(_variance(run, shown, run.place, count) / np.fmax(own, least))
     return VALUE_DIVERGENCE.finding(
         run,
         "warning" if bad or wide else "info",
         met,
-        series=np.log1p(own),
-        always=above(began(own), limit),
+        series=series,
         shown=Shown(np.abs(run.column(f"{error}_mean"))),
         explained=explained,
         spread=spread,
@@ -265,9 +248,9 @@ VALUE_DIVERGENCE = Check(
     judge=judge_critic,
     limits=ValueDivergence,
     title=critic_title,
-    why="Advantages are returns less values: a critic that is worse than a constant adds noise to "
-    "every update and can point it the wrong way.",
-    suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values, "
-    "normalise returns, or start it from the reward model.",
+    why="Advantages are returns less values: a critic worse than a constant adds noise to every "
+    "update.",
+    suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values "
+    "or normalise returns.",
     explains=FAILURES,
 )
