@@ -82,7 +82,7 @@ def judge_kl(run: Run) -> Result:
     late = slice(int(np.searchsorted(run.place, len(run.steps) - LAST_STEPS)), None)
     inside_again = _kl_level(run, *_kl_of(run, late))[0] is None and not beyond[late].any()
     back = inside_again and len(run.steps) > 2 * LAST_STEPS
-    if severity and back:
+    if severity and back and np.isin(far, out).all():
         # What left its band for some steps is dated; it is no reason to stop.
         short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if short else "warning"

@@ -101,9 +101,11 @@ def _lost(shape: Shape, end: float) -> float:
 
 def _fell(run: Run, shape: Shape) -> bool:
     """Say whether the reward fell: by the trainer's series, or by the responses' own errors."""
-    if shape.series.source == "metrics" or shape.abrupt is not None:
+    if shape.series.source == "metrics":
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
+    if shape.abrupt is not None:
+        return bool(run.met(RewardCollapse.half, ">", _lost(shape, shape.end)))
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
     place = int(np.argmax(means))
