@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from rlreport.check.docs import markdown as checks_page
+from rlreport.check.check import Check
+from rlreport.check.docs import METHOD
+from rlreport.check.registry import CHECKS, describe
 from rlreport.columns import (
     PROMPT_COLUMNS,
     RESPONSE_COLUMNS,
@@ -29,6 +31,12 @@ _COLUMNS_HEAD = """# Columns
 What pages and exports call a figure. KL of a response is the sum of its log-ratios (k1, what TRL
 calls `objective/kl`); KL, k3 is the other estimate, of responses and of tokens alike; a token's
 k1 is its log-ratio. Columns are empty (NaN) where the log cannot feed them.
+"""
+
+_CHECKS_HEAD = """# Health checks
+
+<!-- Made by `python -m rlreport.docs`; change the checks, not this file. -->
+
 """
 
 _TABLES: tuple[tuple[str, str, tuple[Column, ...]], ...] = (
@@ -56,6 +64,43 @@ def columns_page() -> str:
             f"## {name}\n\n{said}\n\n{_table(('column', 'label', 'unit', 'meaning'), rows)}"
         )
     return "\n".join(parts)
+
+
+def checks_page() -> str:
+    """Return ``docs/checks.md``."""
+    method = (f"## {title}\n\n" + "\n\n".join(paragraphs) for title, paragraphs in METHOD)
+    parts = [*method, "```toml\n[kl_explosion]\nwarn = 20\n```", _limits("trend")]
+    return _CHECKS_HEAD + "\n\n".join([*parts, *map(_check, CHECKS)]) + "\n"
+
+
+def _check(check: Check) -> str:
+    explains = ", ".join(f"`{name}`" for name in check.explains)
+    lines = [
+        f"## `{check.id}`",
+        f"Looks for: {check.looks_for}. Rank: {check.rank}. Needs: {check.requirements}. "
+        f"Source: {check.source}.",
+        f"Why it matters: {check.why}",
+        f"What to try: {check.suggestion}",
+        *([f"Can explain: {explains}."] if explains else []),
+    ]
+    return "\n\n".join(filter(None, [*lines, _limits(check.id)]))
+
+
+def _limits(group: str) -> str:
+    """Return the table of a check's thresholds, "" without any."""
+    rows = [
+        (
+            f"`{row.limit.key}`",
+            f"{row.value:g}",
+            row.limit.unit,
+            row.limit.meaning,
+            row.limit.source,
+        )
+        for row in describe()
+        if row.group == group
+    ]
+    table = _table((f"`[{group}]`", "value", "unit", "meaning", "source"), rows)
+    return table.rstrip() if rows else ""
 
 
 def fields_table() -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlreport.check import Thresholds, load_thresholds, run_checks
-from rlreport.check.docs import markdown
 from rlreport.check.judges.length import MissingEos
 from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.check.windows import Trend
+from rlreport.docs import checks_page
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.errors import UsageError
 from tests.check_cases import tables
@@ -41,6 +43,17 @@ def test_a_changed_threshold_changes_the_verdict(toml: Path) -> None:
     run = tables(kl_k1=15.0)
     assert run_checks(run).level == "warning"
     assert "kl_explosion" in run_checks(run, load_thresholds(toml)).passed
+
+
+def test_thresholds_of_the_reward_change_the_verdict(toml: Path) -> None:
+    steps = np.arange(40)
+    values = np.interp(steps, [0, 20, 40], [0.2, 0.8, 0.4]) + 0.02 * (-1.0) ** steps
+    metrics = pd.DataFrame({"step": steps, "train/reward": values})
+    run = replace(tables(), metrics=metrics)
+    assert "reward_collapse" in [f.id for f in run_checks(run).findings]
+    for text in ("lost = 0.95", "z = 1000"):
+        toml.write_text(f"[reward_collapse]\n{text}\n", encoding="utf-8")
+        assert "reward_collapse" in run_checks(run, load_thresholds(toml)).passed, text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +114,7 @@ def test_the_description_shows_the_thresholds_in_use(toml: Path) -> None:
 
 
 def test_the_documentation_is_made_from_the_checks() -> None:
-    assert DOCS.read_text(encoding="utf-8") == markdown()
+    assert DOCS.read_text(encoding="utf-8") == checks_page()
 
 
 def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
@@ -113,4 +126,4 @@ def test_checks_have_names_of_their_own_and_speak_of_known_charts() -> None:
 
 def test_the_name_of_a_method_stands_on_its_page_and_in_no_finding() -> None:
     assert not [r.limit.key for r in describe(Thresholds()) if "Dirichlet" in r.limit.meaning]
-    assert "Dirichlet" in markdown()
+    assert "Dirichlet" in checks_page()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlreport.bake.views import CheckView, MethodView
-from rlreport.check.docs import METHOD, needs_of
+from rlreport.check.docs import METHOD
 from rlreport.check.limits import Thresholds
 from rlreport.check.registry import CHECKS, describe
 from rlreport.text.messages import figure, message, with_unit
@@ -18,7 +18,7 @@ def method_view(limits: Thresholds) -> MethodView:
             message("{name:capital}", name=message(check.name)),
             [
                 (message("Looks for"), message(check.looks_for)),
-                (message("Needs"), needs_of(check)),
+                (message("Needs"), check.requirements),
                 (message("Why it matters"), message(check.why)),
                 (message("What to try"), message(check.suggestion)),
                 (message("Source"), message(check.source)),

@@ -105,6 +105,15 @@ class Check:
             return self.too_short(run)
         return self.judge(run)
 
+    @property
+    def requirements(self) -> str:
+        """What the check needs, as a message."""
+        words = [*(need.words for need in self.needs), self.needs_also]
+        needs = listed([message(one) for one in words if one]) or message("nothing beyond the log")
+        return (
+            message("{needs}; a run with at least five steps", needs=needs) if self.trend else needs
+        )
+
     def said(self, facts: Facts) -> str:
         """Return in a sentence what was found."""
         return told(self.title(facts) if callable(self.title) else self.title, facts)

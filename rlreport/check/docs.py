@@ -1,13 +1,6 @@
-"""The checks' documentation, made from the checks themselves.
-
-``python -m rlreport.check.docs > docs/checks.md`` writes it.
-"""
+"""How the verdict is made, for the page of the report and ``docs/checks.md``."""
 
 from __future__ import annotations
-
-from rlreport.check.check import Check
-from rlreport.check.registry import CHECKS, ThresholdRow, describe
-from rlreport.text.messages import listed, message
 
 
 def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:
@@ -92,59 +85,3 @@ METHOD = (
     ),
 )
 """How the verdict is made, for readers: titles and paragraphs."""
-
-HEAD = """# Health checks
-
-<!-- Made by `python -m rlreport.check.docs`; change the checks, not this file. -->
-"""
-
-EXAMPLE = """```toml
-[kl_explosion]
-warn = 20
-```
-"""
-
-
-def markdown() -> str:
-    """Return the whole page: every check with its needs, thresholds, meaning and remedy."""
-    rows = describe()
-    parts = [HEAD]
-    for title, paragraphs in METHOD:
-        parts += [f"## {title}\n", *(f"{paragraph}\n" for paragraph in paragraphs)]
-    parts += [EXAMPLE, _table([row for row in rows if row.group == "trend"], "trend")]
-    for check in CHECKS:
-        parts.append(_check(check, [row for row in rows if row.group == check.id]))
-    return "\n".join(parts)
-
-
-def needs_of(check: Check) -> str:
-    """Return what a check needs, in words."""
-    words = [*(need.words for need in check.needs), check.needs_also]
-    needs = listed([message(said) for said in words if said]) or message("nothing beyond the log")
-    return message("{needs}; a run with at least five steps", needs=needs) if check.trend else needs
-
-
-def _check(check: Check, rows: list[ThresholdRow]) -> str:
-    explains = ", ".join(f"`{name}`" for name in check.explains)
-    lines = [
-        f"## `{check.id}`\n",
-        f"Looks for: {check.looks_for}. Rank: {check.rank}. Needs: {needs_of(check)}. "
-        f"Source: {check.source}.\n",
-        f"Why it matters: {check.why}\n",
-        f"What to try: {check.suggestion}\n",
-        *([f"Can explain: {explains}.\n"] if explains else []),
-    ]
-    return "\n".join([*lines, _table(rows, check.id)] if rows else lines)
-
-
-def _table(rows: list[ThresholdRow], group: str) -> str:
-    lines = [f"| `[{group}]` | value | unit | meaning | source |", "|---|---|---|---|---|"]
-    for row in rows:
-        limit = row.limit
-        cells = (f"`{limit.key}`", f"{row.value:g}", limit.unit, limit.meaning, limit.source)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

@@ -1,4 +1,4 @@
-"""Fills the evidence with text: 60 characters around the place, read back after the checks."""
+"""Adds excerpts to the evidence of a verdict, read from the log after the checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Example, Finding, Verdict
+from rlreport.check.finding import Example, Verdict
 from rlreport.rollout import Rollout
 
 CHARACTERS = 60
@@ -20,35 +20,20 @@ def with_excerpts(
 ) -> Verdict:
     """Return the verdict with the text of its evidence; ``fetch`` reads rows back in order."""
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
-    named = {
-        (one.step, one.n)
-        for finding in findings
-        for example in finding.evidence
-        for one in (example, example.before)
-        if one is not None
-    }
+    named = {(example.step, example.n) for finding in findings for example in finding.shown}
     steps = responses["step"].to_numpy()
     rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)}
     order = sorted(set(rows.values()))
     texts = dict(zip(order, fetch(order), strict=True)) if order else {}
 
-    def filled(finding: Finding) -> Finding:
-        evidence = tuple(_filled(example, rows, texts) for example in finding.evidence)
-        return replace(finding, evidence=evidence)
+    def with_excerpt(example: Example) -> Example:
+        rollout = texts[rows[example.step, example.n]]
+        before = example.before and with_excerpt(example.before)
+        return replace(example, excerpt=excerpt(rollout, example), before=before)
 
-    return replace(
-        verdict,
-        findings=[filled(finding) for finding in verdict.findings],
-        muted=[replace(muted, finding=filled(muted.finding)) for muted in verdict.muted],
+    return verdict.mapped(
+        lambda finding: replace(finding, evidence=tuple(map(with_excerpt, finding.evidence)))
     )
-
-
-def _filled(
-    example: Example, rows: dict[tuple[int, int], int], texts: dict[int, Rollout]
-) -> Example:
-    rollout = texts[rows[example.step, example.n]]
-    before = example.before and _filled(example.before, rows, texts)
-    return replace(example, excerpt=excerpt(rollout, example), before=before)
 
 
 def excerpt(rollout: Rollout, example: Example) -> str:

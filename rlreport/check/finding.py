@@ -1,8 +1,8 @@
-"""What the checks say: facts, from which ``check.wording`` makes the words."""
+"""Findings and the verdict: figures and facts, from which ``check.wording`` makes sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,21 +16,12 @@ Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
-GLYPHS = {
-    "critical": "✕",
-    "warning": "▲",
-    "info": "i",
-    "unclear": "?",
-    "healthy": "✓",
-    "unjudged": "–",
-}
-"""The mark beside a finding of a severity, or a verdict of a level."""
-LEVELS = {
-    "critical": message("critical"),
-    "warning": message("warning"),
-    "info": message("note"),
-}
-"""A severity in a word."""
+GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
+"""Symbol of a finding's severity, or of a verdict's level."""
+LEVELS = dict(
+    zip(SEVERITIES, (message("critical"), message("warning"), message("note")), strict=True)
+)
+"""Name of each severity."""
 FIRST_WORDS = {
     "critical": message("Broken"),
     "warning": message("Warning"),
@@ -38,12 +29,12 @@ FIRST_WORDS = {
     "healthy": message("Healthy"),
     "unjudged": message("Not judged"),
 }
-"""The level of a verdict in the word that its sentence begins with."""
+"""Level of a verdict -> the first word of its sentence."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
 class LogText(str):
-    """A text taken from the logs: what redaction replaces, wherever it stands in the facts."""
+    """A text taken from the logs, which redaction replaces."""
 
     __slots__ = ()
 
@@ -54,7 +45,7 @@ Facts = Mapping[str, Fact]
 
 @dataclass(frozen=True, slots=True)
 class Onset:
-    """The step since which it is so, and the interval in which that step lies."""
+    """The step at which a finding began, and the interval in which that step lies."""
 
     step: int
     low: int
@@ -77,14 +68,10 @@ class Example:
     """A response that shows a finding.
 
     Attributes:
-        step, n: name of the response.
-        token: position of the token to look at, from 0, or None.
-        value: its figure, None where there is none.
-        unit: unit of the figure.
-        excerpt: 60 characters around the place, None until they are read back.
-        before: a response to the same prompt from before the onset, or None.
-        look_for: the text that the excerpt is cut around where no token is known.
-        at_end: cut the end of the response where nothing says more.
+        token: index of the token to look at.
+        excerpt: 60 characters around that token, or around the text ``look_for``, or from the
+            end (``at_end``) of the response; None until they are read.
+        before: a response to the same prompt from before the onset.
     """
 
     step: int
@@ -100,24 +87,19 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong (or worth knowing), with its evidence.
+    """A problem or a note, with its evidence.
 
     Attributes:
         id: id of the check.
-        severity: ``critical``, ``warning`` or ``info``.
-        rank: what it is to the run: it invalidates it, causes trouble, follows, or is a note.
-        facts: numbers and texts that the words are made of.
-        onset: since when, or None.
+        facts: numbers and texts that fill the messages.
         until: the step at which it ended, or None.
-        thresholds: all that were met.
         evidence: up to three responses, the clearest first.
         steps: steps that show it, ascending.
-        charts: names of the charts it speaks of.
         texts: texts to highlight in responses.
-        series: the check's own figure by step, float64 (steps of the run,).
+        series: the check's figure by step, float64 (steps of the run,).
         explained_by: id of the finding it is folded under, or None.
-        title, why, sample, suggestion, source, name, clause: its words, empty until they are made;
-            ``sample`` says from which responses texts were counted, "" if from all.
+        title, why, sample, suggestion, source, name, clause: messages, empty until
+            ``check.wording`` makes them; ``sample`` names the sample that texts were counted in.
     """
 
     id: str
@@ -143,16 +125,16 @@ class Finding:
 
     @property
     def shown(self) -> tuple[Example, ...]:
-        """All responses that the evidence names, those from before the onset too."""
+        """All responses of the evidence, those from before the onset too."""
         before = (example.before for example in self.evidence)
         return (*self.evidence, *(example for example in before if example))
 
     def at(self, step: int) -> Finding:
-        """Return what of it is of this step alone: what the run brings later changes none of it."""
+        """Return the finding with what concerns one step, unaffected by later steps."""
         return replace(
             self,
             facts={},
-            onset=Onset(self.onset.step, self.onset.step, self.onset.step) if self.onset else None,
+            onset=self.onset and Onset(*[self.onset.step] * 3),
             until=None,
             thresholds=(),
             evidence=tuple(replace(e, before=None) for e in self.evidence if e.step == step),
@@ -167,7 +149,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """A check that could not be run and what it needs."""
+    """A check that could not run, and what it needs."""
 
     id: str
     needs: str
@@ -183,9 +165,9 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A key figure of the run in its first and its last window; ``first`` is None without one.
+    """A key figure in the first window, if there is one, and in the last.
 
-    ``rose`` says whether it did by more than chance, None where the windows share steps.
+    ``rose``: by more than chance; None where the windows share steps.
     """
 
     figure: Literal["reward", "kl", "tokens", "characters"]
@@ -199,18 +181,12 @@ class Verdict:
     """The outcome of all checks.
 
     Attributes:
-        level: of the worst finding, folded ones included; ``healthy`` without a warning,
-            ``unjudged`` where the run is too short to say so.
         lead: id of the finding that leads, None without a warning.
-        keep_step: step whose checkpoint is the one to keep, or None.
+        keep_step: step of the checkpoint to keep, or None.
         findings: in the order of the report.
         passed: ids of the checks that ran and found nothing.
-        not_run: checks that could not run.
-        muted: findings set aside.
-        moved: key figures of both windows.
         windows: first and last step of the first window and of the last.
-        step_count: steps of the run.
-        sentence: the verdict in words, empty until they are made.
+        sentence: the verdict as text, empty until ``check.wording`` makes it.
     """
 
     level: Level
@@ -226,10 +202,16 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Whether there is a finding of ``severity`` or a worse one, folded or not."""
-        worst = SEVERITIES.index(severity)
-        return any(SEVERITIES.index(finding.severity) <= worst for finding in self.findings)
+        """Say whether there is a finding of this severity or a worse one, folded or not."""
+        enough = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return any(finding.severity in enough for finding in self.findings)
+
+    def mapped(self, change: Callable[[Finding], Finding]) -> Verdict:
+        """Return the verdict with every finding changed, muted ones too."""
+        findings = [change(finding) for finding in self.findings]
+        muted = [Muted(change(one.finding), one.reason) for one in self.muted]
+        return replace(self, findings=findings, muted=muted)
 
     def folded(self, finding: Finding) -> list[Finding]:
-        """The findings that are folded under another, in order."""
+        """Return the findings that are folded under another."""
         return [other for other in self.findings if other.explained_by == finding.id]

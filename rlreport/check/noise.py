@@ -1,8 +1,7 @@
-"""How far a mean could move by chance: standard errors that know what a rollout log is.
+"""Standard errors of means over responses, and of their change between windows.
 
-Responses to one prompt are alike and a step's responses share one policy, so a mean over
-responses moves more than independent draws would. Each error below is taken twice, from
-responses (clustered by prompt) and from step means, and the larger counts.
+Responses to one prompt, and responses of one step, are correlated. The error is therefore
+estimated from responses (clustered by prompt) and from step means; the larger one counts.
 """
 
 from __future__ import annotations
@@ -18,13 +17,6 @@ from rlreport.tables import Tables
 
 FEWEST_CLUSTERS = 10
 """With fewer prompts a cluster-robust variance is itself mostly noise."""
-
-
-STRONGEST_CORRELATION = 0.9
-"""Autocorrelation of steps that is assumed at most."""
-
-BIAS = 6
-"""Over the number of differences: by how much a trend makes the autocorrelation look larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Finite values of a window as contributions to its mean: weight * (value - mean) / sum."""
+    """Finite values of a window; contributions are weight * (value - mean) / sum of weights."""
 
     mean: float
     contributions: Floats
@@ -126,9 +118,7 @@ def _z(
     """Return the difference in standard errors, by the more cautious of the two errors."""
     if difference == 0:
         return 0.0
-    error = max(_response_error(parts), abs(difference) * 1e-12)
-    if error == 0:  # a difference below what a float can divide
-        return 0.0
+    error = max(_response_error(parts), abs(difference) * 1e-12, np.finfo(float).tiny)
     likely = abs(difference) / error
     noise, freedom = _step_noise(tables, values, weights, parts)
     if freedom >= 1:
@@ -165,32 +155,11 @@ def _step_noise(
             inside += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
     steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
     means = means_by(place, len(steps), values, weights)
-    steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
+    means = means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(inside), len(means) - 1
-    jumps = np.diff(means)
-    # A trend may turn at its peak, in the middle of the window that the last is compared with.
-    peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
-    turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
-    sides = np.split(jumps, [peak] if turns else [])
-    jumps = np.concatenate([side - side.mean() for side in sides])
-    variance = float((jumps**2).mean())
-    rho = float(np.clip(1 + 2 * lag_1(jumps) - BIAS / len(jumps), 0, STRONGEST_CORRELATION))
-    sizes = [len(np.unique(part.steps)) for part in parts]
-    between = variance / 2 / (1 - rho) * sum(alike(rho, size) / size for size in sizes)
+    between = float(np.diff(means).var()) / 2 * sum(1 / len(np.unique(p.steps)) for p in parts)
     return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
-
-
-def lag_1(values: Floats) -> float:
-    """Return the lag-1 autocorrelation of differences; where none varies, that of white noise."""
-    variance = float((values**2).mean())
-    return float((values[1:] * values[:-1]).mean()) / variance if variance > 0 else -0.5
-
-
-def alike(rho: float, steps: int) -> float:
-    """Return the variance of a mean of AR(1) values over that of as many independent ones."""
-    lag = np.arange(1, steps)
-    return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
 
 def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:

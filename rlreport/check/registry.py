@@ -150,13 +150,6 @@ def _refuse_odd(
         whole = isinstance(declared[key].default, int)
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             kind = "a whole number" if whole else "a number"
-            raise UsageError(f"{where} {key} must be {kind}, not {_quoted(value)}")
+            raise UsageError(f"{where} {key} must be {kind}, not {value!r:.40}")
         if not abs(value) <= sys.float_info.max:
-            raise UsageError(f"{where} {key} must be finite, not {_quoted(value)}")
-
-
-def _quoted(value: object) -> str:
-    try:
-        return f"{value!r:.40}"
-    except ValueError:
-        return "one of thousands of digits"
+            raise UsageError(f"{where} {key} must be finite, not {value!r:.40}")

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from rlreport.check import noise, windows
 from rlreport.check.finding import Example, Met, Onset, Op
-from rlreport.check.limits import Limit, Thresholds, above, at_least, below
+from rlreport.check.limits import Limit, Limits, Thresholds, above, at_least, below
 from rlreport.check.noise import Change
 from rlreport.check.onset import onset
-from rlreport.check.series import SOME_Z, Series, Shape, running_mean, shape_of
+from rlreport.check.series import SOME_Z, RewardCollapse, Series, Shape, running_mean, shape_of
 from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Responses that a finding shows."""
-
-SOLVED = 0.95
-"""Share of responses with the best reward from which a run was solved from the start."""
 
 CANDIDATES = 400
 """Clearest responses among which three of different prompts are looked for."""
@@ -60,6 +57,12 @@ class Shown:
     among: NDArray[np.bool_] | None = None
     look_for: str = ""
     at_end: bool = False
+
+
+class RewardStalled(Limits):
+    """Thresholds of ``reward_stalled``."""
+
+    solved = Limit(0.95, "of responses", "earn the best reward in all steps: solved from the start")
 
 
 class Run:
@@ -161,9 +164,13 @@ class Run:
 
     def ends_of(self, series: Series) -> tuple[float, float]:
         """Return the means of a series, without gaps, over the run's first and last window."""
-        values = series.values
-        size = max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1)
-        return mean(values[:size]), mean(values[-size:])
+        size = self._window_in(series)
+        return mean(series.values[:size]), mean(series.values[-size:])
+
+    def _window_in(self, series: Series) -> int:
+        """Return the number of values of a series in the last window."""
+        size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
+        return min(max(size, 1), max(len(series.values), 1))
 
     @cached_property
     def reward(self) -> Series:
@@ -176,7 +183,7 @@ class Run:
     @cached_property
     def reward_shape(self) -> Shape | None:
         """What the reward does over the run, None in a run too short to judge."""
-        return shape_of(self.reward)
+        return shape_of(self.reward, self.limits[RewardCollapse])
 
     @cached_property
     def watched_reward(self) -> Series | None:
@@ -272,16 +279,13 @@ class Run:
 
     def reward_windows(self) -> dict[str, float]:
         """Return the mean reward of the first, the best and the last window, as tiles show it."""
-        values = self.reward.values
-        size = min(
-            max(len(self.last.steps) * len(values) // max(len(self.steps), 1), 1), len(values)
-        )
-        if self.reward.source == "metrics":
-            start, end = mean(values[:size]), mean(values[-size:])
-        else:
+        reward = self.reward.known()
+        start, end = self.ends_of(reward)
+        if reward.source == "rollouts":
             moved = self.change(self.column("reward"))
             start, end = moved.first, moved.last
-        return {"start": start, "best": float(running_mean(values, size).max()), "end": end}
+        best = running_mean(reward.values, self._window_in(reward)).max(initial=-np.inf)
+        return {"start": start, "best": float(best), "end": end}
 
     @cached_property
     def learned(self) -> bool:
@@ -308,7 +312,8 @@ class Run:
             return False
         best = self.by_step(np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan))
         ends = (best[: max(len(best) // 10, SHOWN)], best[-max(len(best) // 10, SHOWN) :])
-        return mean(best) > SOLVED and all(mean(part) > SOLVED - 0.02 for part in ends)
+        least = self.limits[RewardStalled].solved
+        return mean(best) > least and all(mean(part) > least - 0.02 for part in ends)
 
     def since(self, begun: Onset | None) -> tuple[int, ...]:
         """Return the steps from the onset on; the last window's without one."""
@@ -335,26 +340,21 @@ class Run:
 
         n = self.responses["n"].to_numpy(np.int64)
 
-        def example(row: int, before: Example | None) -> Example:
+        def example(row: int, low: float) -> Example:
             at = np.nan if shown.token is None else shown.token[row]
+            earlier = np.flatnonzero((prompts == prompts[row]) & (step < low))
             return Example(
                 int(step[row]),
                 int(n[row]),
                 int(at) if np.isfinite(at) else None,
                 float(by[row]) if np.isfinite(by[row]) else None,
                 shown.unit,
-                before=before,
+                before=example(int(earlier[-1]), -np.inf) if len(earlier) else None,
                 look_for=shown.look_for,
                 at_end=shown.at_end,
             )
 
-        made = []
-        for row in chosen:
-            before_it = step < begun.low if begun else np.zeros(len(step), np.bool_)
-            earlier = np.flatnonzero((prompts == prompts[row]) & before_it)
-            before = example(int(earlier[-1]), None) if len(earlier) else None
-            made.append(example(row, before))
-        return tuple(made)
+        return tuple(example(row, begun.low if begun else -np.inf) for row in chosen)
 
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run with ``start <= step < stop``."""

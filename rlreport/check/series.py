@@ -1,10 +1,8 @@
-"""What a figure by step does over a run: rise, fall, death, a dip, and how sure that is.
+"""The shape of a series: rise, fall, death or dip, and its significance.
 
-A series is one number a step, with the error of each number where it is known. Its noise is
-told from successive differences, which a trend hardly touches. Successive steps may be alike
-(autocorrelation), which makes means of several steps less certain. Both are estimated as for
-independent noise of known size e (sampling) and an AR(1) process around a slow trend: with standard
-deviation a, differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 − ρ)².
+Noise is estimated from successive differences, which a trend hardly changes, as independent noise
+of known size e (sampling) plus an AR(1) process around a slow trend: with standard deviation a,
+differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 − ρ)².
 """
 
 from __future__ import annotations
@@ -14,9 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from rlreport.check.noise import BIAS, STRONGEST_CORRELATION, alike, deviate, lag_1
+from rlreport.check.limits import Limit, Limits
+from rlreport.check.noise import deviate
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.text.messages import marked
 
+LMFLOW = marked("LMFlow post on PPO training")
 SeriesSource = Literal["rollouts", "metrics"]
 
 FEWEST_STEPS = 5
@@ -45,14 +46,8 @@ EARLY_RISE_Z = 4.5
 """A run that learns at once is compared with its first three steps."""
 
 FALL_Z = 3.5
-LOST = 0.35
-"""Part of the gain that a fall loses at least."""
-
 BELOW_Z = 4.0
-
 DEATH_Z = 4.0
-SHORT_DEATH_Z = 6.0
-"""A death of fewer steps than a fortieth of the run has to be clearer."""
 
 DEAD_SHARE = 0.02
 """Part of the range within which the values of a dead end lie above the lowest one."""
@@ -66,6 +61,24 @@ ABRUPT_Z = 6.0
 """A fall within so many steps that is larger than such differences are in this run."""
 
 DIP_Z = 8.5
+
+STRONGEST_CORRELATION = 0.9
+"""Largest autocorrelation of steps that is assumed."""
+
+BIAS = 6
+"""Over the number of differences: how much a trend inflates the estimated autocorrelation."""
+
+
+class RewardCollapse(Limits):
+    """Thresholds of ``reward_collapse``; those of a fall judge every series."""
+
+    lost = Limit(0.35, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
+    z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
+    half = Limit(
+        0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW
+    )
+    dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
+    spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,9 @@ class Noise:
 
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
-        drift = self._drift * np.sqrt(alike(self.rho, steps))
+        lag = np.arange(1, steps)
+        alike = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
+        drift = self._drift * np.sqrt(alike)
         return float(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
@@ -161,12 +176,11 @@ class Shape:
         window: steps of the means below.
         start, best, end: means of the first window, of the best and of the last.
         best_place: where the best window begins.
-        low: lowest value.
         rise_z, trend_z, fall_z: of last − first window, of the slope, of best − last window,
             as deviates of a normal distribution.
         gained: whether the best window lies above the first by more than chance.
         rose: whether it rose over all steps by more than chance.
-        fell: whether it lost LOST of its gain by more than chance, and did not recover.
+        fell: whether it lost ``lost`` of its gain by more than chance, and did not recover.
         dead: place since which it stays at its lowest value, after it had been above; or None.
         below_start: whether it ends further below its start than it had ever been above.
         abrupt: place at which it fell within a few steps, for good; or None.
@@ -181,7 +195,6 @@ class Shape:
     best: float
     best_place: int
     end: float
-    low: float
     rise_z: float
     trend_z: float
     fall_z: float
@@ -224,23 +237,26 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     white = min(inside**2, half)
     if half - white < LEAST_DRIFT * half:
         return Noise(max(float(np.sqrt(half)), inside))
-    left = -(2 * lag_1(clipped) * half + white) / (half - white)
+    lag_1 = float((clipped[1:] * clipped[:-1]).mean() / (clipped**2).mean())
+    left = -(2 * lag_1 * half + white) / (half - white)
     left = float(np.clip(left + BIAS / len(jumps), 1 - STRONGEST_CORRELATION, 1))
     return Noise(inside, float(np.sqrt((half - white) / left)), 1 - left)
 
 
-def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
+def shape_of(
+    series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
+) -> Shape | None:
     """Return what a series does, None where it is too short to judge."""
     series = series.known()
     y = series.values
-    steps = len(y)
+    steps, limits = len(y), limits or RewardCollapse({})
     if steps < FEWEST_STEPS:
         return None
     noise = noise_of(series, independent=independent)
     window = max(FEWEST_IN_WINDOW, int(steps * WINDOW_SHARE))
     means = running_mean(y, window)
     best_place = int(np.argmax(means))
-    start, best, end, low = float(means[0]), float(means[best_place]), float(means[-1]), y.min()
+    start, best, end = float(means[0]), float(means[best_place]), float(means[-1])
     error = noise.of_mean(window) * np.sqrt(2)
     freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
     place = np.arange(steps) - (steps - 1) / 2
@@ -253,9 +269,9 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
     # The best of many windows lies above the others by chance, by this many errors.
     luck = np.sqrt(2 * np.log(steps / window))
     gained = bool(best - start > (RISE_Z + luck) * error)
-    least = FALL_Z if gained else FALL_Z + luck
-    lost = best - end > LOST * (best - start)
-    abrupt = _abrupt(series, noise, best, end)
+    least = limits.z if gained else limits.z + luck
+    lost = best - end > limits.lost * (best - start)
+    abrupt = _abrupt(series, noise, best, end, limits.lost)
     return Shape(
         series,
         noise,
@@ -264,7 +280,6 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
         best,
         best_place,
         end,
-        float(low),
         rise_z,
         trend_z,
         fall_z,
@@ -278,8 +293,8 @@ def shape_of(series: Series, *, independent: bool = False) -> Shape | None:
         dead=_dead(series, best, best_place, window),
         below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
         abrupt=abrupt,
-        late=_late(y, noise, window, start),
-        dip=_dip(y, noise, window, best, start),
+        late=_late(y, noise, window, start, limits.lost),
+        dip=_dip(y, noise, window, best, start, limits.lost),
     )
 
 
@@ -294,12 +309,11 @@ def _dead(series: Series, best: float, best_place: int, window: int) -> int | No
         return None
     sigma = noise_of(series, whole=True).sigma
     error = sigma * np.hypot(1 / np.sqrt(count), 1 / np.sqrt(window))
-    least = DEATH_Z if count >= steps // 40 else SHORT_DEATH_Z
     drop = best - float(y[at:].mean())
-    return at if drop > least * error and drop > span / 2 else None
+    return at if drop > DEATH_Z * error and drop > span / 2 else None
 
 
-def _abrupt(series: Series, noise: Noise, best: float, end: float) -> int | None:
+def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) -> int | None:
     """Return where it fell at once and stayed: drifting noise does not fall so far so soon."""
     y = series.values
     means = running_mean(y, 3)
@@ -314,10 +328,10 @@ def _abrupt(series: Series, noise: Noise, best: float, end: float) -> int | None
     middle = means[at] - falls[at] / 2
     fell = falls[at] > ABRUPT_Z * max(scale, floor * np.sqrt(2 / 3), 1e-12)
     stays = end < middle and bool((means[at + ABRUPT_STEPS :] < middle).all())
-    return at + 3 if fell and stays and falls[at] > LOST * (best - y.min()) else None
+    return at + 3 if fell and stays and falls[at] > part * (best - y.min()) else None
 
 
-def _late(y: Floats, noise: Noise, window: int, start: float) -> int | None:
+def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
     """Return where the last few steps begin, if they lie below all such steps before."""
     for count in END_STEPS:
         if len(y) < 4 * count:
@@ -326,13 +340,15 @@ def _late(y: Floats, noise: Noise, window: int, start: float) -> int | None:
         end, before = float(y[-count:].mean()), float(y[-count - size : -count].mean())
         error = np.hypot(noise.of_mean(count), noise.of_mean(size))
         drop = before - end
-        enough = drop > max(END_Z * error, (before - start) / 2, LOST * (before - y.min()))
+        enough = drop > max(END_Z * error, (before - start) / 2, part * (before - y.min()))
         if enough and end < running_mean(y[:-count], count).min():
             return len(y) - count
     return None
 
 
-def _dip(y: Floats, noise: Noise, window: int, best: float, start: float) -> Dip | None:
+def _dip(
+    y: Floats, noise: Noise, window: int, best: float, start: float, part: float
+) -> Dip | None:
     size = min(window, 10)
     means = running_mean(y, size)
     before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
@@ -341,7 +357,7 @@ def _dip(y: Floats, noise: Noise, window: int, best: float, start: float) -> Dip
     at = int(np.argmax(depth))
     low = float(y.min())
     deep = max(
-        DIP_Z * noise.of_mean(size), (level[at] - low) / 2, LOST * abs(best - min(start, low))
+        DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * abs(best - min(start, low))
     )
     if depth[at] <= deep:
         return None

@@ -1,8 +1,7 @@
-"""The words of a verdict, made from its facts: titles, reasons, the sentence, the subject.
+"""The messages of a verdict, made from its facts after redaction: titles, sentence, subject.
 
-After redaction, and here alone. The verdict's sentence says what, since when and in which
-share; what that did to reward, KL and length; and which checkpoint to keep. The windows that
-its figures speak of are said where the figures are shown.
+The sentence says what happened, since when and in which share of responses; what that did to
+reward and KL; and which checkpoint to keep.
 """
 
 from __future__ import annotations
@@ -12,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rlreport.check.finding import Finding, Moved, Verdict
+from rlreport.check.finding import FIRST_WORDS, Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
 from rlreport.text.messages import message, phrases, sentences, told, whole
+
+HEADLINES: dict[str, str] = {
+    "unjudged": message("Not judged: the run is too short"),
+    "unclear": message("Unclear: no clear learning"),
+    "healthy": FIRST_WORDS["healthy"],
+}
+"""Headline of a verdict that no finding leads, by level."""
 
 MOST_EFFECTS = 2
 """Consequences that the sentence names."""
@@ -40,31 +46,17 @@ def worded(
 ) -> Verdict:
     """Return the verdict with the words of its findings, and its sentence.
 
-    Args:
-        verdict: what was found.
-        card: the run's configuration, dotted name -> value; what a suggestion would change is
-            named with it.
-        sample_note: from which responses figures of texts come, "" if from all.
+    Suggestions name the settings in ``card``, the run's configuration (dotted name -> value);
+    ``sample_note`` says which responses texts were counted in, "" if in all.
     """
-
-    def said(finding: Finding) -> Finding:
-        return _finding(finding, card or {}, sample_note)
-
-    findings = [said(finding) for finding in verdict.findings]
-    muted = [replace(muted, finding=said(muted.finding)) for muted in verdict.muted]
-    filled = replace(verdict, findings=findings, muted=muted)
-    return replace(filled, sentence=_sentence(filled))
+    worded_verdict = verdict.mapped(lambda finding: _finding(finding, card or {}, sample_note))
+    return replace(worded_verdict, sentence=_sentence(worded_verdict))
 
 
 def retold(finding: Mapping[str, Any], title: str) -> str:
-    """Return the title of a finding of a report, which its data hold in English.
+    """Return the title of a finding in ``report.json`` as a message that can be translated.
 
-    Where this version makes the same title of the same facts, it is a message, and can be said
-    in another language; else it stays as the report has it.
-
-    Args:
-        finding: as ``report.json`` holds it.
-        title: its title, cleaned.
+    Where this version makes another title of the same facts, it stays as the report has it.
     """
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
@@ -81,19 +73,12 @@ def headline(verdict: Verdict) -> str:
     """Return the verdict in a few words, as a subject holds it."""
     lead = _lead(verdict)
     if lead is None:
-        if verdict.level == "unjudged":
-            return message("Not judged: the run is too short")
-        if verdict.level == "unclear":
-            return message("Unclear: no clear learning")
-        return message("Healthy")
-    places = {"name": lead.name, "step": lead.onset.step if lead.onset else ""}
-    if verdict.level == "critical":
-        if lead.onset:
-            return message("Broken: {name} since step {step}", **places)
-        return message("Broken: {name}", **places)
+        return HEADLINES[verdict.level]
+    level = FIRST_WORDS[verdict.level]
     if lead.onset:
-        return message("Warning: {name} since step {step}", **places)
-    return message("Warning: {name}", **places)
+        step = lead.onset.step
+        return message("{level}: {name} since step {step}", level=level, name=lead.name, step=step)
+    return message("{level}: {name}", level=level, name=lead.name)
 
 
 def _lead(verdict: Verdict) -> Finding | None:
@@ -129,7 +114,7 @@ def _suggested(literal: str, card: Mapping[str, object]) -> str:
 def _is_number(value: object) -> bool:
     """Say whether a setting is a number; YAML takes 1e-6 for a text."""
     try:
-        return not isinstance(value, bool) and math.isfinite(float(str(value)))
+        return math.isfinite(float(str(value)))
     except ValueError:
         return False
 
@@ -143,7 +128,9 @@ def _sentence(verdict: Verdict) -> str:
         said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
     if lead is None:
         told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
-        said.append(_both([_moved(moved) for moved in told_of]))
+        if told_of:
+            moves = _joined([_moved(moved) for moved in told_of])
+            said.append(message("{one:capital}.", one=moves))
         kept = message(
             "The best checkpoint is the last one saved at or before step {step}.",
             step=verdict.keep_step,
@@ -153,7 +140,12 @@ def _sentence(verdict: Verdict) -> str:
         clauses = [f.clause for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
             clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
-        said.append(_with_effects(lead.title, clauses))
+        if clauses:
+            said.append(
+                message("{title:clause}; {effects}.", title=lead.title, effects=_joined(clauses))
+            )
+        else:
+            said.append(lead.title)
         apart = [
             f.name
             for f in verdict.findings
@@ -169,20 +161,10 @@ def _sentence(verdict: Verdict) -> str:
     return sentences(said)
 
 
-def _both(clauses: list[str]) -> str:
-    """Return one or two clauses as a sentence, "" without any."""
-    if len(clauses) == 2:
-        return message("{one:capital} and {other}.", one=clauses[0], other=clauses[1])
-    return message("{one:capital}.", one=clauses[0]) if clauses else ""
-
-
-def _with_effects(title: str, effects: list[str]) -> str:
-    """Return a finding's title and what that led to as a sentence."""
-    if not effects:
-        return message("{title:clause}.", title=title)
-    *rest, last = effects
-    led_to = message("{rest} and {last}", rest=phrases(rest), last=last) if rest else last
-    return message("{title:clause}; {effects}.", title=title, effects=led_to)
+def _joined(clauses: list[str]) -> str:
+    """Return clauses joined by commas and "and"."""
+    *rest, last = clauses
+    return message("{rest} and {last}", rest=phrases(rest), last=last) if rest else last
 
 
 def _moved(moved: Moved) -> str:

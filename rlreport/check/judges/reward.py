@@ -8,26 +8,13 @@ from numpy.typing import NDArray
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
-from rlreport.check.run import Run, Shown
-from rlreport.check.series import FALL_Z, LOST, Shape, running_mean
+from rlreport.check.run import RewardStalled, Run, Shown
+from rlreport.check.series import FALL_Z, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import own_change
 from rlreport.check.windows import window
 from rlreport.text.messages import marked
 
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
-LMFLOW = marked("LMFlow post on PPO training")
-
-
-class RewardCollapse(Limits):
-    """Thresholds of ``reward_collapse``."""
-
-    lost = Limit(LOST, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
-    z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
-    half = Limit(
-        0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW
-    )
-    dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
-    spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")
 
 
 class WatchedRewardFall(Limits):
@@ -317,6 +304,7 @@ REWARD_STALLED = Check(
     needs=(REWARD,),
     charts=("reward", "win_rate"),
     judge=judge_stalled,
+    limits=RewardStalled,
     title=stalled_title,
     why="The run cost its compute and the policy is no better by its own reward.",
     suggestion="See whether rewards differ inside groups: without differences there is nothing to "
