@@ -1,4 +1,4 @@
-"""What a check is: a judgement of a run, with the messages that its facts fill."""
+"""What a check is: how it judges a run, and the texts of its findings."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Words = str | Callable[[Facts], str]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a check needs: in words, and the columns of the response table that prove it."""
+    """A requirement of a check: its description, and the response columns that prove it."""
 
     words: str
     columns: tuple[str, ...]
 
     def met(self, run: Run) -> bool:
-        """Say whether every column holds at least one number."""
+        """Return whether every column holds at least one number."""
         return all(run.has(column) for column in self.columns)
 
 
@@ -49,26 +49,26 @@ class Check:
     """A health check.
 
     Attributes:
-        id: its name in findings and in the thresholds file.
-        name: what it finds, in words ("reward hacking").
-        rank: what its findings are to the run; one of severity info is always a note.
-        judge: the judgement itself; called only when the needs are met.
-        title: the sentence that says what was found, with places for the facts, or a function
-            that chooses it by the facts.
-        clause: the same as a clause on what another finding led to; None says it by ``name``.
+        id: its key in findings and in the thresholds file.
+        name: what it finds, in a few words ("reward hacking").
+        rank: the role of its findings in a run; a finding of severity info is always a note.
+        judge: judges a run; called only if ``needs`` are met.
+        title: the sentence that states a finding, with places for its facts, or a function that
+            chooses it by the facts.
+        clause: the finding as a clause, an effect of another finding; ``name`` if None.
         why: why a finding matters.
         suggestion: what to try.
         looks_for: what it looks for, in one line; ``name`` unless given.
         needs: fields without which it cannot run.
-        charts: names of the charts a finding speaks of.
+        charts: names of the charts that show its findings.
         limits: its thresholds.
-        source: where these come from; that of the first of them unless given.
-        explains: ids of the checks whose findings this one can be the reason for.
+        source: where the thresholds come from; by default the source of the first one.
+        explains: ids of checks whose findings this one can explain.
         trend: compares windows of steps, so a run that is too short is not judged.
-        whole_run: judges every step, also those after the first NaN.
+        whole_run: also judges the steps after the first NaN.
         of_reward: judges the reward, so not across a change of the reward function.
-        sampled: facts that come from the sample of texts.
-        needs_also: what ``judge`` itself asks for, in words, where no column proves it.
+        sampled: names of facts that are computed from the sample of texts.
+        needs_also: a requirement that ``judge`` tests itself, as no column proves it.
     """
 
     id: str
@@ -97,7 +97,7 @@ class Check:
         object.__setattr__(self, "source", self.source or sources[0])
 
     def run(self, run: Run) -> Result:
-        """Judge the run: a finding, what the check needs, or None when all is well."""
+        """Judge the run; return a finding, a NotRun, or None if all is well."""
         missing = [message(need.words) for need in self.needs if not need.met(run)]
         if missing:
             return self.not_run(listed(missing))
@@ -107,7 +107,7 @@ class Check:
 
     @property
     def requirements(self) -> str:
-        """What the check needs, as a message."""
+        """The fields and the run length that the check needs, as a message."""
         words = [*(need.words for need in self.needs), self.needs_also]
         needs = listed([message(one) for one in words if one]) or message("nothing beyond the log")
         return (
@@ -115,17 +115,17 @@ class Check:
         )
 
     def said(self, facts: Facts) -> str:
-        """Return in a sentence what was found."""
+        """Return the title of a finding with these facts."""
         return told(self.title(facts) if callable(self.title) else self.title, facts)
 
     def led_to(self, facts: Facts) -> str:
-        """Return in a clause what was found, as what another finding led to."""
+        """Return a finding with these facts as a clause, an effect of another finding."""
         if not self.clause:
             return message("{finding}", finding=message(self.name))
         return told(self.clause(facts) if callable(self.clause) else self.clause, facts)
 
     def too_short(self, run: Run) -> NotRun:
-        """Say that the run has too few steps for a trend."""
+        """Return a NotRun for a run with too few steps to judge a trend."""
         shortest = run.limits[Trend].shortest_run
         return self.not_run(
             message(
@@ -136,7 +136,7 @@ class Check:
         )
 
     def not_run(self, needs: str) -> NotRun:
-        """Say what the check needs."""
+        """Return a NotRun that says what the check needs."""
         return NotRun(self.id, message(needs))
 
     def finding(
@@ -156,11 +156,12 @@ class Check:
         more: Facts | None = None,
         **facts: Fact,
     ) -> Finding:
-        """Return a finding of this check; its facts always name both windows, and NaN as None.
+        """Return a finding of this check; its facts include both windows, and NaN becomes None.
 
-        ``met`` are all thresholds met; ``series``, float64 (S,), is the figure by step that it is
-        judged by and dated from, unless ``onset`` is given or it cannot be ``dated``; ``always``
-        says that it was so from the start; ``steps`` are those since the onset unless given.
+        ``met`` are the thresholds met. ``series``, float64 (S,), is the figure by step; the
+        onset is computed from it unless ``onset`` is given or ``dated`` is False.
+        ``always``: the problem existed from the first step. ``steps`` are by default those
+        since the onset.
         """
         if onset is None and dated and series is not None:
             onset = run.onset(series, always=always)

@@ -1,6 +1,6 @@
-"""Distinct-2, the share of distinct bigrams, of samples of equally many bigrams.
+"""Distinct-2, the share of distinct bigrams, compared over equal numbers of bigrams.
 
-The more bigrams a sample has, the fewer of them are new: only equal numbers can be compared.
+The more bigrams a sample has, the fewer of them are new, so sizes have to be equal.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 
 DRAWS = 8
-"""Samples of responses averaged, so that no single draw decides."""
+"""Random draws of responses that are averaged."""
 
 MOST_BIGRAMS = 20_000
-"""Bigrams in a sample at most: enough, and quick however long the responses."""
+"""Most bigrams in a sample: enough, and quick however long the responses."""
 
 
 FEWEST_IN_STEP = 20
-"""A step with fewer bigrams says nothing about its diversity."""
+"""Steps with fewer bigrams have no distinct-2."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctFall:
-    """Distinct-2 of both windows over as many bigrams, and the z of its fall.
+    """Distinct-2 of both windows over the same number of bigrams, and the z of its fall.
 
-    ``series`` is that of steps over equally many bigrams, float64 (S,), NaN with too few.
+    ``series``, float64 (S,), is that of each step, over equal numbers too; NaN with too few.
     """
 
     first: float
@@ -41,15 +41,15 @@ class DistinctFall:
 
     @property
     def share(self) -> float:
-        """Share of the first window's distinct-2 that is lost."""
+        """Fraction of the first window's distinct-2 that was lost."""
         return 1 - self.last / self.first
 
 
 def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     """Compare distinct-2 of both windows; None if either has fewer bigrams than ``least``.
 
-    Whole responses are drawn from each window until both hold as many bigrams. Chance is judged
-    by the scatter of steps, again at equal numbers.
+    Whole responses are drawn from each window until both have the same number of bigrams. z
+    comes from the scatter of single steps, also at equal numbers.
     """
     if run.first is None or run.tables.ngrams is None:
         return None
@@ -74,9 +74,9 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
 
 
 def _bigrams(run: Run, sample: TextSample) -> tuple[Ints, list[Ints]]:
-    """Return the places of sampled responses among the steps, and the bigrams of each.
+    """Return the step index and the bigrams of each sampled response.
 
-    An answer given again to the same prompt of a step counts once.
+    Identical answers to one prompt in one step count once.
     """
     rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
     keys = units[:-1] * len(sample.vocabulary) + units[1:]
@@ -93,7 +93,7 @@ def _joined(responses: list[Ints], chosen: NDArray[np.bool_]) -> list[Ints]:
 
 
 def _distinct(responses: list[Ints], size: int) -> float:
-    """Return distinct-2 over ``size`` bigrams of responses in a seeded order, NaN with fewer."""
+    """Return distinct-2 over ``size`` bigrams of shuffled responses, NaN if there are fewer."""
     size, found = min(size, MOST_BIGRAMS), 0
     if sum(map(len, responses)) < size:
         return np.nan

@@ -1,4 +1,4 @@
-"""Adds excerpts to the evidence of a verdict, read from the log after the checks."""
+"""Adds excerpts of responses to the evidence of a verdict, after the checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELLIPSIS = "…"
 def with_excerpts(
     verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
 ) -> Verdict:
-    """Return the verdict with the text of its evidence; ``fetch`` reads rows back in order."""
+    """Return the verdict with excerpts in its evidence; ``fetch`` reads table rows in order."""
     findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
     named = {(example.step, example.n) for finding in findings for example in finding.shown}
     steps = responses["step"].to_numpy()
@@ -37,7 +37,7 @@ def with_excerpts(
 
 
 def excerpt(rollout: Rollout, example: Example) -> str:
-    """Return about 60 characters of a response around the place that an example names."""
+    """Return about 60 characters of a response around the place that an example points to."""
     text = " ".join(rollout.response.split())
     if len(text) <= CHARACTERS:
         return text

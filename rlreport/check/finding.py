@@ -1,4 +1,4 @@
-"""Findings and the verdict: figures and facts, from which ``check.wording`` makes sentences."""
+"""Findings and the verdict: figures and facts, for which ``check.wording`` writes the texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIRST_WORDS = {
     "healthy": message("Healthy"),
     "unjudged": message("Not judged"),
 }
-"""Level of a verdict -> the first word of its sentence."""
+"""First word of the verdict's sentence, by level."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
@@ -54,7 +54,7 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A threshold that was met: ``value op limit``; ``name`` is its key in the thresholds file."""
+    """A threshold that a value met (``value op limit``); ``name`` is its key in a TOML file."""
 
     name: str
     op: Op
@@ -69,9 +69,9 @@ class Example:
 
     Attributes:
         token: index of the token to look at.
-        excerpt: 60 characters around that token, or around the text ``look_for``, or from the
-            end (``at_end``) of the response; None until they are read.
-        before: a response to the same prompt from before the onset.
+        excerpt: 60 characters around that token, around the text ``look_for``, or from the end
+            of the response (``at_end``); None until texts are read.
+        before: the last response to the same prompt before the onset.
     """
 
     step: int
@@ -92,14 +92,14 @@ class Finding:
     Attributes:
         id: id of the check.
         facts: numbers and texts that fill the messages.
-        until: the step at which it ended, or None.
+        until: last step of a problem that ended, or None.
         evidence: up to three responses, the clearest first.
         steps: steps that show it, ascending.
         texts: texts to highlight in responses.
         series: the check's figure by step, float64 (steps of the run,).
-        explained_by: id of the finding it is folded under, or None.
+        explained_by: id of the finding that explains it, or None.
         title, why, sample, suggestion, source, name, clause: messages, empty until
-            ``check.wording`` makes them; ``sample`` names the sample that texts were counted in.
+            ``check.wording`` fills them; ``sample`` names the sample in which texts were counted.
     """
 
     id: str
@@ -125,12 +125,12 @@ class Finding:
 
     @property
     def shown(self) -> tuple[Example, ...]:
-        """All responses of the evidence, those from before the onset too."""
+        """All responses of the evidence, including those from before the onset."""
         before = (example.before for example in self.evidence)
         return (*self.evidence, *(example for example in before if example))
 
     def at(self, step: int) -> Finding:
-        """Return the finding with what concerns one step, unaffected by later steps."""
+        """Return the part of the finding that concerns one step, without results of later steps."""
         return replace(
             self,
             facts={},
@@ -157,7 +157,7 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True)
 class Muted:
-    """A finding that was set aside, and why."""
+    """A finding that the user muted, and the reason."""
 
     finding: Finding
     reason: str
@@ -167,7 +167,7 @@ class Muted:
 class Moved:
     """A key figure in the first window, if there is one, and in the last.
 
-    ``rose``: by more than chance; None where the windows share steps.
+    ``rose`` by more than chance; None if unknown, as the windows share steps.
     """
 
     figure: Literal["reward", "kl", "tokens", "characters"]
@@ -181,12 +181,12 @@ class Verdict:
     """The outcome of all checks.
 
     Attributes:
-        lead: id of the finding that leads, None without a warning.
-        keep_step: step of the checkpoint to keep, or None.
+        lead: id of the leading finding, None without a warning.
+        keep_step: step of the last good checkpoint, or None.
         findings: in the order of the report.
         passed: ids of the checks that ran and found nothing.
         windows: first and last step of the first window and of the last.
-        sentence: the verdict as text, empty until ``check.wording`` makes it.
+        sentence: the verdict as text, empty until ``check.wording`` writes it.
     """
 
     level: Level
@@ -202,16 +202,16 @@ class Verdict:
     sentence: str = ""
 
     def reaches(self, severity: Severity) -> bool:
-        """Say whether there is a finding of this severity or a worse one, folded or not."""
+        """Return whether any finding, explained or not, has this severity or a worse one."""
         enough = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return any(finding.severity in enough for finding in self.findings)
 
     def mapped(self, change: Callable[[Finding], Finding]) -> Verdict:
-        """Return the verdict with every finding changed, muted ones too."""
+        """Return the verdict with ``change`` applied to every finding, muted ones too."""
         findings = [change(finding) for finding in self.findings]
         muted = [Muted(change(one.finding), one.reason) for one in self.muted]
         return replace(self, findings=findings, muted=muted)
 
     def folded(self, finding: Finding) -> list[Finding]:
-        """Return the findings that are folded under another."""
+        """Return the findings that this one explains."""
         return [other for other in self.findings if other.explained_by == finding.id]

@@ -1,4 +1,4 @@
-"""The verdict as ``findings.json`` holds it; ``rlreport/schemas`` has its JSON Schema."""
+"""Serializes the verdict as ``findings.json``; its JSON Schema is in ``rlreport/schemas``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = 3
 
 
 def findings_json(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict as plain values, keys in a fixed order; see checks.md."""
+    """Return the verdict as JSON values, with keys in a fixed order; see checks.md."""
     return {
         "schema": SCHEMA,
         "verdict": {
@@ -59,7 +59,7 @@ def _example(example: Example) -> dict[str, Any]:
 
 
 def _plain(value: Fact) -> Any:
-    """Return a fact as JSON can hold it: numbers that are not finite are null."""
+    """Return a fact as a JSON value; numbers that are not finite become null."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Thresholds: how a check declares its own, what a run is judged by, and how values meet them."""
+"""Thresholds: how checks declare them, their values for a run, and comparisons with values."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ RL_BOARD = marked("RLLoggingBoard post")
 
 
 class Limit(Generic[N]):
-    """One threshold, declared in a class of ``Limits``: on an instance it is its value.
+    """A threshold, declared as an attribute of a class of ``Limits``; an instance has its value.
 
-    Its ``default`` holds unless a file of thresholds gives another; ``key`` is its name there and
-    in its ``owner``; ``source`` is where the number comes from.
+    ``default`` holds unless a thresholds file sets another value under ``key``, the name of the
+    attribute in its ``owner``; ``source`` is where the number comes from.
     """
 
     __slots__ = ("default", "key", "meaning", "owner", "source", "unit")
@@ -56,7 +56,7 @@ class Limits:
     """The thresholds of a check: a class whose attributes are ``Limit``.
 
     Attributes:
-        given: those that differ from their defaults, by name.
+        given: values other than the defaults, by name.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
@@ -64,16 +64,16 @@ class Limits:
 
     @classmethod
     def declared(cls) -> dict[str, Limit[float]]:
-        """Return the thresholds by name, in their order."""
+        """Return the thresholds of this class by name, in their order."""
         return {name: limit for name, limit in vars(cls).items() if isinstance(limit, Limit)}
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What a run is judged by: ``thresholds[KlExplosion].warn``.
+    """All threshold values for a run, by class: ``thresholds[KlExplosion].warn``.
 
     Attributes:
-        given: what differs from the defaults, by the name of the class and of the threshold.
+        given: values other than the defaults, by the names of the class and of the threshold.
     """
 
     given: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -83,15 +83,15 @@ class Thresholds:
 
 
 def above(value: float, limit: float) -> bool:
-    """Say whether the value is over the limit by more than rounding; NaN is not."""
+    """Return whether the value exceeds the limit by more than rounding; False for NaN."""
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9)
 
 
 def below(value: float, limit: float) -> bool:
-    """Say whether the value is under the limit by more than rounding; NaN is not."""
+    """Return whether the value is below the limit by more than rounding; False for NaN."""
     return value < limit and not math.isclose(value, limit, rel_tol=1e-9)
 
 
 def at_least(value: float, limit: float) -> bool:
-    """Say whether the value reaches the limit, give or take rounding; NaN does not."""
+    """Return whether the value reaches the limit, up to rounding; False for NaN."""
     return value >= limit or math.isclose(value, limit, rel_tol=1e-9)

@@ -1,7 +1,7 @@
-"""N-grams of words that spread through the responses, and the texts that they are part of.
+"""N-grams of words that spread through the responses, and the texts that they belong to.
 
-Words count by their stem in lower case, numbers as ``0``, signs and characters of scripts without
-blanks one by one.
+Words are compared in lower case and by their stem, numbers as ``0``; signs and characters of
+scripts without blanks count as words.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from rlreport.text.units import units
 Bools = NDArray[np.bool_]
 
 LONGEST = 4
-"""Words in an n-gram at most."""
+"""Most words in an n-gram."""
 
 PRIOR = 20.0
 """Weight of the Dirichlet prior, in responses."""
 
 MOST_WORDS = 30_000
-"""Distinct words considered at most: keys of four of them fit 63 bits."""
+"""Most distinct words considered: keys of four of them fit 63 bits."""
 
 MOST_NGRAMS = 300
-"""Spreading n-grams looked at more closely, those with the largest z."""
+"""Spreading n-grams that are examined, those with the largest z."""
 
 SAME = 0.8
-"""Share of the holders of one n-gram that hold another, if both belong to one text."""
+"""Two n-grams belong to one text if this share of the responses with one has the other too."""
 
 LONGEST_TEXT = 24
-"""Words of a text at most."""
+"""Most words in a text."""
 
 READ = 200
-"""Holders whose text is read to find the words around an n-gram."""
+"""Responses that are read to find the words around an n-gram."""
 
 REFERENCES = 100
-"""Reference responses from which they are the baseline."""
+"""Reference responses needed to be the baseline instead of the first steps."""
 
 _SUFFIX = re.compile(
     "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
@@ -58,7 +58,7 @@ _SUFFIX = re.compile(
 _SHORTEST_STEM = 4
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
-"""Words that are no part of the text before which, or after which, they stand."""
+"""Words that are removed from the start, or from the end, of a text."""
 
 FIGHTIN_WORDS = marked(
     "LMFlow post (# grew from 3 % to half of the responses); method: Monroe et al. 2008, "
@@ -67,7 +67,7 @@ FIGHTIN_WORDS = marked(
 
 
 class Spreading(Limits):
-    """Thresholds from which a text spreads; those of ``reward_hacking_token``."""
+    """Thresholds of a text that spreads, and of its reward; those of ``reward_hacking_token``."""
 
     share = Limit(
         0.2, "of responses", "share of responses that hold it, last window", FIGHTIN_WORDS
@@ -85,9 +85,9 @@ class Spreading(Limits):
 
 @dataclass(slots=True)
 class Words:
-    """Sampled responses as numbers of words, −1 for words of no interest.
+    """The words of sampled responses as numbers, −1 for words that are too rare.
 
-    ``sample`` has the words as they are written, and where each response starts.
+    ``sample`` holds the words as written, and where each response starts.
     """
 
     sample: TextSample
@@ -95,11 +95,11 @@ class Words:
 
     @property
     def response(self) -> Ints:
-        """Return which response each word belongs to."""
+        """Index of the response that each word belongs to."""
         return np.repeat(np.arange(len(self.sample.rows)), np.diff(self.sample.offsets))
 
     def keys(self, n: int, base: int) -> Ints:
-        """Return the key of the n-gram that starts at each word, −1 where there is none."""
+        """Return a key of the n-gram that starts at each word, −1 if there is none."""
         left = np.repeat(self.sample.offsets[1:], np.diff(self.sample.offsets))
         left -= np.arange(len(self.ids))
         keys = self.ids
@@ -110,7 +110,7 @@ class Words:
         return keys
 
     def holders(self, keys: Ints, part: slice) -> pd.Series:
-        """Return how many responses of a part hold each key, by key in ascending order."""
+        """Return how many of these responses contain each key, by key in ascending order."""
         words = slice(*self.sample.offsets[[part.start, part.stop]].tolist())
         pairs = pd.DataFrame({"key": keys[words], "response": self.response[words]})
         return pairs[pairs["key"] >= 0].drop_duplicates().groupby("key").size()
@@ -118,7 +118,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class _Ngram:
-    """An n-gram that spreads: its words, its key, and the shares of responses that hold it."""
+    """An n-gram that spreads: its words, its key, and the shares of responses that contain it."""
 
     words: tuple[int, ...]
     key: int
@@ -129,7 +129,7 @@ class _Ngram:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that spreads, its words, and how often each sampled response holds it, (S,)."""
+    """A text that spreads, its words, and how often each sampled response contains it, (S,)."""
 
     kind: str
     name: str
@@ -143,8 +143,8 @@ class Text:
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
     """Return the z of the log-odds ratio with an informative Dirichlet prior.
 
-    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, on counts of
-    responses: the prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
+    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, for numbers of
+    responses. The prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
     """
     share = (after + before + 0.5) / (of_after + of_before + 1)
     prior = PRIOR * share
@@ -155,7 +155,7 @@ def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> 
 
 
 def stem(word: str) -> str:
-    """Return a word without its inflection, crudely: "empowering" and "empowered" share one."""
+    """Return a word without its suffixes: "empowering" and "empowered" have the same stem."""
     suffix = _SUFFIX.search(word, _SHORTEST_STEM) if word.isascii() else None
     return stem(word[: suffix.start()]) if suffix else word
 
@@ -165,7 +165,7 @@ def _normal(word: str) -> str:
 
 
 class Search:
-    """Finds the n-grams of a run that spread, and the texts that they are part of."""
+    """Finds the n-grams of a run that spread, and the texts that they belong to."""
 
     def __init__(self, run: Run, sample: TextSample) -> None:
         self.run, self.limits = run, run.limits[Spreading]
@@ -182,11 +182,11 @@ class Search:
         self._keep_common(list(numbers))
 
     def _part(self, rows: slice) -> slice:
-        """Return the sampled responses among rows of the response table."""
+        """Return the sampled responses that lie in these rows of the response table."""
         return slice(*np.searchsorted(self.words.sample.rows, (rows.start, rows.stop)).tolist())
 
     def _keep_common(self, names: list[str]) -> None:
-        """Number the words that enough responses of the end hold; the others are none."""
+        """Number the words that enough responses of the last window contain; others become −1."""
         counts = self.words.holders(self.words.ids, self.end)
         common = counts.index[counts >= self.least].to_numpy()[:MOST_WORDS]
         place = np.full(len(names) + 1, -1)  # the last: what is no word
@@ -197,11 +197,11 @@ class Search:
 
     @property
     def least(self) -> float:
-        """Responses of the end that hold a text at least; 0.3 is three times 0.1."""
+        """Fewest responses of the last window that have to contain a text, less rounding errors."""
         return self.limits.share * self.of_end * (1 - 1e-9)
 
     def spread(self, after: Floats, before: Floats, of_before: int) -> tuple[Bools, Floats]:
-        """Say which counts of responses rose far enough, and return the z of their rise."""
+        """Return which numbers of responses rose far enough, and the z of their rise."""
         z = log_odds_z(after, self.of_end, before, of_before)
         times = after / self.of_end >= self.limits.ratio * before / of_before * (1 - 1e-9)
         return (after >= self.least) & times & (z >= self.limits.z), z
@@ -225,7 +225,7 @@ class Search:
         return sorted(found, key=lambda g: (-g.z, -len(g.words), g.key))[:MOST_NGRAMS]
 
     def counts(self, ngrams: list[_Ngram]) -> Ints:
-        """Return how often each response holds each n-gram, int64 (G, S)."""
+        """Return how often each response contains each n-gram, int64 (G, S)."""
         response = self.words.response
         counts = np.zeros((len(ngrams), len(self.words.sample.rows)), np.int64)
         for n in {len(one.words) for one in ngrams}:
@@ -236,7 +236,7 @@ class Search:
         return counts
 
     def texts(self) -> list[Text]:
-        """Return the texts that spread: the words around each n-gram that its holders share."""
+        """Return the texts that spread: each n-gram with the words that usually stand around it."""
         ngrams = self.ngrams()
         counts = self.counts(ngrams)
         held = (counts > 0).astype(np.float32)
@@ -259,7 +259,7 @@ class Search:
         return texts
 
     def asked(self, text: Text, prompts: Ints) -> float:
-        """Return the share of prompt_ids, one of each holder, whose prompt holds the text."""
+        """Return the share of ``prompts``, a prompt_id per response, that contain the text."""
         if not text.words or not len(prompts):
             return 0.0
         wanted = _letters([self.names[word] for word in text.words])
@@ -271,7 +271,7 @@ class Search:
         return float(np.mean([asking[prompt] for prompt in prompts.tolist()]))
 
     def _text_around(self, seed: _Ngram, counts: Ints) -> Text:
-        """Return the words around an n-gram that most of its latest holders share, as a text."""
+        """Extend an n-gram by the words that most of the latest responses have around it."""
         sample, ids = self.words.sample, self.words.ids
         keys = self.words.keys(len(seed.words), len(self.names))
         holders = np.flatnonzero(counts)[-READ:]
@@ -281,7 +281,7 @@ class Search:
         words = list(seed.words)
 
         def shared(place: Ints) -> int:
-            """Return the word that most holders have at a place, −1 without one."""
+            """Return the word that most responses have at a position, −1 without one."""
             inside = place[(place >= starts) & (place < stops)]
             word, times = Counter(ids[inside].tolist()).most_common(1)[0] if len(inside) else (0, 0)
             return word if times >= SAME * len(holders) else -1
@@ -317,7 +317,7 @@ class Search:
 
 
 def _numbered(sample: TextSample, numbers: dict[str, int]) -> Words:
-    """Return the words of a sample by their number in ``numbers``, which new ones are added to."""
+    """Return a sample's words by their numbers in ``numbers``, adding new words to it."""
     number = [
         -1
         if unit == GAP or REPLACEMENT in unit
@@ -333,7 +333,7 @@ def _most_common(written: list[str]) -> str:
 
 
 def _letters(words: list[str]) -> str:
-    """Return the words that are written with letters, or all if none is."""
+    """Return the words written with letters, or all words if none is, between blanks."""
     return f" {' '.join([one for one in words if one.isalpha()] or words)} "
 
 
@@ -342,9 +342,9 @@ def _within(part: tuple[int, ...], whole: Sequence[int]) -> bool:
 
 
 def _until_repeated(words: list[int]) -> tuple[list[int], int]:
-    """Return the places of a text's words, and where it ends: at a word that comes again.
+    """Return the indices of a text's words, and where it ends: at the first word that recurs.
 
-    A word repeated at once is one: "ha ha ha" is the text "ha".
+    A word repeated at once counts once: "ha ha ha" is the text "ha".
     """
     places: list[int] = []
     for place, word in enumerate(words):

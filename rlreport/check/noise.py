@@ -1,7 +1,7 @@
-"""Standard errors of means over responses, and of their change between windows.
+"""Standard errors of means over responses, and of their changes between windows.
 
-Responses to one prompt, and responses of one step, are correlated. The error is therefore
-estimated from responses (clustered by prompt) and from step means; the larger one counts.
+Responses to one prompt, and responses of one step, are correlated. The error is therefore estimated
+from responses (clustered by prompt) and from step means; the larger one is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FEWEST_CLUSTERS = 10
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A window's mean over responses, and how many standard errors it lies from zero."""
+    """The mean over a window's responses, its z against zero, and the number of responses."""
 
     mean: float
     z: float
@@ -30,9 +30,9 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Means of two windows and the z of last - first; NaN where a window has no values.
+    """The means of two windows and the z of their difference; NaN for a window without values.
 
-    It rose, or fell, where z reaches ``least``.
+    The change is significant if |z| reaches ``least``.
     """
 
     first: float
@@ -47,18 +47,18 @@ class Change:
 
     @property
     def rose(self) -> bool:
-        """Whether it rose by more than chance."""
+        """Whether the mean rose by more than chance."""
         return self.z >= self.least
 
     @property
     def fell(self) -> bool:
-        """Whether it fell by more than chance."""
+        """Whether the mean fell by more than chance."""
         return self.z <= -self.least
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Finite values of a window; contributions are weight * (value - mean) / sum of weights."""
+    """The finite values of a window; contributions are weight * (value - mean) / sum of weights."""
 
     mean: float
     contributions: Floats
@@ -67,7 +67,7 @@ class _Part:
 
 
 def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
-    """Return the mean of per-response values, float64 (rows,), in a window and its z against zero.
+    """Return the mean of per-response values, float64 (rows,), in a window, and its z against zero.
 
     NaN is skipped; without weights, such as tokens, each response counts once.
     """
@@ -86,10 +86,10 @@ def change(
     weights: Floats | None = None,
     least: float = Trend.z.default,
 ) -> Change:
-    """Return how the mean of per-response values moved from one window to another.
+    """Return the change of the mean of per-response values from one window to another.
 
-    A prompt seen in both windows is compared with itself: clustering the difference by
-    prompt makes this a paired comparison wherever prompts return.
+    Errors are clustered by prompt, so prompts that occur in both windows make this a paired
+    comparison.
     """
     before = _part(tables, values, first, weights)
     after = _part(tables, values, last, weights)
@@ -115,7 +115,7 @@ def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None
 def _z(
     tables: Tables, values: Floats, weights: Floats | None, difference: float, parts: list[_Part]
 ) -> float:
-    """Return the difference in standard errors, by the more cautious of the two errors."""
+    """Return the difference in standard errors, using the larger of the two estimates."""
     if difference == 0:
         return 0.0
     error = max(_response_error(parts), abs(difference) * 1e-12, np.finfo(float).tiny)
@@ -141,11 +141,11 @@ def _response_error(parts: list[_Part]) -> float:
 def _step_noise(
     tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]
 ) -> tuple[float, float]:
-    """Return the standard error that step means imply, and its degrees of freedom.
+    """Return the standard error estimated from step means, and its degrees of freedom.
 
-    Two estimates, the larger counts: the scatter of step means inside the windows, which
-    a trend inside them enlarges, and successive differences over the run (von Neumann
-    1941), which see noise but hardly a trend.
+    It is the larger of two estimates: the scatter of step means inside the windows, which a
+    trend increases, and successive differences over the run (von Neumann 1941), which a trend
+    hardly changes.
     """
     inside = 0.0
     for part in parts:
@@ -162,22 +162,22 @@ def _step_noise(
     return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
 
 
-def means_by(place: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
-    """Return the mean of the values at each place, float64 (size,), NaN without any.
+def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
+    """Return the mean of the values of each group, float64 (size,), NaN for empty groups.
 
-    ``place`` is int64 and ``values`` float64, of one shape; what is not finite, or weighs
-    nothing, does not count.
+    ``group`` is int64 and ``values`` float64, of one shape. Values that are not finite, or have
+    no positive weight, do not count.
     """
     scale = np.ones_like(values) if weights is None else weights
     known = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
-    total = np.bincount(place[known], scale[known], minlength=size)
-    of = np.bincount(place[known], scale[known] * values[known], minlength=size)
+    total = np.bincount(group[known], scale[known], minlength=size)
+    of = np.bincount(group[known], scale[known] * values[known], minlength=size)
     means: Floats = np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
     return means
 
 
 def deviate(difference: float, error: float, freedom: float) -> float:
-    """Return the normal deviate as rare as Student's t = difference / error (Wallace 1959)."""
+    """Return the normal deviate as unlikely as Student's t = difference / error (Wallace 1959)."""
     t = abs(difference) / max(error, abs(difference) * 1e-12, np.finfo(float).tiny)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)
     return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
@@ -186,11 +186,11 @@ def deviate(difference: float, error: float, freedom: float) -> float:
 def correlation_inside(
     tables: Tables, x: Floats, y: Floats, window: Window, inside: str = "step"
 ) -> tuple[float, float]:
-    """Return the correlation of x and y inside steps or groups, pooled over a window, and its z.
+    """Return the correlation of x and y inside steps, pooled over a window, and its z.
 
-    Both are centred on the mean of their step, or group, so a trend over steps that they share
-    counts for nothing. z is Fisher's: atanh(r) times the root of the degrees of freedom less one.
-    NaN where either does not vary.
+    Both are centred on the mean of their step, or of their group if ``inside`` says so, so a
+    shared trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the
+    degrees of freedom minus one. NaN if either does not vary.
     """
     step = tables.responses[inside].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]
@@ -205,7 +205,7 @@ def correlation_inside(
 
 
 def centred(values: Floats, step: NDArray[np.int64]) -> Floats:
-    """Return values minus the mean of their step; ``step`` is any int64 label, same shape."""
+    """Return the values minus the mean of their step; ``step`` may be any int64 label."""
     _, code = np.unique(step, return_inverse=True)
     counts = np.bincount(code)
     means = np.bincount(code, values) / np.maximum(counts, 1)

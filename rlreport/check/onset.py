@@ -1,12 +1,11 @@
-"""When it began: one method for all checks.
+"""When a figure left its baseline: one method for all checks.
 
-The series is the check's own figure, one number a step. Its baseline is the mean of the
-first three steps (for a fall from a peak: of the best three). Smoothed over three steps,
-the onset is the first step from which it stays beyond the baseline, to the end, by four
-standard errors and by a tenth of the whole change. The noise is that of successive
-differences, so a trend does not count as noise. Lower end of the interval: the first
-corner of the best ramp (flat, linear, flat; least squares over both corners). Upper end:
-the first step from which the smoothed series stays beyond a third of the whole change.
+The baseline of a figure by step is the mean of its first three steps, or of its best window if it
+fell from a peak. The series is smoothed over three steps. The onset is the first step from which it
+stays beyond the baseline, to the end, by four standard errors and by a tenth of the whole change.
+Noise is estimated from successive differences, so a trend does not count as noise. The interval
+begins at the first corner of the best ramp (flat, linear, flat; least squares over both corners).
+It ends at the first step from which the smoothed series stays beyond a third of the whole change.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ PART = 0.1
 LATE = 1 / 3
 
 FEWEST_DIFFERENCES = 9
-"""Steps from which noise is told."""
+"""Steps that an estimate of noise needs."""
 
 MOST_CORNERS = 60
-"""Corners that the ramp fit tries at most; a longer run is fitted on every k-th step."""
+"""Corners that the ramp fit tries at most; longer runs are fitted on every k-th step."""
 
 NORMAL_MEDIAN = 0.4549
 """Median of a squared standard normal."""
@@ -44,10 +43,11 @@ def onset(
     peak: tuple[int, int] | None = None,
     end: int = BASE,
 ) -> Onset | None:
-    """Return since when a figure left its baseline, or None where it did not.
+    """Return the step at which a figure left its baseline, or None if it did not.
 
-    ``series``, float64 (S,), has NaN where there is none; ``peak`` are places (start, stop) of the
-    window it fell from, else the first steps; the mean of ``end`` steps is where it came to.
+    ``series``, float64 (S,), is NaN at steps without a value. ``peak`` is the index range of
+    the window it fell from, by default the first steps. The mean of the last ``end`` values is
+    the level it reached.
     """
     start, stop = peak or (0, 0)
     known = np.flatnonzero(np.isfinite(series))
@@ -78,7 +78,7 @@ def onset(
 
 
 def smoothed(y: Floats) -> Floats:
-    """Return the centred running mean over three values, of two at both ends."""
+    """Return the centred running mean over three values, over two at both ends."""
     if len(y) < SMOOTH:
         return np.full(len(y), y.mean())
     kernel = np.ones(SMOOTH)
@@ -86,16 +86,16 @@ def smoothed(y: Floats) -> Floats:
 
 
 def noise(y: Floats) -> float:
-    """Return the std of a series about its trend, by the median of squared differences."""
+    """Return the std of a series around its trend, from the median squared difference."""
     if len(y) < 3:
         return 0.0
     return float(np.sqrt(np.median(np.diff(y) ** 2) / NORMAL_MEDIAN / 2))
 
 
 def _noise_so_far(y: Floats) -> Floats:
-    """Return the noise of a series up to each place, float64 like it.
+    """Return the noise of the series up to each step, float64 (S,), at most that of all steps.
 
-    Many figures scatter the more the larger they are: what comes later does not count.
+    Many figures scatter more as they grow: later noise must not hide an early onset.
     """
     ends = np.unique(np.linspace(min(FEWEST_DIFFERENCES, len(y)), len(y), MOST_CORNERS).astype(int))
     found = np.minimum([noise(y[:end]) for end in ends], noise(y))
@@ -103,14 +103,14 @@ def _noise_so_far(y: Floats) -> Floats:
 
 
 def _stays(so: NDArray[np.bool_]) -> int:
-    """Return the first place from which it is so to the end; the last place at the latest."""
+    """Return the first index from which all flags are true; at most the last index."""
     not_so = np.flatnonzero(~so)
     first = int(not_so[-1]) + 1 if len(not_so) else 0
     return min(first, len(so) - 1)
 
 
 def _corner(y: Floats, start: int) -> int:
-    """Return the first corner of the best flat-linear-flat fit."""
+    """Return the index of the first corner of the best flat-linear-flat fit."""
     stride = max(1, -(-len(y) // MOST_CORNERS))
     places = np.arange(0, len(y), stride, dtype=np.float64)
     points = np.arange(len(y), dtype=np.float64)

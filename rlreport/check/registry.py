@@ -1,6 +1,6 @@
 """The checks, in the order in which they lead: what invalidates a run, causes, consequences, notes.
 
-Inside a rank and a severity this order decides which finding comes first.
+Among findings of one rank and severity this order decides which comes first.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ LIMITS: dict[str, type[Limits]] = {
     "trend": Trend,
     **{check.id: check.limits for check in CHECKS if check.limits.declared()},
 }
-"""Thresholds by what a file of them calls their group: the windows', and each check's own."""
+"""Threshold classes by their section in a thresholds file: ``trend`` and the ids of checks."""
 
 MAX_TOML = 1_000_000
-"""Bytes of a file of thresholds that are read."""
+"""Largest thresholds file that is read, in bytes."""
 
 
 def refuse_unknown(ids: Iterable[str]) -> None:
-    """Raise UsageError where an id is that of no check."""
+    """Raise UsageError if an id is not that of a check."""
     for name in ids:
         if name not in BY_ID:
             raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
@@ -96,7 +96,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdRow:
-    """One threshold as documented: the group it is of, what is declared, the value in force."""
+    """A threshold as documented: its section, its declaration and its current value."""
 
     group: str
     limit: Limit[float]
@@ -104,7 +104,7 @@ class ThresholdRow:
 
 
 def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
-    """List every threshold, for the docs and ``rlreport checks``."""
+    """Return all thresholds, for the docs and ``rlreport checks``."""
     known = thresholds or Thresholds()
     return [
         ThresholdRow(group, limit, getattr(known[kind], key))
@@ -114,10 +114,10 @@ def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
 
 
 def load_thresholds(path: str | Path) -> Thresholds:
-    """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); the rest keep their defaults.
+    """Read thresholds from TOML (``[kl_explosion]``, ``warn = 10``); others keep their defaults.
 
     Raises:
-        UsageError: the file cannot be read, is no TOML, or holds an unknown group, an
+        UsageError: the file cannot be read, is not TOML, or holds an unknown section, an
             unknown key or a value that is not a finite number.
     """
     file = Path(path)
@@ -142,7 +142,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
 def _refuse_odd(
     settings: Mapping[str, object], declared: Mapping[str, Limit[float]], where: str
 ) -> None:
-    """Raise UsageError where a setting is none of those declared, or no number as its default."""
+    """Raise UsageError for an unknown key, or a value of the wrong type."""
     for key, value in settings.items():
         if key not in declared:
             known = ", ".join(declared)

@@ -1,4 +1,4 @@
-"""A run as the checks see it: its tables, its windows, and what every check asks of them."""
+"""A run as the checks see it: its tables, its windows, and the figures that checks share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlreport.check.spreading import SpreadingTexts
 
 SHOWN = 3
-"""Responses that a finding shows."""
+"""Responses in the evidence of a finding."""
 
 CANDIDATES = 400
 """Clearest responses among which three of different prompts are looked for."""
@@ -43,11 +43,11 @@ _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which responses show a finding: those whose figure ``by``, float64 (rows,), is clearest.
+    """How to choose the responses that show a finding: by the highest (or lowest) values of ``by``.
 
-    ``unit`` is its unit; ``token``, float64 (rows,), the position of the token to look at;
-    ``among``, bool (rows,), says which may be chosen. Excerpts are cut around ``look_for``, or
-    ``at_end``.
+    ``by`` is float64 (rows,) and ``unit`` its unit; ``token``, float64 (rows,), is the index of
+    the token to look at; ``among``, bool (rows,), restricts the choice. Excerpts are cut around
+    ``look_for``, or from the end if ``at_end``.
     """
 
     by: Floats
@@ -66,16 +66,16 @@ class RewardStalled(Limits):
 
 
 class Run:
-    """The tables of a run with the limits it is judged by.
+    """The tables of a run and the thresholds it is judged by.
 
     Attributes:
-        tables: the run, or the part of it that is judged; of training alone.
+        tables: the responses and steps of training, in the run or the part of it that is judged.
         limits: thresholds of the checks.
-        first: the first window, None where the run is too short for a trend.
-        last: the last window; a run too short for a trend is one window.
+        first: the first window, None if the run is too short for a trend.
+        last: the last window; all steps if the run is too short for a trend.
         steps: int64 (S,), the run's steps, ascending.
-        beside: the validation of these steps, None without any.
-        tried: rows of the table of steps in which training tried a rollout, failed or not.
+        beside: the tables of validation, None without any.
+        tried: rows of the step table in which training attempted a rollout, failed ones too.
     """
 
     def __init__(
@@ -97,21 +97,21 @@ class Run:
 
     @cached_property
     def spreading(self) -> SpreadingTexts:
-        """Texts that spread through the responses, found once."""
+        """The texts that spread through the responses, computed once."""
         from rlreport.check.spreading import spreading_texts
 
         return spreading_texts(self)
 
     @property
     def short(self) -> bool:
-        """Whether its windows share steps, so that a trend within them is noise to the other."""
+        """Whether the two windows share steps, or there is only one."""
         return self.first is None or self.first.steps[-1] >= self.last.steps[0]
 
     @cached_property
     def watched(self) -> tuple[Run, str] | None:
-        """The watched reward: the responses that have it, as a run, and its column.
+        """The watched reward: the run that holds it and its column, None without one.
 
-        A second reward of training where one is logged, else the reward of validation.
+        It is a second reward of training if one is logged, else the reward of validation.
         """
         if self.has("valid_reward"):
             return self, "valid_reward"
@@ -121,11 +121,11 @@ class Run:
 
     @cached_property
     def place(self) -> Ints:
-        """Place of each response's step among the run's steps, int64 (rows,)."""
+        """Index of each response's step in ``steps``, int64 (rows,)."""
         return np.searchsorted(self.steps, self.responses["step"].to_numpy(np.int64))
 
     def has(self, column: str) -> bool:
-        """Say whether the response table has numbers in a column."""
+        """Return whether a column of the response table holds any number."""
         return has(self.responses, column)
 
     def column(self, name: str) -> Floats:
@@ -134,11 +134,11 @@ class Run:
 
     @cached_property
     def roles(self) -> Mapping[str, str]:
-        """Role -> name of the trainer's metric that has it; see ``metrics.roles``."""
+        """Names of the trainer's metrics by role; see ``metrics.roles``."""
         return roles_of(str(name) for name in self.tables.metrics.columns[1:])
 
     def series_of(self, role: str) -> Series | None:
-        """Return the trainer's metric of a role, None where it logged none."""
+        """Return the trainer's metric with this role, None if it is not logged."""
         if (name := self.roles.get(role)) is None:
             return None
         metrics = self.tables.metrics
@@ -147,7 +147,7 @@ class Run:
         return series.known()
 
     def series_by_step(self, column: str) -> Series:
-        """Return the mean of a column in each step, with the error that its spread implies."""
+        """Return the mean of a column in each step, with standard errors from its spread."""
         values = self.column(column)
         counts = np.bincount(self.place[np.isfinite(values)], minlength=len(self.steps))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -155,26 +155,26 @@ class Run:
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which steps have a response among those chosen, bool (S,)."""
+        """Return which steps have at least one of the chosen responses, bool (S,)."""
         return np.bincount(self.place[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
-        """Say whether a series is logged at half of the run's steps or more."""
+        """Return whether a series has values at half of the run's steps or more."""
         return 2 * len(series.steps) >= len(self.steps)
 
     def ends_of(self, series: Series) -> tuple[float, float]:
-        """Return the means of a series, without gaps, over the run's first and last window."""
+        """Return the means of a series without gaps over the run's first and last window."""
         size = self._window_in(series)
         return mean(series.values[:size]), mean(series.values[-size:])
 
     def _window_in(self, series: Series) -> int:
-        """Return the number of values of a series in the last window."""
+        """Return how many values of a series lie in the last window."""
         size = len(self.last.steps) * len(series.values) // max(len(self.steps), 1)
         return min(max(size, 1), max(len(series.values), 1))
 
     @cached_property
     def reward(self) -> Series:
-        """The reward by step: the trainer's mean, which is of all its rollouts, if logged."""
+        """The reward by step: the trainer's mean over all rollouts if logged, else that of the log."""
         trainers = self.series_of("reward")
         if trainers is not None and self.covers(trainers):
             return trainers
@@ -182,12 +182,12 @@ class Run:
 
     @cached_property
     def reward_shape(self) -> Shape | None:
-        """What the reward does over the run, None in a run too short to judge."""
+        """The shape of the reward over the run, None if the run is too short to judge."""
         return shape_of(self.reward, self.limits[RewardCollapse])
 
     @cached_property
     def watched_reward(self) -> Series | None:
-        """The watched reward by step: a second reward, or that of validation; None without."""
+        """The watched reward by step, None without one."""
         if self.watched is not None:
             seen, column = self.watched
             return seen.series_by_step(column)
@@ -195,23 +195,23 @@ class Run:
 
     @cached_property
     def watched_shape(self) -> Shape | None:
-        """What the watched reward does; evaluations are independent of each other."""
+        """The shape of the watched reward; evaluations are independent of each other."""
         own = self.watched is not None and self.watched[0] is self
         series = self.watched_reward
         return None if series is None else shape_of(series, independent=not own)
 
     def along(self, series: Series) -> Floats:
-        """Return a series at the run's steps, float64 (S,), NaN where it has none."""
+        """Return the values of a series at the run's steps, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
         return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
     def late(self, series: Floats) -> Floats:
-        """Return the part of a series by step that lies in the last window."""
+        """Return the values of a series by step that lie in the last window."""
         return series[-len(self.last.steps) :]
 
     @property
     def length(self) -> str:
-        """Column that holds the length: tokens where they are logged, else characters."""
+        """Name of the length column: tokens if they are logged, else characters."""
         return length_column(self.responses)
 
     @property
@@ -227,9 +227,9 @@ class Run:
         first: Window | None = None,
         last: Window | None = None,
     ) -> Change:
-        """Return how the mean of per-response values moved from a window to another.
+        """Return the change of the mean of per-response values from one window to another.
 
-        From the run's first to its last, unless others are named.
+        By default from the run's first window to its last.
         """
         start, end = first or self.first, last or self.last
         if start is None:
@@ -237,9 +237,9 @@ class Run:
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return the threshold where a value meets it, give or take rounding; else nothing.
+        """Return the threshold in a list if ``value / of`` meets it, up to rounding, else [].
 
-        ``of`` is what the value is judged in: ``value / of`` is what is told.
+        ``of`` is what a relative threshold refers to, such as the value at the start.
         """
         bound: float = getattr(self.limits[limit.owner], limit.key)
         if not _MEETS[op](value, bound * of):
@@ -251,7 +251,7 @@ class Run:
         return noise.means_by(self.place, len(self.steps), values, weights)
 
     def spread(self, column: str = "reward") -> float:
-        """Return the root mean square over steps of a column's std inside the step."""
+        """Return the std of a column inside steps, pooled over all steps."""
         values = self.column(column)
         known = np.isfinite(values)
         if not known.any():
@@ -262,9 +262,10 @@ class Run:
     def onset(
         self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
     ) -> Onset | None:
-        """Return since when a figure by step left its baseline; see ``check.onset``.
+        """Return when a figure by step left its baseline; see ``check.onset``.
 
-        What was ``always`` so has the first step; ``peak`` are places of the steps it fell from.
+        It is the first step if ``always``; ``peak`` is the index range of the steps it fell
+        from.
         """
         if not len(self.steps):
             return None
@@ -274,7 +275,7 @@ class Run:
         return onset(self.steps, series, peak=peak, end=len(self.last.steps))
 
     def onset_of(self, series: Series, peak: tuple[int, int]) -> Onset | None:
-        """Return since when a series, which may have steps of its own, fell from its peak."""
+        """Return when a series, which may have steps of its own, fell from its peak."""
         return onset(series.steps, series.values, peak=peak)
 
     def reward_windows(self) -> dict[str, float]:
@@ -306,7 +307,7 @@ class Run:
 
     @cached_property
     def solved(self) -> bool:
-        """Whether nearly all responses earn the best reward from the start: nothing to gain."""
+        """Whether nearly all responses earn the best reward from start to end."""
         reward = self.column("reward")
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
@@ -316,7 +317,7 @@ class Run:
         return mean(best) > least and all(mean(part) > least - 0.02 for part in ends)
 
     def since(self, begun: Onset | None) -> tuple[int, ...]:
-        """Return the steps from the onset on; the last window's without one."""
+        """Return the steps from the onset on, or those of the last window without an onset."""
         if begun is None:
             return self.last.steps
         return tuple(self.steps[self.steps >= begun.step].tolist())
@@ -324,7 +325,7 @@ class Run:
     def examples(self, shown: Shown, begun: Onset | None) -> tuple[Example, ...]:
         """Choose up to three responses of different prompts after the onset, the clearest first.
 
-        Without an onset those of the last window are chosen from.
+        Without an onset they are chosen from the last window.
         """
         by = shown.by
         step = self.responses["step"].to_numpy(np.int64)
@@ -378,20 +379,20 @@ def began(series: Floats) -> float:
 
 
 def mean(values: Floats) -> float:
-    """Return the mean of the values that there are, NaN without a finite one."""
+    """Return the mean of the values, ignoring NaN; NaN if none is finite."""
     return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:
-    """Return the median of the values that there are, NaN without a finite one."""
+    """Return the median of the values, ignoring NaN; NaN if none is finite."""
     return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 
 def was_so(series: Floats, met: Met) -> bool:
-    """Say whether a figure by step met a threshold in its first three steps already."""
+    """Return whether a figure by step already met a threshold in its first three steps."""
     return _MEETS[met.op](began(series), met.limit)
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:
-    """Say whether a table has a column with at least one number in it."""
+    """Return whether a table has a column with at least one number in it."""
     return column in frame and bool(pd.notna(frame[column].to_numpy()).any())

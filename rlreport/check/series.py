@@ -1,8 +1,9 @@
 """The shape of a series: rise, fall, death or dip, and its significance.
 
-Noise is estimated from successive differences, which a trend hardly changes, as independent noise
-of known size e (sampling) plus an AR(1) process around a slow trend: with standard deviation a,
-differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 − ρ)².
+Noise is estimated from successive differences, which a trend hardly changes. The model is
+independent noise of known std e (sampling) plus an AR(1) process of std a and autocorrelation ρ
+around a slow trend: differences have variance 2e² + 2a²(1 − ρ) and lag-1 covariance −e² − a²(1 −
+ρ)².
 """
 
 from __future__ import annotations
@@ -21,36 +22,35 @@ LMFLOW = marked("LMFlow post on PPO training")
 SeriesSource = Literal["rollouts", "metrics"]
 
 FEWEST_STEPS = 5
-"""A shorter series is not judged."""
+"""Shorter series are not judged."""
 
 WINDOW_SHARE = 0.1
-"""Part of the steps that the mean at the start, at the end and at the best place is taken over."""
+"""Fraction of the steps in the windows at the start, at the end and around the best mean."""
 
 FEWEST_IN_WINDOW = 3
 FEWEST_FOR_DRIFT = 20
-"""Differences from which autocorrelation can be told from a trend."""
+"""Differences needed to tell autocorrelation from a trend."""
 
 LEAST_DRIFT = 0.2
-"""Part of the differences' variance that sampling has to leave unexplained, to tell a drift."""
+"""Drift is assumed if sampling leaves this fraction of the differences' variance unexplained."""
 
 LEAST_INDEPENDENT = 0.55
-"""A step counts as at least so many independent ones where windows of responses are compared."""
+"""Least number of independent steps that one step is worth when windows are compared."""
 
 RISE_Z = 3.0
 TREND_Z = 2.6
 SOME_Z = 1.5
-"""A rise is told by the last window against the first, or by the slope over all steps; the other
-has to point the same way."""
+"""Either a window's rise or the slope must be significant; the other must reach ``SOME_Z``."""
 
 EARLY_RISE_Z = 4.5
-"""A run that learns at once is compared with its first three steps."""
+"""z of the last window against the first three steps, for runs that learn at once."""
 
 FALL_Z = 3.5
 BELOW_Z = 4.0
 DEATH_Z = 4.0
 
 DEAD_SHARE = 0.02
-"""Part of the range within which the values of a dead end lie above the lowest one."""
+"""A dead reward stays within this fraction of its range above the lowest value."""
 
 END_STEPS = (3, 5, 10)
 END_Z = 5.0
@@ -58,19 +58,19 @@ END_Z = 5.0
 
 ABRUPT_STEPS = 5
 ABRUPT_Z = 6.0
-"""A fall within so many steps that is larger than such differences are in this run."""
+"""An abrupt fall: within so many steps, by so many times the scatter of such differences."""
 
 DIP_Z = 8.5
 
 STRONGEST_CORRELATION = 0.9
-"""Largest autocorrelation of steps that is assumed."""
+"""Upper bound of the estimated autocorrelation of steps."""
 
 BIAS = 6
-"""Over the number of differences: how much a trend inflates the estimated autocorrelation."""
+"""A trend inflates the estimated autocorrelation by this over the number of differences."""
 
 
 class RewardCollapse(Limits):
-    """Thresholds of ``reward_collapse``; those of a fall judge every series."""
+    """Thresholds of ``reward_collapse``; those of a fall apply to every series."""
 
     lost = Limit(0.35, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
     z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
@@ -87,8 +87,8 @@ class Series:
 
     Attributes:
         steps: int64 (S,), ascending.
-        values: float64 (S,), NaN where a step has none.
-        errors: float64 (S,), standard error of each value, or None where nothing tells it.
+        values: float64 (S,), NaN at steps without a value.
+        errors: float64 (S,), standard error of each value, or None if unknown.
         source: ``rollouts`` or ``metrics``.
         name: of the metric, "" for a figure of the rollouts.
     """
@@ -100,7 +100,7 @@ class Series:
     name: str = ""
 
     def known(self) -> Series:
-        """Return the steps that have a value."""
+        """Return the series without the steps that have no value."""
         finite = np.isfinite(self.values)
         errors = None if self.errors is None else self.errors[finite]
         return Series(self.steps[finite], self.values[finite], errors, self.source, self.name)
@@ -111,9 +111,9 @@ class Noise:
     """How a step's value scatters around the trend.
 
     Attributes:
-        white: standard deviation of what is independent from step to step, such as sampling.
-        drift: standard deviation of what lasts for several steps.
-        rho: lag-1 autocorrelation of that.
+        white: std of the part that is independent from step to step, such as sampling noise.
+        drift: std of the part that lasts for several steps.
+        rho: lag-1 autocorrelation of the drift.
     """
 
     white: float
@@ -122,7 +122,7 @@ class Noise:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of one step's value."""
+        """Std of one step's value."""
         return float(np.hypot(self.white, self.drift))
 
     def of_mean(self, steps: int) -> float:
@@ -139,26 +139,27 @@ class Noise:
 
     @property
     def independent_steps(self) -> float:
-        """As how many independent steps one step counts."""
+        """Number of independent steps that one step is worth."""
         variance = self.white**2 + self.drift**2 * (1 + self.rho) / (1 - self.rho)
         return self.sigma**2 / variance if variance > 0 else 1.0
 
     def deflate(self, z: float) -> float:
-        """Return a deviate of two windows, smaller where steps of the whole series are alike.
+        """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
 
-        A change of the run looks like autocorrelation, too, so at most LEAST_INDEPENDENT counts.
+        A change of the run looks like autocorrelation too, so LEAST_INDEPENDENT limits the
+        reduction.
         """
         return z * float(np.sqrt(max(self.independent_steps, LEAST_INDEPENDENT)))
 
     @property
     def _drift(self) -> float:
-        """The autocorrelation is itself estimated from few steps."""
+        """Std of the drift, enlarged as ``rho`` is estimated from few steps."""
         return self.drift * (1 + 0.2 * self.rho)
 
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """A fall that recovered: places of its first and last step, the level before, the lowest."""
+    """A fall that recovered: indices of its first and last step, the means around it and in it."""
 
     start: int
     stop: int
@@ -168,23 +169,23 @@ class Dip:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a series does; places are indices into the steps that have a value.
+    """What a series does; indices refer to the steps that have a value.
 
     Attributes:
         series: those steps.
-        noise: how they scatter.
-        window: steps of the means below.
+        noise: their scatter around the trend.
+        window: number of steps in the windows below.
         start, best, end: means of the first window, of the best and of the last.
-        best_place: where the best window begins.
+        best_place: index at which the best window begins.
         rise_z, trend_z, fall_z: of last − first window, of the slope, of best − last window,
             as deviates of a normal distribution.
         gained: whether the best window lies above the first by more than chance.
         rose: whether it rose over all steps by more than chance.
         fell: whether it lost ``lost`` of its gain by more than chance, and did not recover.
-        dead: place since which it stays at its lowest value, after it had been above; or None.
-        below_start: whether it ends further below its start than it had ever been above.
-        abrupt: place at which it fell within a few steps, for good; or None.
-        late: place from which the end lies below everything before; or None.
+        dead: index from which it stays at its lowest value, after higher ones; or None.
+        below_start: whether it ends further below its start than its best lay above it.
+        abrupt: index at which it fell within a few steps, for good; or None.
+        late: index from which the end lies below everything before; or None.
         dip: a fall that recovered, or None.
     """
 
@@ -209,15 +210,15 @@ class Shape:
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
-    """Return the means of every ``steps`` consecutive values."""
+    """Return the mean of each window of ``steps`` consecutive values."""
     return np.convolve(values, np.ones(steps) / steps, "valid")
 
 
 def noise_of(series: Series, *, independent: bool = False, whole: bool = False) -> Noise:
     """Return the noise of a series without gaps.
 
-    ``independent`` takes steps as independent, as evaluations are; ``whole`` counts a constant
-    end, too, which says nothing of how the values before it scatter.
+    ``independent`` assumes that steps are independent, as evaluations are. A constant end,
+    which says nothing about the noise before it, is left out unless ``whole``.
     """
     values = series.values
     live = len(values)
@@ -246,7 +247,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
 def shape_of(
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
-    """Return what a series does, None where it is too short to judge."""
+    """Return the shape of a series, None if it is too short to judge."""
     series = series.known()
     y = series.values
     steps, limits = len(y), limits or RewardCollapse({})
@@ -314,7 +315,7 @@ def _dead(series: Series, best: float, best_place: int, window: int) -> int | No
 
 
 def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) -> int | None:
-    """Return where it fell at once and stayed: drifting noise does not fall so far so soon."""
+    """Return the index at which the series fell within a few steps, for good, or None."""
     y = series.values
     means = running_mean(y, 3)
     if len(means) < 2 * ABRUPT_STEPS + 2:
@@ -332,7 +333,7 @@ def _abrupt(series: Series, noise: Noise, best: float, end: float, part: float) 
 
 
 def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> int | None:
-    """Return where the last few steps begin, if they lie below all such steps before."""
+    """Return the index at which the last few steps begin if they lie below all before, or None."""
     for count in END_STEPS:
         if len(y) < 4 * count:
             break

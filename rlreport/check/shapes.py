@@ -1,4 +1,4 @@
-"""What several checks have in common: a share that rose or is high, figures beyond their limits."""
+"""Judgements that several checks share: a share that rose or is high, figures beyond limits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FAILURES = (
     *("reward_collapse", "watched_reward_fall", "kl_explosion", "entropy_collapse"),
     *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
 )
-"""Checks whose findings a bad update of the policy can be the reason for."""
+"""Checks whose findings a bad update of the policy can explain."""
 
 
 class RiseOrShare(Limits):
-    """Thresholds of a check that compares a share with a limit, and its rise with another."""
+    """Thresholds of a check that limits a share and its rise since the first window."""
 
     rise: Limit[float] | None = None
     share: Limit[float]
@@ -43,9 +43,9 @@ def rise_or_share(
 def judge_share(
     check: Check, run: Run, limits: type[RiseOrShare], moved: Change, **details: Any
 ) -> Finding | None:
-    """Return a finding where a share rose by points since the start, or is high.
+    """Return a finding if a share rose too much since the first window, or is too high.
 
-    ``details`` are those of ``Check.finding``.
+    ``details`` are arguments of ``Check.finding``.
     """
     rise, met = rise_or_share(run, moved, limits)
     if not met:
@@ -64,9 +64,9 @@ def judge_rows(
     weights: Floats | None = None,
     shown: Shown | None = None,
 ) -> Finding | None:
-    """Judge a share by that of each response, ``values``; NaN where it says nothing.
+    """Judge a share by its value in each response, float64 (rows,), NaN where it has none.
 
-    ``values`` are float64 (rows,), ``weights`` what each share is of.
+    ``weights`` are the denominators of these values, such as the number of calls.
     """
     return judge_share(
         check,
@@ -80,7 +80,7 @@ def judge_rows(
 
 
 def change_along(series: Series, first: int | None) -> Change:
-    """Return how a trainer's series moved from its first steps, or first window, to its last."""
+    """Return the change of a trainer's series from its ``first`` steps, or window, to its last."""
     values = series.values
     size = max(FEWEST_IN_WINDOW, int(len(values) * Trend.share.default))
     start = min(first or size, len(values))
@@ -92,7 +92,7 @@ def change_along(series: Series, first: int | None) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure that must not lie beyond a limit: by step, float64 (S,), and at the end."""
+    """A figure that must stay within a limit: by step, float64 (S,), and in the last window."""
 
     limit: Limit[float]
     op: Op
@@ -103,7 +103,7 @@ class Figure:
 def judge_figures(
     check: Check, run: Run, figures: Sequence[Figure], shown: Shown, **facts: Fact
 ) -> Result:
-    """Return a finding where any of several figures lies beyond its limit; the first leads."""
+    """Return a finding if any figure is beyond its limit; the first such figure dates it."""
     found = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
     if not found:
         return None
@@ -113,23 +113,23 @@ def judge_figures(
 
 
 def part_of(part: Floats, whole: Floats) -> Floats:
-    """Return a part over its whole, float64 (rows,), NaN where there is none."""
+    """Return part / whole, float64 (rows,), NaN where either is missing or the whole is 0."""
     known = np.isfinite(part) & (whole > 0)
     found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=known)
     return found
 
 
 LEAST_PROMPTS = 8
-"""Prompts seen on both sides, from which a change of their own reward is told."""
+"""Fewest prompts on both sides for which ``own_change`` is computed."""
 
 
 def own_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
-    """Return how much a figure of the same prompts changed from ``early`` to ``late`` responses.
+    """Return the mean change of a figure, for the same prompts, from early to late responses.
 
-    Both are bool (rows,); early are all others by default. None with fewer than LEAST_PROMPTS
-    prompts on both sides.
+    ``late`` and ``early`` are bool (rows,); early are all others by default. None with fewer
+    than LEAST_PROMPTS prompts on both sides.
     """
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
     known = np.isfinite(values)

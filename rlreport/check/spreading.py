@@ -1,6 +1,6 @@
-"""Texts that spread through the responses, and what the reward pays for holding them.
+"""Texts that spread through the responses, and how much reward they bring.
 
-The form of responses (lists, headings) spreads like a text.
+The structure of responses (lists, headings) counts as a text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.units import STRUCTURES
 
 MOST_TEXTS = 20
-"""Texts described at most."""
+"""Most texts in the table."""
 
 RETURNING = 5
-"""Responses a prompt has on average, if rewards are compared inside prompts, too."""
+"""Mean number of responses per prompt from which rewards are compared within prompts, too."""
 
 CHECKED_VALUES = 8
-"""A reward of so few values is a rule's or a label's, not a model's."""
+"""A reward with no more distinct values comes from a rule or a label, not from a model."""
 
 EXAMPLES = 5
 ANY_FORM = "structure"
@@ -38,19 +38,19 @@ BY_STEP = ("step", "ngram", "share")
 
 @dataclass(frozen=True, slots=True)
 class SpreadingTexts:
-    """What spreads.
+    """The texts that spread.
 
     Attributes:
-        table: one row a text, the largest z first: ``kind`` (text, stem, opening, closing,
+        table: one row per text, the largest z first: ``kind`` (text, stem, opening, closing,
             structure), ``ngram`` (as people write it), ``share_first`` and ``share_last`` (of
             responses, in the first steps or the reference, and in the last window), ``z``
-            (log-odds), ``reward_lift`` (reward of holders less that of the others of their step
-            and prompt, since it spread), ``lift`` (the same in std), ``lift_z``, ``of_gain``
-            (what having spread earns, as a part of the reward's gain), ``asked`` (share of
-            holders whose prompt holds it) and ``examples`` ((step, n) of the last window, rewards
-            high to low).
+            (log-odds), ``reward_lift`` (mean reward of responses with the text less that of
+            others of the same step and prompt, since its onset), ``lift`` (the same in std),
+            ``lift_z``, ``of_gain`` (what its spread earns, as a part of the reward's gain),
+            ``asked`` (share of its responses whose prompt contains it) and ``examples``
+            ((step, n) of the last window, rewards high to low).
         by_step: ``step``, ``ngram``, ``share``; long form.
-        counts: text -> float64 (rows of the run,): how often the response holds it, NaN
+        counts: text -> float64 (rows of the run,): how often the response contains it, NaN
             outside the sample.
     """
 
@@ -59,12 +59,12 @@ class SpreadingTexts:
     counts: dict[str, Floats] = field(default_factory=dict)
 
     def told(self) -> SpreadingTexts:
-        """Return what pages show: without the figures of every response."""
+        """Return a copy for pages, without the counts per response."""
         return replace(self, counts={})
 
 
 def _forms(run: Run, search: Search) -> list[Text]:
-    """Return the form of responses (lists, headings, parts) that spreads: one, or any of them."""
+    """Return the structure of responses that spreads: a single one, or any of them."""
     bits = run.responses["structure"].to_numpy(np.int64)[search.words.sample.rows]
     masks = {ANY_FORM: -1} | {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
     start, of_start = search.start, search.start.stop - search.start.start
@@ -88,10 +88,10 @@ def _alike(one: Ints, other: Ints) -> bool:
 # Rewards may be as large as a float holds.
 @np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
-    """Find the texts that the last window holds far more often than the first steps.
+    """Find the texts that are far more frequent in the last window than in the first steps.
 
-    Shares are of responses, not of words: a response that repeats a symbol counts once. Empty
-    without a sample of words, or without something to compare with.
+    Shares are of responses, so a response that repeats a symbol counts once. Empty without a
+    sample of words, or without a baseline.
     """
     table: list[dict[str, object]] = []
     series = [pd.DataFrame(columns=BY_STEP)]
@@ -153,10 +153,10 @@ def spreading_texts(run: Run) -> SpreadingTexts:
 
 
 class Lift:
-    """How much more reward the holders of a text have than others of their step and prompt.
+    """How much more reward responses with a text earn than others of their step and prompt.
 
-    Prompts are compared with themselves where they return often enough: else any word of the
-    better paid ones would seem to be paid for.
+    Prompts that recur often enough are compared only with themselves; otherwise any word of
+    easy prompts would seem to earn reward.
     """
 
     def __init__(self, run: Run, rows: Ints) -> None:
@@ -168,14 +168,14 @@ class Lift:
         self.reward = self.centred(reward[self.known])
 
     def centred(self, values: Floats) -> Floats:
-        """Return values less the mean of their step, and of their prompt."""
+        """Return the values minus the mean of their step, and of their prompt if prompts recur."""
         values = centred(values, self.steps)
         for _ in range(3 if self.return_ else 0):  # near enough to zero for both after that
             values = centred(centred(values, self.prompts), self.steps)
         return values
 
     def of(self, held: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
-        """Return what a figure of the responses, (S,), earns: in reward, in its std, and z."""
+        """Return what a figure per response, (S,), earns: in reward, in std of reward, and its z."""
         late = self.steps >= (self.steps.min(initial=0) if since is None else since)
         x = self.centred(held[self.known].astype(np.float64))[late]
         y = self.reward[late]
@@ -192,18 +192,18 @@ class Lift:
 
 
 def held(counts: Floats) -> Floats:
-    """Return 1 for each response that holds a text, 0 for others, NaN outside the sample."""
+    """Return 1 for each response that contains a text, 0 for others, NaN outside the sample."""
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
 def checked(run: Run) -> bool:
-    """Say whether a label or a rule decides the reward, rather than a model."""
+    """Return whether a label or a rule decides the reward, rather than a model."""
     values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
     return label_contained(run) is not None or len(values) <= CHECKED_VALUES
 
 
 def label_contained(run: Run) -> float | None:
-    """Return the share of the best paid responses that hold their label; None without labels."""
+    """Return the share of best-rewarded responses with their label in them, None without labels."""
     words = run.tables.words
     if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
         return None

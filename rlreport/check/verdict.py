@@ -1,4 +1,4 @@
-"""The verdict: all checks run, causes before consequences, what explains what, what to keep."""
+"""The verdict: runs the checks, orders what they find, and chooses the checkpoint to keep."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
-"""Judged first: where it finds something, the checks of the reward judge another run."""
+"""Runs first: if it finds a change, the checks of the reward judge another run."""
 
 OF_THE_LOG = ("broken_log", "missing_grades")
-"""What they find says nothing of the policy, nor of its checkpoints."""
+"""Checks of the log, whose findings concern neither the policy nor its checkpoints."""
 
 HALF = 0.5
 """Part of a consequence's change that must come after the onset of what explains it."""
@@ -32,7 +32,7 @@ KEPT = 3
 """Steps of the mean from which a change is reckoned."""
 
 DEATHS = ("reward_collapse", "length_collapse")
-"""Findings that lead where they are critical: whatever else is found, the policy is dead."""
+"""Findings that lead if they are critical: whatever else is found, the policy is dead."""
 
 
 def run_checks(
@@ -41,9 +41,9 @@ def run_checks(
     checks: Sequence[Check] = CHECKS,
     muted: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Run the checks on a run's tables, and say in words what they found.
+    """Run the checks on a run's tables and return the verdict with its texts.
 
-    ``muted`` are ids of findings that are set aside, with the reason.
+    ``muted`` are ids of findings to mute, with the reason.
     """
     return worded(judge(Run(tables, thresholds), checks, muted))
 
@@ -53,10 +53,10 @@ def run_checks(
 def judge(
     run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
 ) -> Verdict:
-    """Run the checks and put what they found in order; the words are made later.
+    """Run the checks and put their findings in order; the texts are added later.
 
-    The other checks judge the steps before NaN makes rewards or log-probabilities useless. Where
-    the reward function changed, those of the reward judge the gap to the reference, else the
+    The other checks judge the steps before NaN makes rewards or log-probabilities useless. If
+    the reward function changed, checks of the reward judge the gap to the reference, else the
     longer part.
     """
     nan = NAN_METRICS.run(run)
@@ -111,7 +111,7 @@ def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | Non
 
 
 def _across(run: Run, shift: Finding) -> Run:
-    """Return the run by which the reward is judged although its function changed."""
+    """Return the run that the checks of the reward judge if the reward function changed."""
     if run.has("reward_gap"):
         return run.paid_over_the_reference()
     assert shift.onset is not None
@@ -123,7 +123,7 @@ def _across(run: Run, shift: Finding) -> Run:
 def _in_order(
     findings: list[Finding], checks: Mapping[str, Check], order: list[str], run: Run
 ) -> list[Finding]:
-    """Return the findings, each followed by what it explains, the worst of a rank first."""
+    """Return the findings with the most severe first, each followed by those it explains."""
     ranked = sorted(
         findings, key=lambda f: (_place(f), SEVERITIES.index(f.severity), order.index(f.id))
     )
@@ -152,14 +152,14 @@ def _dead(finding: Finding) -> bool:
 
 
 def _place(finding: Finding) -> int:
-    """Return where a finding stands: deaths, then by rank."""
+    """Return the position of a finding's rank in the report; critical deaths come first."""
     return -1 if _dead(finding) else RANKS.index(finding.rank)
 
 
 def _explains(
     cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
 ) -> bool:
-    """Say whether a finding explains another: of the same rank, only what began later."""
+    """Return whether a finding explains another; within a rank, only a later one."""
     if (
         cause.severity == "info"
         or other.id not in checks[cause.id].explains
@@ -174,7 +174,7 @@ def _explains(
 
 
 def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:
-    """Say whether at least half of a consequence's change comes after a cause's onset."""
+    """Return whether at least half of a consequence's change comes after the cause's onset."""
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
         return True
@@ -201,11 +201,11 @@ def _level(findings: list[Finding], run: Run) -> Level:
 
 
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
-    """Return the step before the first onset at which the reward, watched or trained, was best.
+    """Return the step before the first onset at which the (watched) reward was best.
 
-    Without any onset that is the last one where the reward is within noise of its best there.
-    None where it gained nothing. What another finding explains does not count: its
-    own onset may lie in what is still sound.
+    Without any onset, the last step if the reward is within noise of its best there. None where
+    the reward gained nothing. Findings that others explain do not count, as they may start
+    while the policy is still sound.
     """
     onsets = [
         f.onset.step if f.onset else int(run.steps[0])
@@ -225,7 +225,7 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
-    """Return reward, KL and length in both windows."""
+    """Return reward, KL and length in the first and the last window."""
     names: tuple[tuple[Literal["reward", "kl", "tokens", "characters"], str], ...] = (
         ("reward", "reward"),
         ("kl", "kl_k1"),

@@ -1,4 +1,4 @@
-"""Windows of steps, for checks, tiles and tables alike: the first fifth of a run and the last."""
+"""The first and the last window of a run, a fifth of its steps each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlreport.tables import Tables
 
 
 class Trend(Limits):
-    """How windows of steps are made and compared."""
+    """Thresholds of windows and of the changes between them."""
 
     share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
     least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
@@ -23,19 +23,19 @@ class Trend(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive steps: their numbers (ascending), and their rows in the response table."""
+    """Consecutive steps: their numbers, ascending, and their rows of the response table."""
 
     steps: tuple[int, ...]
     rows: slice
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """First and last step, None in an empty run."""
+        """First and last step, None for an empty window."""
         return (self.steps[0], self.steps[-1]) if self.steps else None
 
 
 def window(tables: Tables, start: int, stop: int) -> Window:
-    """Return the window of the steps at places ``start`` to ``stop`` (not included)."""
+    """Return the window of the steps with indices from ``start`` to ``stop`` (exclusive)."""
     steps = step_numbers(tables)[start:stop]
     if not len(steps):
         return Window((), slice(0, 0))
@@ -53,13 +53,13 @@ def step_numbers(tables: Tables) -> Ints:
 
 
 def size_of_window(steps: int, trend: Trend) -> int:
-    """Return how many steps the first and the last window have; 0 in a run too short to judge."""
+    """Return the number of steps in each window, 0 if the run is too short to judge."""
     long = steps >= trend.shortest_run
     return window_size(steps, trend.share, trend.least_steps) if long else 0
 
 
 def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]:
-    """Return the first and the last window; a run too short for a trend is one window."""
+    """Return the first and the last window; of a short run, None and the window of all steps."""
     steps = len(tables.steps)
     if size := size_of_window(steps, trend):
         return window(tables, 0, size), window(tables, steps - size, steps)

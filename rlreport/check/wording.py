@@ -1,7 +1,7 @@
-"""The messages of a verdict, made from its facts after redaction: titles, sentence, subject.
+"""Texts of a verdict, made from its facts after redaction: titles, sentence, headline.
 
-The sentence says what happened, since when and in which share of responses; what that did to
-reward and KL; and which checkpoint to keep.
+The sentence tells what happened and since when, what that did to reward and KL, and which
+checkpoint to keep.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADLINES: dict[str, str] = {
     "unclear": message("Unclear: no clear learning"),
     "healthy": FIRST_WORDS["healthy"],
 }
-"""Headline of a verdict that no finding leads, by level."""
+"""Headline of a verdict without a leading finding, by level."""
 
 MOST_EFFECTS = 2
 """Consequences that the sentence names."""
@@ -29,14 +29,14 @@ TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
     *("reward_collapse", "watched_reward_fall"),
 }
-"""Findings whose own words say what became of the reward, or why it says nothing."""
+"""Findings whose titles tell what became of the reward, or why it means nothing."""
 
 
 SETTINGS = {
     "KL coefficient": ("kl_coef", "kl_coefficient", "init_kl_coef", "kl_loss_coef", "beta"),
     "learning rate": ("learning_rate", "lr"),
 }
-"""What a suggestion speaks of, and the names under which a run's configuration holds it."""
+"""Settings that suggestions mention, and their names in the run's configuration."""
 
 MOST_SETTINGS = 3
 
@@ -44,10 +44,10 @@ MOST_SETTINGS = 3
 def worded(
     verdict: Verdict, card: Mapping[str, object] | None = None, sample_note: str = ""
 ) -> Verdict:
-    """Return the verdict with the words of its findings, and its sentence.
+    """Return the verdict with its sentence and the texts of its findings.
 
-    Suggestions name the settings in ``card``, the run's configuration (dotted name -> value);
-    ``sample_note`` says which responses texts were counted in, "" if in all.
+    Suggestions quote the settings in ``card``, the run's configuration (dotted name -> value).
+    ``sample_note`` says in which responses texts were counted, "" if in all.
     """
     worded_verdict = verdict.mapped(lambda finding: _finding(finding, card or {}, sample_note))
     return replace(worded_verdict, sentence=_sentence(worded_verdict))
@@ -56,7 +56,7 @@ def worded(
 def retold(finding: Mapping[str, Any], title: str) -> str:
     """Return the title of a finding in ``report.json`` as a message that can be translated.
 
-    Where this version makes another title of the same facts, it stays as the report has it.
+    If this version would write another title, the title stays as it is.
     """
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
@@ -70,7 +70,7 @@ def retold(finding: Mapping[str, Any], title: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in a few words, as a subject holds it."""
+    """Return the verdict in a few words, as for the subject of a mail."""
     lead = _lead(verdict)
     if lead is None:
         return HEADLINES[verdict.level]
@@ -103,7 +103,7 @@ def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> 
 
 
 def _suggested(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, with the values that the run had of what it would change."""
+    """Return a suggestion, followed by the run's values of the settings that it mentions."""
     names = {name for what, own in SETTINGS.items() if what in literal for name in own}
     asked = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
     had = tuple(f"{name} = {value}" for name, value in asked.items() if _is_number(value))
@@ -112,7 +112,7 @@ def _suggested(literal: str, card: Mapping[str, object]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Say whether a setting is a number; YAML takes 1e-6 for a text."""
+    """Return whether a setting is a number, or a string that holds one, such as YAML's 1e-6."""
     try:
         return math.isfinite(float(str(value)))
     except ValueError:
@@ -120,7 +120,7 @@ def _is_number(value: object) -> bool:
 
 
 def _sentence(verdict: Verdict) -> str:
-    """Return the verdict as a person would say it: what, what that did, what to keep."""
+    """Return the verdict in sentences: the finding, its effects, the checkpoint to keep."""
     lead = _lead(verdict)
     said = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged":
@@ -168,7 +168,7 @@ def _joined(clauses: list[str]) -> str:
 
 
 def _moved(moved: Moved) -> str:
-    """Return as a clause what reward or KL did."""
+    """Return a clause that tells how reward or KL changed."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("the policy is {last:figure} nats a response from the reference", facts)

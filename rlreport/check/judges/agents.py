@@ -1,4 +1,4 @@
-"""Checks of agents: failed rollouts, tools that fail or are no longer called, turns, thinking."""
+"""Checks of agents: failed rollouts, tools that fail or are not called, turns, thinking."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class UnclosedThinking(RiseOrShare):
 
 
 def judge_failed(run: Run) -> Result:
-    """Look for a rise of the share of failed rollouts, or a high share.
+    """Find a rise of the share of failed rollouts, or a high share.
 
     Steps in which every rollout failed count, though no other check can judge them.
     """
@@ -95,7 +95,7 @@ FAILED_ROLLOUTS = Check(
 
 
 def judge_tool_errors(run: Run) -> Result:
-    """Compare the share of calls answered by an error with the start, and with its limit."""
+    """Find a rise of the share of tool calls that return an error, or a high share."""
     calls = run.column("tool_calls")
     errors = part_of(run.column("tool_errors"), calls)
     return judge_rows(TOOL_ERRORS, run, ToolErrors, errors, calls)
@@ -125,7 +125,7 @@ TOOL_ERRORS = Check(
 
 
 def judge_tool_disuse(run: Run) -> Result:
-    """Look for calls per response that fell to a fraction of the start."""
+    """Find a fall of the calls per response to a fraction of the first window's."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(ToolDisuse.ratio, "<", moved.last, of=moved.first)
@@ -163,7 +163,7 @@ TOOL_DISUSE = Check(
 
 
 def judge_void_turns(run: Run) -> Result:
-    """Compare the share of empty turns in the last window with its limit."""
+    """Find a high share of empty turns in the last window."""
     turns = run.column("turns")
     return judge_rows(VOID_TURNS, run, VoidTurns, part_of(run.column("void_turns"), turns), turns)
 

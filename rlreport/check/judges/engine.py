@@ -1,4 +1,4 @@
-"""Checks of sampler against trainer: mismatch on tokens, importance weights, lag, negative KL."""
+"""Checks of sampler against trainer: mismatch of tokens, importance weights, lag, negative KL."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StaleRollouts(Limits):
 
 
 def judge_mismatch(run: Run) -> Result:
-    """Compare the two engines' probabilities of the same tokens by three measures."""
+    """Compare sampler and trainer probabilities of the same tokens by three measures."""
     weights = run.column("mismatch_tokens")
     figures = [
         Figure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
@@ -91,7 +91,7 @@ ENGINE_MISMATCH = Check(
 
 
 def judge_by_turn(run: Run) -> Result:
-    """Compare the engines' disagreement in the last turn with that in the first."""
+    """Compare the mismatch of sampler and trainer in the last turn with that in the first."""
     first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
     start, end = run.change(first).last, run.change(last).last
     if not run.met(MismatchByTurn.ratio, ">", end, of=start):
@@ -131,7 +131,7 @@ MISMATCH_BY_TURN = Check(
 
 
 def judge_weights(run: Run) -> Result:
-    """Judge the weights w = exp(sum of trainer - sampler logp) by four figures of each step.
+    """Judge the importance weights w = exp(sum of trainer - sampler logp) by four figures per step.
 
     The median over the steps of the last window counts, so that one step is no finding.
     """
@@ -206,7 +206,7 @@ STALE_ROLLOUTS = Check(
 
 
 def judge_negative_kl(run: Run) -> Result:
-    """Test the mean KL estimate at the end against zero: a true KL is never below it."""
+    """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
     kl = run.column("kl_k1")
     end = mean_of(run.tables, kl, run.last)
     low, z = run.met(NegativeKl.mean, "<", end.mean), run.met(NegativeKl.z, "<=", end.z)

@@ -1,4 +1,4 @@
-"""Checks of grades and groups: responses that nobody graded, groups of unequal size."""
+"""Checks of grades and groups: responses without a grade, groups of unequal size."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rlreport.summarise.steps import commonest
 from rlreport.text.messages import marked, sentences, told
 
 WINDOW = 3
-"""Steps over which the share of missing grades is averaged."""
+"""Steps in the running mean of the share of missing grades."""
 
 
 LEAST = 0.05
-"""Share of missing grades below which a step never counts as one of many."""
+"""A step with a smaller share of missing grades is never a bad one."""
 
 
 class MissingGrades(Limits):
@@ -40,9 +40,9 @@ class UnevenGroups(Limits):
 
 
 def judge_missing(run: Run) -> Result:
-    """Count responses without a grade by step, and say why they are missing.
+    """Count responses without a grade by step, and find out why grades are missing.
 
-    Masked responses were left out on purpose: they are counted, but never warned of.
+    Masked responses were left out on purpose: they are counted, but give no warning.
     """
     kinds, limits = run.responses["missing_grade"].to_numpy(), run.limits[MissingGrades]
     missing = kinds > 0
@@ -86,7 +86,7 @@ def judge_missing(run: Run) -> Result:
 
 
 def _reason(run: Run, missing: NDArray[np.bool_], many: NDArray[np.bool_]) -> str:
-    """Tell whether the parser broke, the policy got worse or the judge was down."""
+    """Return whether the parser broke, the policy got worse or the judge was down."""
     if many.all():
         return "always"
     here = many[run.place]
@@ -116,8 +116,7 @@ _REASONS = {
 }
 
 
-def missing_title(facts: Facts) -> str:
-    """Return how many grades are missing, by kind, where, and why."""
+def _missing_title(facts: Facts) -> str:
     lines = [
         marked(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
@@ -146,7 +145,7 @@ MISSING_GRADES = Check(
     charts=("reward",),
     judge=judge_missing,
     limits=MissingGrades,
-    title=missing_title,
+    title=_missing_title,
     why="A failed grade that counts as 0 pulls down the mean of its group, and the others of the "
     "group gain an advantage that they did not earn.",
     suggestion="Grade again, or mask these responses in the loss. Look at the judge's time limits; "
@@ -161,7 +160,7 @@ MISSING_GRADES = Check(
 
 
 def judge_groups(run: Run) -> Result:
-    """Look for groups of another size than most, and prompts under several group ids in a step."""
+    """Find groups of unusual size, and prompts with several group ids in one step."""
     rows = run.responses
     if not (rows["group_hash"] != 0).any():
         return UNEVEN_GROUPS.not_run("group_id")
@@ -187,8 +186,7 @@ _UNEVEN = {
 }
 
 
-def groups_title(facts: Facts) -> str:
-    """Return which groups are uneven, and how."""
+def _groups_title(facts: Facts) -> str:
     uneven = facts["uneven"]
     assert isinstance(uneven, tuple)
     return sentences(told(_UNEVEN[str(name)], facts) for name in uneven)
@@ -201,7 +199,7 @@ UNEVEN_GROUPS = Check(
     looks_for="groups of unequal size, or one prompt under several group ids in a step",
     judge=judge_groups,
     limits=UnevenGroups,
-    title=groups_title,
+    title=_groups_title,
     why="A group's mean and std are its baseline: advantages are of other groups than meant.",
     suggestion="Log the id that the trainer groups by, not one of the response. Look for failed or "
     "filtered rollouts where groups are smaller.",

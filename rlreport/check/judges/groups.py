@@ -1,4 +1,4 @@
-"""Checks of groups: no variance inside them, prompts that never win, a reward that stays wide."""
+"""Checks of groups and prompts: equal rewards, prompts that never win, a reward that stays wide."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUPS = marked("DAPO; TRL frac_reward_zero_std")
 RAGEN = marked("RAGEN (reward std falls before the collapse)")
 
 EQUAL = 1e-6
-"""Population std of the reward below which a group's responses count as equal."""
+"""Rewards of a group with a smaller population std count as equal."""
 
 
 class ZeroVarianceGroups(Limits):
@@ -42,8 +42,8 @@ class PersistentLosers(Limits):
 def judge_zero_variance(run: Run) -> Result:
     """Count the groups of the last window whose rewards are all equal.
 
-    It is a note where most of these groups are solved, or where the run learns and the groups
-    without a right answer are few or become fewer.
+    It is a note if most of these groups are solved, or if the run learns and groups in which
+    all responses are wrong are few or become fewer.
     """
     limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
@@ -78,8 +78,8 @@ def judge_zero_variance(run: Run) -> Result:
 def _groups(run: Run) -> pd.DataFrame:
     """Return a row per group of two or more responses: its size, its step and three flags.
 
-    ``equal``: all rewards are equal; of these, ``solved``: at the run's best reward, ``wrong``: at
-    its lowest. Where the run has one reward only, equal groups are neither.
+    ``equal``: all rewards are equal. ``solved`` and ``wrong``: they all equal the run's best,
+    or lowest, reward; both are False if the run has only one reward.
     """
     rows = run.responses.dropna(subset=["reward"])
     by_group = rows.groupby("group")
@@ -93,8 +93,7 @@ def _groups(run: Run) -> pd.DataFrame:
     return groups[groups["size"] >= 2]
 
 
-def zero_variance_title(facts: Facts) -> str:
-    """Return how many groups give no signal, and whether they are solved or all wrong."""
+def _zero_variance_title(facts: Facts) -> str:
     solved, share = (float(str(facts[kind] or 0)) for kind in ("solved", "share"))
     if 2 * solved > share:
         return marked(
@@ -116,7 +115,7 @@ ZERO_VARIANCE_GROUPS = Check(
     charts=("groups",),
     judge=judge_zero_variance,
     limits=ZeroVarianceGroups,
-    title=zero_variance_title,
+    title=_zero_variance_title,
     why="Where all responses of a group earn the same, their advantages are zero: the group costs "
     "sampling and gives no gradient.",
     suggestion="Sample other groups instead (DAPO's dynamic sampling), choose prompts of medium "
@@ -130,7 +129,7 @@ ZERO_VARIANCE_GROUPS = Check(
 def judge_std_fall(run: Run) -> Result:
     """Compare the std inside groups of the last ten steps with the mean of the first ten.
 
-    In a run that learns, or was solved, it is what success looks like: a note.
+    In a run that learns or was solved a fall is a sign of success: a note.
     """
     limits, steps = run.limits[GroupStdFall], run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
@@ -172,7 +171,7 @@ GROUP_STD_FALL = Check(
 
 
 def judge_losers(run: Run) -> Result:
-    """Count prompts seen often enough that never beat the reference and lose on average."""
+    """Count the prompts that never beat the reference and lose on average, if seen often enough."""
     limits = run.limits[PersistentLosers]
     gap = run.column("reward_gap")
     rows = run.responses.assign(gap=gap).dropna(subset=["gap"])
@@ -221,7 +220,7 @@ PERSISTENT_LOSERS = Check(
 
 
 def judge_sharpening(run: Run) -> Result:
-    """Compare the std of the reward inside a step at both ends, where the mean rose."""
+    """Find a reward whose mean rose while its std inside steps did not fall."""
     reward = run.column("reward")
     moved = run.change(reward)
     stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.place]) ** 2))

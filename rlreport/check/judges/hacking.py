@@ -1,4 +1,4 @@
-"""Checks of texts that spread with the reward: a hack of it, or the answer's format."""
+"""Checks of texts that spread with the reward: reward hacking, or the format of answers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, told
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
-"""Nats per response, and per token, beyond which the KL has left its band."""
+"""Nats per response, and per token, above which the KL is too high."""
 
 REPEATED = 3.0
-"""Responses that hold a text this often, on average, repeat it."""
+"""A text that occurs this often in each response, on average, is repeated."""
 
 TOLD = 5
 CARRIES = 0.5
-"""Part of the gain from which a text carries the reward."""
+"""A text carries the reward if it has this part of the reward's gain."""
 ASKED = 0.5
-"""Share of holders whose prompts hold the text, beyond which they ask for it."""
+"""Prompts ask for a text if this share of its responses have it in their prompt."""
 
 Verdict = Literal["hack", "format", "either"]
 
@@ -41,7 +41,7 @@ class FormatLearned(Limits):
 
 
 def judge_hacking(run: Run) -> Result:
-    """Find a text that spreads, whose holders earn more, and that carries the reward's gain."""
+    """Find a text that spreads, earns more than other responses, and explains the reward's gain."""
     if run.tables.words is None:
         return REWARD_HACKING_TOKEN.not_run("response")
     if run.first is None and run.tables.ref_words is None:
@@ -87,7 +87,7 @@ def judge_hacking(run: Run) -> Result:
 
 
 def _paid(run: Run) -> pd.DataFrame:
-    """Return the texts that spread with the reward and carry a good part of its gain."""
+    """Return the texts that spread with the reward and earn a good part of its gain."""
     limits, table = run.limits[Spreading], run.spreading.table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
@@ -102,16 +102,16 @@ def _paid(run: Run) -> pd.DataFrame:
 
 
 def _leading(paid: pd.DataFrame) -> pd.Series:
-    """Return the text that explains most of the reward; among equals the most widespread one."""
+    """Return the text that explains most of the reward: by significance times share."""
     return paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
 
 
 def _hack_or_format(run: Run, counts: Floats) -> Verdict:
-    """Say what a text is that the reward pays for: a hack, the format of answers, or either.
+    """Return whether a rewarded text is a hack, the format of answers, or either.
 
-    Where responses can be compared with a label, a format stands beside right answers: those with
-    the best reward contain their label, or validation rises as well. Otherwise it is a format
-    where a rule checks the reward, or validation rises, and the run takes no harm from the text.
+    With labels it is the format if the best responses contain their label or validation rises,
+    else either. Without labels it is the format if a rule computes the reward or validation
+    rises, and nothing got worse; else a hack.
     """
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
@@ -123,7 +123,7 @@ def _hack_or_format(run: Run, counts: Floats) -> Verdict:
 
 
 def _harms(run: Run, counts: Floats) -> bool:
-    """Say whether KL, validation, endings or diversity got worse, or the text is repeated."""
+    """Return whether KL, validation, endings or diversity got worse, or the text is repeated."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     late = counts[run.last.rows]
     watched, limits = run.watched_shape, run.limits[DiversityCollapse]
@@ -138,7 +138,7 @@ def _harms(run: Run, counts: Floats) -> bool:
 
 
 def _text_facts(top: pd.Series) -> dict[str, Fact]:
-    """Return what both checks tell of a text; names of forms are no text of the log."""
+    """Return the facts about a text; names of structures are not taken from the log."""
     return {
         "text": str(top["ngram"]) if top["kind"] == "structure" else LogText(top["ngram"]),
         "kind": str(top["kind"]),
@@ -160,7 +160,7 @@ def _holders(top: pd.Series, counts: Floats) -> Shown:
 
 
 def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the part of the reward's gain that holders hold, and the mean at both ends."""
+    """Return the share of the gain in responses with the text, and the mean reward at both ends."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
@@ -172,8 +172,7 @@ def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
     return part, moved.first, moved.last
 
 
-def hacking_title(facts: Facts) -> str:
-    """Return what spreads, how far, and what it earns."""
+def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
     said = marked("{what}; they earn {lift:figure} more than the rest of their step")
     if facts["exploit"]:
@@ -191,7 +190,7 @@ def hacking_title(facts: Facts) -> str:
 
 
 def _what(facts: Facts) -> str:
-    """Return what spreads and how far."""
+    """Return a clause that names the text and how far it spread."""
     form = message(_FORMS.get(str(facts["text"]), ""))
     return told(_SPREADS[str(facts["kind"])], {**facts, "form": form})
 
@@ -229,7 +228,7 @@ REWARD_HACKING_TOKEN = Check(
     charts=("reward",),
     judge=judge_hacking,
     limits=Spreading,
-    title=hacking_title,
+    title=_hacking_title,
     why="The policy may have found text that is paid for whatever it says; the reward then rises "
     "while the responses get worse.",
     suggestion="Read the responses that hold it. If it is no part of the task, penalise it, or add "
@@ -247,7 +246,7 @@ REWARD_HACKING_TOKEN = Check(
 
 
 def judge_format(run: Run) -> Result:
-    """Find a text that spreads while the run learns, and that is no hack of its reward."""
+    """Find a text that spreads while the run learns, and is no reward hacking."""
     table = run.spreading.table
     if run.tables.words is None:
         return FORMAT_LEARNED.not_run("response")
@@ -273,8 +272,7 @@ def judge_format(run: Run) -> Result:
     )
 
 
-def format_title(facts: Facts) -> str:
-    """Return what spreads, how far, and why it is probably the format."""
+def _format_title(facts: Facts) -> str:
     said = marked(
         "{what}; they do not earn more than others: probably the answer format being learned."
     )
@@ -294,7 +292,7 @@ FORMAT_LEARNED = Check(
     needs=(REWARD,),
     judge=judge_format,
     limits=FormatLearned,
-    title=format_title,
+    title=_format_title,
     why="Part of the reward's rise is then one of format.",
     suggestion="Compare the rise with a baseline whose prompt shows the format.",
     source=FIGHTIN_WORDS,

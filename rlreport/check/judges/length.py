@@ -1,4 +1,4 @@
-"""Checks of length: it buys reward, responses shrink to nothing, responses are cut off."""
+"""Checks of length: it brings reward, responses shrink to nothing, responses are cut off."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlreport.text.messages import marked
 SHORT_RESPONSES = marked("TRL error on responses under 4 tokens (LMFlow post)")
 
 RARE = 0.02
-"""Below this share of finished responses, end tokens occur by chance and do not end responses."""
+"""Below this share of finished responses, end tokens are chance and do not end responses."""
 
 ALL = 0.98
-"""Share from which all responses of a step count as empty, or of a run as equally long."""
+"""Share from which all responses of a step count as empty, or all of a run as equally long."""
 
 LIMIT_TOKENS = 16
-"""A maximum length below this is no length limit."""
+"""A smaller maximum length is not taken for a length limit."""
 
 AT_LIMIT = 0.99
 """Fraction of the maximum length from which a response counts as cut off."""
@@ -54,9 +54,9 @@ class MissingEos(RiseOrShare):
 
 
 def judge_hacking(run: Run) -> Result:
-    """Look for longer responses, and for a higher reward of the longer ones among alike.
+    """Find responses that get longer while longer ones earn more than comparable ones.
 
-    Where the watched reward rises, responses get longer because they get better.
+    If the watched reward rises, responses get longer because they get better.
     """
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
@@ -83,9 +83,9 @@ def judge_hacking(run: Run) -> Result:
 
 
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
-    """Return the correlation of reward and length among alike responses, and its z.
+    """Return the correlation of reward and length inside groups, or else steps, and its z.
 
-    The larger of the last window's and the run's: at its limit, length no longer varies.
+    The larger of the last window's and the run's: at the limit length no longer varies.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside = "group" if grouped else "step"
@@ -123,18 +123,18 @@ LENGTH_HACKING = Check(
 
 
 def finish_known(run: Run) -> bool:
-    """Say whether the log tells which responses ended: by finish reasons, or by end tokens."""
+    """Return whether the log tells which responses finished, by finish reasons or end tokens."""
     share = mean(run.column("finished"))
     return share == 0 or share >= RARE
 
 
 def judge_collapse(run: Run) -> Result:
-    """Look for empty responses, for much shorter ones, and for stubs of next to no tokens."""
+    """Find responses that are all empty, much shorter, or of only a few tokens."""
     return _all_empty(run) or _shrunk(run) or _stubs(run)
 
 
 def _all_empty(run: Run) -> Result:
-    """Look for an end of the run at which every response is empty or an end token alone."""
+    """Find an end of the run at which every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
     lone = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | lone, 1.0, 0.0)
@@ -154,10 +154,10 @@ def _all_empty(run: Run) -> Result:
 
 
 def _shrunk(run: Run) -> Result:
-    """Look for much shorter responses; if the run learns, only for those that are paid for it.
+    """Find much shorter responses; in a run that learns, only if shortness is rewarded.
 
-    Judged is the length of finished responses where finishing is known, as learning to stop is
-    no collapse; else the trainer's mean length, which is of all its rollouts.
+    Only finished responses count if the log tells which these are, as learning to stop is no
+    collapse. Otherwise the trainer's mean length, which is of all its rollouts, is judged.
     """
     length, trainers = run.column(run.length), run.series_of("length")
     if finish_known(run):
@@ -194,7 +194,7 @@ def _shrunk(run: Run) -> Result:
 
 
 def _pays_to_be_short(run: Run, length: Floats) -> bool:
-    """Say whether shorter responses earn more than others, and the watched reward did not rise."""
+    """Return whether shorter responses earn more and the watched reward did not rise."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
     pays = run.met(LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
@@ -202,7 +202,7 @@ def _pays_to_be_short(run: Run, length: Floats) -> bool:
 
 
 def _stubs(run: Run) -> Result:
-    """Look for stubs; if there from the start, or with a gain, they answer the task: a note."""
+    """Find responses of a few tokens; if they were always there or the run learns, a note."""
     tokens, least = run.column("response_tokens"), run.limits[LengthCollapse].tokens
     short = np.where(np.isfinite(tokens), tokens < least, np.nan)
     share = run.change(short)
@@ -260,10 +260,10 @@ LENGTH_COLLAPSE = Check(
 
 
 def judge_eos(run: Run) -> Result:
-    """Look for a rise of the share cut off, and for a share that is high from the start.
+    """Find a rise of the share of cut-off responses, or a share that is always high.
 
-    The latter counts where the responses that are cut off pile up at one length, or where all
-    finish reasons say so: responses that end in a stop string have no end token either.
+    A constant share counts only if most of these responses are as long as the longest, or if
+    none finished: responses that end in a stop string have no end token either.
     """
     trainers, cut_off = run.series_of("truncated"), _cut_off(run)
     if cut_off is not None:
@@ -279,7 +279,7 @@ def judge_eos(run: Run) -> Result:
 
 
 def _cut_off(run: Run) -> Floats | None:
-    """Return 1 for each response that is cut off, float64 (rows,); None where nothing tells."""
+    """Return 1 for each response that is cut off, else 0, float64 (rows,); None if unknown."""
     if finish_known(run):
         return 1 - run.column("finished")
     tokens = run.column("response_tokens")
@@ -290,7 +290,7 @@ def _cut_off(run: Run) -> Floats | None:
 
 
 def _at_one_length(run: Run, cut_off: Floats) -> bool:
-    """Say whether most responses that are cut off in the last window are as long as the longest."""
+    """Return whether most cut-off responses of the last window are as long as the longest one."""
     tokens = run.column("response_tokens")[run.last.rows]
     if not np.isfinite(tokens).any() or not (run.column("finished") == 1).any():
         return True

@@ -1,4 +1,4 @@
-"""Checks of the log itself: holes, several runs in one, cut texts, columns that end."""
+"""Checks of the log itself: missing steps, several runs in one, cut texts, columns that end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BrokenLog(Limits):
 
 SHOWN = 3
 SHARED_STEPS = 0.8
-"""Part of a file's steps that another holds too, if both are ranks of one run."""
+"""Two files are ranks of one run if this share of one's steps is in the other, too."""
 
 MOST_NAMED = 5
 LOGGED = {
@@ -53,12 +53,12 @@ LOGGED = {
     "valid_reward": "valid_reward",
     "response_tokens": "response_tokens",
 }
-"""Columns of the response table, and the logged field that feeds them."""
+"""Columns of the response table, and the logged field that each comes from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with the log: how bad, its key in ``SAID``, its facts, and its steps."""
+    """A fault of the log: severity, key of its sentence, facts and steps."""
 
     severity: Severity
     key: str
@@ -67,7 +67,7 @@ class Fault:
 
 
 def judge_log(run: Run) -> Result:
-    """Collect what is wrong with the log; the finding is as severe as the worst of it."""
+    """Collect the faults of the log; the worst one decides the severity."""
     tables, limits = run.tables, run.limits[BrokenLog]
     faults = [
         *_unreadable(tables, limits),
@@ -96,7 +96,7 @@ def judge_log(run: Run) -> Result:
 
 
 def _unreadable(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
-    """Judge lines that could not be read; a torn last line is what a live file looks like."""
+    """Judge lines that could not be read; an incomplete last line is normal in a live file."""
     torn = sum(line.torn for line in tables.bad_lines)
     bad = tables.bad_count - torn
     if torn:
@@ -112,7 +112,7 @@ def _unreadable(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
 
 
 def _incomplete(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
-    """Find steps with fewer responses than the usual; runs without a usual size are not judged."""
+    """Find steps with fewer responses than usual, if the run has a usual number of responses."""
     steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
     size = commonest(responses, limits.usual)
     if len(steps) < SHOWN or size is None:
@@ -141,7 +141,7 @@ def _missing_steps(steps: Ints, limits: BrokenLog) -> Iterator[Fault]:
 
 
 def _early_ranks(tables: Tables) -> Iterator[Fault]:
-    """Find rank files that stop at least two steps before another that holds the same steps."""
+    """Find rank files that end at least two steps before others with mostly the same steps."""
     order = step_numbers(tables)
     held = tables.responses[["file", "step"]].drop_duplicates()
     count = held.groupby("file")["step"].transform("size")
@@ -181,8 +181,7 @@ SAID = {
 }
 
 
-def log_title(facts: Facts) -> str:
-    """Return one sentence for each kind of fault."""
+def _log_title(facts: Facts) -> str:
     faults = facts["faults"]
     assert isinstance(faults, tuple)
     return sentences(told(SAID[str(key)], facts) for key in faults)
@@ -195,7 +194,7 @@ BROKEN_LOG = Check(
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
     judge=judge_log,
     limits=BrokenLog,
-    title=log_title,
+    title=_log_title,
     why="Figures from a log with holes describe the rows that survived, not the run.",
     suggestion="Look at the Data page for each line and its reason; check disk space, the exit of "
     "each rank, and that every writer flushes whole lines.",
@@ -205,7 +204,7 @@ BROKEN_LOG = Check(
 
 
 def judge_mixed(run: Run) -> Result:
-    """Say what the reader noticed: the logs look like several runs."""
+    """Report the reader's note that the logs look like several runs."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None
@@ -229,9 +228,9 @@ MIXED_RUNS = Check(
 
 
 def judge_cut(run: Run) -> Result:
-    """Look for texts that the logger cut: many of exactly the largest length.
+    """Find out whether the logger cut texts: many responses have exactly the largest length.
 
-    Responses at a limit of tokens differ in characters, unless they repeat one text.
+    Responses that end at a token limit differ in characters, unless they repeat one text.
     """
     chars = run.responses["response_chars"].to_numpy(np.int64)
     most = int(chars.max(initial=0))
@@ -260,7 +259,7 @@ CUT_TEXTS = Check(
 
 
 def judge_columns(run: Run) -> Result:
-    """Look for columns that nearly all responses held until some step, and none after it."""
+    """Find columns that nearly all responses have up to some step, and none after it."""
     held = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     held |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     lost: list[tuple[int, str]] = []

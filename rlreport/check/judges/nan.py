@@ -17,13 +17,13 @@ from rlreport.metrics.roles import roles_of
 from rlreport.text.messages import marked, sentences, told
 
 LASTING = 3
-"""Steps in a row after which NaN is no single bad batch."""
+"""NaN in so many consecutive steps is more than a single bad batch."""
 
 Bools = NDArray[np.bool_]
 
 ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy")
 FATAL_ROLES = ("loss", "grad_norm")
-"""The optimizer's own numbers; an estimate of KL or entropy may be NaN while training goes on."""
+"""Metrics of the optimizer; an estimate of KL or entropy may be NaN while training continues."""
 
 
 class NanMetrics(Limits):
@@ -36,7 +36,7 @@ class NanMetrics(Limits):
 
 @dataclass(frozen=True, slots=True)
 class Nan:
-    """NaN or infinite numbers of one kind: how bad, since when, and the numbers in the title."""
+    """NaN or infinite numbers of one kind: severity, steps, and the numbers in the title."""
 
     kind: str
     severity: Severity
@@ -57,7 +57,7 @@ def _worst(
     rows: Bools | None = None,
     **facts: Fact,
 ) -> Nan:
-    """Judge spells of NaN: ``fatal`` where one lasts, critical where the reward dies after it."""
+    """Return the worst period of NaN: critical if the reward dies after, ``fatal`` if it lasts."""
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     near = max(run.limits[NanMetrics].death * float(np.ptp(logged)), LASTING)
@@ -76,7 +76,7 @@ def _worst(
 
 
 def _of_metrics(run: Run) -> Iterator[Nan]:
-    """Judge the trainer's loss, gradient norm, KL and entropy."""
+    """Judge NaN in the trainer's loss, gradient norm, KL and entropy."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(broken)
     for role in (role for role in ROLES if role in roles):
@@ -94,7 +94,7 @@ def _of_metrics(run: Run) -> Iterator[Nan]:
 
 
 def _of_responses(run: Run) -> Iterator[Nan]:
-    """Judge rewards, log-probabilities and other numbers of responses."""
+    """Judge NaN in the rewards, log-probabilities and other numbers of responses."""
     rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
     odd, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
     graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
@@ -126,7 +126,7 @@ def _of_responses(run: Run) -> Iterator[Nan]:
 
 
 def judge_nan(run: Run) -> Result:
-    """Find NaN and infinite numbers; the finding is as severe as the worst of them."""
+    """Find NaN and infinite numbers; the worst kind decides the severity."""
     found = [*_of_metrics(run), *_of_responses(run)]
     if not found:
         return None
@@ -159,7 +159,7 @@ def judge_nan(run: Run) -> Result:
 
 
 def invalid_since(result: Result) -> int | None:
-    """Return the step from which NaN makes responses useless, by the result of ``judge_nan``."""
+    """Return the step from which NaN makes responses useless, None without such a finding."""
     step = result.facts["cut"] if isinstance(result, Finding) else None
     return step if isinstance(step, int) else None
 
@@ -175,8 +175,7 @@ _NAN = {
 }
 
 
-def nan_title(facts: Facts) -> str:
-    """Return what is NaN, when, and what it did."""
+def _nan_title(facts: Facts) -> str:
     what = told(_NAN[str(facts["kind"])], facts)
     if facts["until_step"] is None:
         when = marked("{what} from step {since} on.")
@@ -198,7 +197,7 @@ NAN_METRICS = Check(
     charts=("reward", "kl"),
     judge=judge_nan,
     limits=NanMetrics,
-    title=nan_title,
+    title=_nan_title,
     why="One NaN in a batch makes the whole update NaN, and the weights after it are usually lost. "
     "A single bad batch that the trainer skipped does no harm.",
     suggestion="Go back to a checkpoint before this step and clip gradients. Look for an overflow "

@@ -21,10 +21,10 @@ TRL_KL = marked(
     "TRL guide: keep the KL between 0 and 10; LMFlow's PPO runs reached 500 before failing"
 )
 LAST_STEPS = 3
-"""Steps at the end that say whether the KL is back in its band."""
+"""Steps at the end that decide whether the KL is back to normal."""
 
 SMOOTH = 5
-"""Steps of the mean by which an excursion of the KL is told."""
+"""Steps of the running mean in which an excursion of the KL is looked for."""
 
 
 class KlExplosion(Limits):
@@ -56,9 +56,9 @@ class EntropyExplosion(Limits):
 
 
 def judge_kl(run: Run) -> Result:
-    """Compare the last window's mean KL, per response and per token, with what training survives.
+    """Compare the last window's mean KL, per response and per token, with its limits.
 
-    A long response at a small KL per token is no explosion. Without log-probabilities the
+    A long response with a small KL per token is no explosion. Without log-probabilities the
     trainer's KL is judged.
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
@@ -112,14 +112,14 @@ def judge_kl(run: Run) -> Result:
 
 
 def _kl_of(run: Run, rows: slice) -> tuple[float, float]:
-    """Return the mean KL of these responses, and their KL per token."""
+    """Return the mean KL per response of these rows, and their KL per token."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
     counted = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (counted or np.nan)
 
 
 def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
-    """Return the severity of a KL per response and per token, and the thresholds it met."""
+    """Return the severity of a mean KL per response and per token, and the thresholds met."""
     level: Severity | None = None
     met: list[Met] = []
     levels: tuple[tuple[Severity, Limit[float], Limit[float]], ...] = (
@@ -154,7 +154,7 @@ def _judge_trainers_kl(run: Run, kl: Series) -> Result:
 
 
 def _judge_excursion(run: Run, kl: Series) -> Result:
-    """Look for steps in which the trainer's KL is many times its median, and no longer small."""
+    """Find steps in which the trainer's KL is many times its median, and not small."""
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
         return None
@@ -184,8 +184,7 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
     )
 
 
-def kl_title(facts: Facts) -> str:
-    """Return what the KL came to, and which responses went far beyond."""
+def _kl_title(facts: Facts) -> str:
     if facts["kind"] == "excursion":
         return marked(
             "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; its "
@@ -201,8 +200,7 @@ def kl_title(facts: Facts) -> str:
     )
 
 
-def kl_clause(facts: Facts) -> str:
-    """Return how far the policy is from the reference."""
+def _kl_clause(facts: Facts) -> str:
     if facts["kind"] == "responses":
         return marked("{over:count} single responses are over {over_limit:figure} nats")
     if facts["kind"] == "excursion":
@@ -218,8 +216,8 @@ KL_EXPLOSION = Check(
     charts=("kl", "reward_kl_frontier"),
     judge=judge_kl,
     limits=KlExplosion,
-    title=kl_title,
-    clause=kl_clause,
+    title=_kl_title,
+    clause=_kl_clause,
     why="Far from the reference the reward model judges text it never saw. Runs at this distance "
     "seldom come back.",
     suggestion="Raise the KL coefficient or lower the learning rate, and continue from a "
@@ -231,7 +229,7 @@ KL_EXPLOSION = Check(
 
 
 class Entropy(NamedTuple):
-    """How the entropy moved, its value by step, and where it is from."""
+    """The change of the entropy, its value by step, and where it comes from."""
 
     moved: Change
     by_step: Floats
@@ -239,7 +237,7 @@ class Entropy(NamedTuple):
 
 
 def _entropy(run: Run) -> Entropy | None:
-    """Return the mean surprisal of the rollouts, else the trainer's entropy; None without both."""
+    """Return the mean surprisal of the rollouts, else the trainer's entropy, None without both."""
     if LOGPROBS.met(run):
         surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
         return Entropy(run.change(surprisal, weights), run.by_step(surprisal, weights), "rollouts")
@@ -267,9 +265,9 @@ def _entropy_finding(
 
 
 def judge_entropy_collapse(run: Run) -> Result:
-    """Compare the entropy at the end with the start and with a floor.
+    """Find an entropy that fell to a fraction of the start, and below a floor.
 
-    A run that learns, keeps what it learned and stays near the reference may be certain: a note.
+    It is a note if the run learns, keeps what it learned and stays near the reference.
     """
     entropy = _entropy(run)
     if entropy is None:
@@ -309,7 +307,7 @@ ENTROPY_COLLAPSE = Check(
 
 
 def judge_entropy_explosion(run: Run) -> Result:
-    """Look for an entropy several times that of the start, while the reward did not rise."""
+    """Find an entropy several times that of the start, while the reward did not rise."""
     entropy, reward = _entropy(run), run.change(run.column("reward"))
     if entropy is None:
         return ENTROPY_EXPLOSION.not_run(ENTROPY_EXPLOSION.needs_also)

@@ -1,4 +1,4 @@
-"""Checks of the reward: it fell or died, or did not rise; the watched one fell."""
+"""Checks of the reward: it fell, died or did not rise, or the watched reward fell."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class WatchedRewardFall(Limits):
 
 
 def judge_collapse(run: Run) -> Result:
-    """Look for a reward that died, fell, or fell and recovered.
+    """Find a reward that died, fell, or fell and recovered.
 
-    It is critical where the reward stays at its lowest value to the end, or ends further below
-    its start than it had ever been above. Where other prompts explain the fall, it is a note.
+    It is critical if the reward stays at its lowest value to the end, or ends further below its
+    start than its best lay above it; a note if harder prompts explain the fall.
     """
     shape = run.reward_shape
     if shape is None:
@@ -81,13 +81,13 @@ def judge_collapse(run: Run) -> Result:
 
 
 def _lost(shape: Shape, end: float) -> float:
-    """Return the part of the gain that is lost; all of it where there was none."""
+    """Return the part of the gain that was lost, 1 if there was no gain."""
     gain = shape.best - shape.start
     return (shape.best - end) / gain if gain > 0 else 1.0
 
 
 def _fell(run: Run, shape: Shape) -> bool:
-    """Say whether the reward fell: by the trainer's series, or by the responses' own errors."""
+    """Return whether the reward fell, by the trainer's series or by the responses' own errors."""
     if shape.series.source == "metrics":
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
@@ -107,10 +107,10 @@ def _fell(run: Run, shape: Shape) -> bool:
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
-    """Say whether harder prompts explain a fall.
+    """Return whether harder prompts explain a fall.
 
-    They do where the watched reward rose, the gap to the frozen reference stayed while the
-    reference fell as well, or the prompts seen on both sides earn what they earned.
+    They do if the watched reward rose, if the frozen reference fell while the gap to it stayed,
+    or if prompts on both sides of the fall earn what they earned before.
     """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
@@ -139,8 +139,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     return own is not None and own > -drop / 2
 
 
-def collapse_title(facts: Facts) -> str:
-    """Return from where to where the reward fell."""
+def _collapse_title(facts: Facts) -> str:
     return {
         "dead": marked(
             "The reward died: it stays at {end:figure} from step {since} on, after {best:figure} "
@@ -173,7 +172,7 @@ REWARD_COLLAPSE = Check(
     charts=("reward", "reward_distribution"),
     judge=judge_collapse,
     limits=RewardCollapse,
-    title=collapse_title,
+    title=_collapse_title,
     clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
     suggestion="Keep a checkpoint from before the fall. Lower the learning rate or raise the KL "
@@ -189,7 +188,7 @@ REWARD_COLLAPSE = Check(
 
 
 def judge_watched(run: Run) -> Result:
-    """Judge the watched reward, or that of validation: it fell, or does not follow training."""
+    """Find a watched reward that fell, or does not follow the reward of training."""
     watched, trained = run.watched_shape, run.reward_shape
     if run.watched is None and run.series_of("validation") is None:
         return WATCHED_REWARD_FALL.not_run(
@@ -229,7 +228,7 @@ def judge_watched(run: Run) -> Result:
 
 
 def _does_not_follow(run: Run, watched: Shape, trained: Shape) -> bool:
-    """Say whether training's reward rises and the watched one, on the same scale, does not."""
+    """Return whether training's reward rises and the watched one, on the same scale, does not."""
     both = [watched.series.values, trained.series.values]
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
@@ -238,8 +237,7 @@ def _does_not_follow(run: Run, watched: Shape, trained: Shape) -> bool:
     return trained.rise_z > FALL_Z and watched.end < least * trained.end
 
 
-def watched_title(facts: Facts) -> str:
-    """Return from where to where the watched reward went, and what the trained one did."""
+def _watched_title(facts: Facts) -> str:
     if not facts["fell"]:
         return marked(
             "The watched reward does not follow: it went from {start:figure} to {end:figure}, "
@@ -260,7 +258,7 @@ WATCHED_REWARD_FALL = Check(
     charts=("reward",),
     judge=judge_watched,
     limits=WatchedRewardFall,
-    title=watched_title,
+    title=_watched_title,
     clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep the checkpoint of the watched reward's best steps. Raise the KL coefficient, "
@@ -269,7 +267,7 @@ WATCHED_REWARD_FALL = Check(
 
 
 def judge_stalled(run: Run) -> Result:
-    """Look for a rise over all steps, and for more wins than losses against the reference."""
+    """Find a reward that did not rise, or a policy that wins no more often than the reference."""
     if run.first is None and not REF_REWARD.met(run):
         return REWARD_STALLED.too_short(run)
     gap = run.column("reward_gap")
@@ -286,8 +284,7 @@ def judge_stalled(run: Run) -> Result:
     return REWARD_STALLED.finding(run, "info", shown=Shown(by, highest=False), more=facts)
 
 
-def stalled_title(facts: Facts) -> str:
-    """Return what was not gained."""
+def _stalled_title(facts: Facts) -> str:
     if "wins" in facts:
         return marked(
             "The policy beats the reference in {wins:percent} of responses and loses in "
@@ -305,7 +302,7 @@ REWARD_STALLED = Check(
     charts=("reward", "win_rate"),
     judge=judge_stalled,
     limits=RewardStalled,
-    title=stalled_title,
+    title=_stalled_title,
     why="The run cost its compute and the policy is no better by its own reward.",
     suggestion="See whether rewards differ inside groups: without differences there is nothing to "
     "learn. Then try a higher learning rate, a lower KL coefficient or easier prompts.",

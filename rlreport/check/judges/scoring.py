@@ -1,4 +1,4 @@
-"""Checks of what rewards are made of: the function changed in mid-run, or one part rules."""
+"""Checks of the reward function: it changed during the run, or one part of it dominates."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class RewardPartDominance(Limits):
 
 
 NEAR = 5
-"""Steps on each side over which a jump is told from a slope."""
+"""Steps on each side of a jump that are compared."""
 
 SUDDEN = 0.6
-"""Part of the whole difference that lies between the steps next to a jump."""
+"""Part of the difference that has to lie between the steps next to a jump, else it is a slope."""
 
 STRAY = 0.5
-"""Part of the difference by which the steps next to a jump may lie off their side, or move."""
+"""Steps next to a jump may differ from their side's mean, or trend, by this part of the jump."""
 
 NEW = 0.8
-"""Share of the responses after a jump whose prompts are new, if the prompts changed."""
+"""The prompts changed if this share of the responses after a jump have new prompts."""
 
 LEAST_SIDE = 3
-"""Steps that each side of a jump has at least."""
+"""Fewest steps on each side of a jump."""
 
 EVIDENT = 4.0
-"""Without a reference: errors of a single step's mean that the jump is larger than at least."""
+"""Standard errors of a single step's mean that a jump must exceed, without a reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """The best split of a series in two: its place, both means, and how far beyond noise."""
+    """The best split of a series in two: its index, both means, and its z."""
 
     place: int
     before: float
@@ -66,10 +66,10 @@ class Jump:
 
 
 def jump(series: Floats, place: int | None = None) -> Jump | None:
-    """Return the best two-segment split of a series, or the split at a place.
+    """Return the best split of a series in two segments, or the split at ``place``.
 
-    Noise is judged by the median of squared successive differences, which a jump does not
-    touch; a slope is no jump: most of the difference must lie between neighbouring steps.
+    Noise is the median squared successive difference, which a jump hardly changes. A split is
+    ``sudden`` if most of the difference lies between neighbouring steps, unlike a slope.
     """
     known = np.flatnonzero(np.isfinite(series))
     y, n = series[known], len(known)
@@ -99,15 +99,15 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
 
 
 def _moving(side: Floats) -> float:
-    """Return how far the straight line through one side of a jump goes, as a magnitude."""
+    """Return the absolute rise of the straight line through one side of a jump."""
     place = np.arange(len(side)) - (len(side) - 1) / 2
     return float(abs((place * side).sum() / (place**2).sum()) * len(side))
 
 
 def _evident(run: Run, reward: Floats, found: Jump) -> bool:
-    """Say whether the means of two single steps tell a jump from fast learning.
+    """Return whether a jump exceeds the noise of single steps, unlike fast learning.
 
-    A step's mean errs as those near the jump do, on its side: near a ceiling all err little.
+    Noise is taken from the steps next to the jump: near a ceiling it is smaller.
     """
     inside = pd.Series(reward - run.by_step(reward)[run.place])
     # Responses to one prompt are alike: a step has as many draws as prompts.
@@ -121,7 +121,7 @@ def _evident(run: Run, reward: Floats, found: Jump) -> bool:
 
 
 def _others_jump(run: Run, found: Jump, still: float) -> bool:
-    """Say whether length, KL, surprisal or distinct-2 jump at the same step."""
+    """Return whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     others = (
         jump(run.tables.steps[name].to_numpy(np.float64), found.place)
@@ -131,9 +131,9 @@ def _others_jump(run: Run, found: Jump, still: float) -> bool:
 
 
 def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
-    """Say whether the prompts explain the jump: those on both sides earn what they earned.
+    """Return whether other prompts explain the jump: prompts on both sides earn the same as before.
 
-    Where prompts returned before the jump and none of them does after it, others came.
+    Without such prompts: those before the jump recurred, and nearly all after it are new.
     """
     own = own_change(run, reward, run.place >= found.place)
     if own is not None:
@@ -146,10 +146,10 @@ def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
 
 
 def judge_shift(run: Run) -> Result:
-    """Look for a step at which the frozen reference's reward jumps, and stays.
+    """Find a step at which the reward of the frozen reference jumps, and stays.
 
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. Where
-    prompts seen on both sides earn what they earned, the prompts changed: a note.
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. It
+    is a note if prompts on both sides earn the same as before, as then the prompts changed.
     """
     referenced = run.has("ref_reward")
     column = "ref_reward" if referenced else "reward"
@@ -186,8 +186,7 @@ def judge_shift(run: Run) -> Result:
     )
 
 
-def shift_title(facts: Facts) -> str:
-    """Return what jumped, when, and what changed."""
+def _shift_title(facts: Facts) -> str:
     if facts["prompts_changed"]:
         return marked(
             "The prompts changed at step {at}: mean reward went from {before:figure} to "
@@ -213,7 +212,7 @@ REWARD_SHIFT = Check(
     charts=("reward",),
     judge=judge_shift,
     limits=RewardShift,
-    title=shift_title,
+    title=_shift_title,
     why="Rewards before and after are not comparable. The other checks of the reward judge its "
     "gap to the reference, or the longer part of the run.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data. "
@@ -223,10 +222,10 @@ REWARD_SHIFT = Check(
 
 
 def judge_parts(run: Run) -> Result:
-    """Share the reward's variance inside steps, and its gain, among its parts.
+    """Find a part of the reward that holds most of its variance inside steps, or of its gain.
 
-    A part's share of the variance is its covariance with the reward over the reward's
-    variance; the shares of parts that add up to the reward add up to one.
+    A part's share of the variance is its covariance with the reward over the reward's variance.
+    Shares of parts that add up to the reward add up to one.
     """
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
@@ -263,8 +262,7 @@ def judge_parts(run: Run) -> Result:
     )
 
 
-def parts_title(facts: Facts) -> str:
-    """Return which part dominates, and what."""
+def _parts_title(facts: Facts) -> str:
     if facts["of_gain"] is None:
         return marked(
             "The part {part:quoted} holds {of_variance:percent} of the reward's variance inside "
@@ -285,7 +283,7 @@ REWARD_PART_DOMINANCE = Check(
     charts=("reward",),
     judge=judge_parts,
     limits=RewardPartDominance,
-    title=parts_title,
+    title=_parts_title,
     why="The other parts of the reward hardly steer the policy: it learns this one alone.",
     suggestion="Weigh the parts so that their spreads inside a step are alike.",
     source="rewardspy",

@@ -1,4 +1,4 @@
-"""Checks of what responses say: sameness, templates, another language."""
+"""Checks of the content of responses: sameness, templates, another language."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class DiversityCollapse(Limits):
 
 
 def judge_diversity(run: Run) -> Result:
-    """Compare distinct bigrams at equal counts, and the share of responses with a twin.
+    """Find a fall of distinct-2 at equal counts, or more responses that repeat another prompt's.
 
-    Where labels, rules or validation say that the run learns, and no twins come, fewer words are
-    what learning looks like: a note.
+    Fewer words are only a note in a run that learns (by labels, rules or validation), unless
+    responses repeat each other.
     """
     facts: dict[str, Fact] = {}
     # Equal answers to one prompt are what sampling it several times is for.
@@ -73,8 +73,7 @@ def judge_diversity(run: Run) -> Result:
     )
 
 
-def diversity_clause(facts: Facts) -> str:
-    """Return how alike the responses are."""
+def _diversity_clause(facts: Facts) -> str:
     if "twins" in facts:
         return marked(
             "{twins:percent} of responses repeat the answer to another prompt of their step "
@@ -95,8 +94,8 @@ DIVERSITY_COLLAPSE = Check(
     judge=judge_diversity,
     sampled=("distinct",),
     limits=DiversityCollapse,
-    title=lambda facts: told("{one:capital}.", {"one": told(diversity_clause(facts), facts)}),
-    clause=diversity_clause,
+    title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
+    clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them, and groups of "
     "equal responses give no advantage.",
     suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "
@@ -115,14 +114,13 @@ class TemplateCollapse(Limits):
 
 
 _BUCKETS = 4096
-"""Hashed n-grams; some share a bucket, which only blurs."""
+"""Number of hash buckets for n-grams; collisions only blur the result."""
 
 
 def judge_template(run: Run) -> Result:
-    """Ask how often a response is closest to its own prompt's others, chance taken off.
+    """Find responses that can no longer be matched to their prompts, while surprisal stays.
 
-    Variety that stays (surprisal) beside a link that is lost tells templates from a policy
-    that says one thing only, which other checks find.
+    If surprisal falls too, the policy says one thing only, which other checks find.
     """
     series = _recognised(run, run.limits[TemplateCollapse].prompts)
     early, late = series[: len(run.last.steps)], run.late(series)
@@ -143,7 +141,7 @@ def judge_template(run: Run) -> Result:
 
 
 def _recognised(run: Run, least: int) -> Floats:
-    """Return by step how much more often than by chance responses find their prompt, (S,)."""
+    """Return by step how much better than chance responses are matched to their prompts, (S,)."""
     sample = run.tables.ngrams
     found = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -163,7 +161,7 @@ def _recognised(run: Run, least: int) -> Floats:
 
 
 def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
-    """Return the share of texts whose own prompt's other texts are the closest (cosine)."""
+    """Return the share of texts that are closest (cosine) to other texts of their own prompt."""
     vectors = np.zeros((len(texts), _BUCKETS), np.float32)
     for row, units in enumerate(texts):
         wide = units.astype(np.int64)
@@ -182,7 +180,7 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return rows of length 1; empty ones stay empty."""
+    """Return the rows scaled to length 1; empty rows stay empty."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
 
@@ -217,14 +215,14 @@ class LanguageDrift(Limits):
 
 
 LEAST_LETTERS = 6
-"""Letters a text has at least, if its script can be told."""
+"""Letters that a text needs for its script to be recognized."""
 
 _JOINED = {"HIRAGANA": "CJK", "KATAKANA": "CJK"}
 
 
 @cache
 def script(character: str) -> str:
-    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), "" for what is no letter."""
+    """Return the script of a letter ("LATIN", "CJK", "CYRILLIC"), "" for other characters."""
     if not character.isalpha():
         return ""
     name = unicodedata.name(character, "").partition(" ")[0]
@@ -232,7 +230,7 @@ def script(character: str) -> str:
 
 
 def scripts(text: str) -> Counter[str]:
-    """Return how many letters of each script a text has."""
+    """Return the number of letters of each script in a text."""
     found: Counter[str] = Counter()
     for character, times in Counter(text).items():
         if name := script(character):
@@ -241,7 +239,7 @@ def scripts(text: str) -> Counter[str]:
 
 
 def judge_language(run: Run) -> Result:
-    """Compare the share of responses whose main script is not their prompt's with the start."""
+    """Find a rise of the share of responses in another script than their prompt's."""
     if run.tables.words is None:
         return LANGUAGE_DRIFT.not_run("response")
     foreign = _foreign(run, run.tables.words)
@@ -265,7 +263,7 @@ def judge_language(run: Run) -> Result:
 
 
 def _foreign(run: Run, words: TextSample) -> Floats:
-    """Return 1 where a response's main script is not its prompt's, else 0; NaN unknown."""
+    """Return 1 for responses in another script than their prompt, else 0, NaN if unknown."""
     prompts = run.tables.prompts
     asked = {
         prompt: counts.most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""Checks of the updates: ratio of new to old policy, gradient norm, and the critic."""
+"""Checks of the updates: ratio of new to old policy, gradient norm, critic."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ValueDivergence(Limits):
 
 
 def judge_ratio(run: Run) -> Result:
-    """Compare the mean ratio of new to old probability, and its tails, with PPO's clip range.
+    """Compare the ratio of new to old probability, its mean and its tails, with PPO's clip range.
 
-    The trainer's mean ratio and clip fraction count where the rollouts hold only one set of
-    log-probabilities.
+    If the rollouts have only one set of log-probabilities, the trainer's mean ratio and clip
+    fraction are judged.
     """
     weights, tail = run.column("ratio_tokens"), run.column("ratio_outside")
     source = "rollouts"
@@ -71,8 +71,7 @@ def judge_ratio(run: Run) -> Result:
     return judge_figures(RATIO_DRIFT, run, figures, shown, **facts)
 
 
-def ratio_title(facts: Facts) -> str:
-    """Return the mean ratio, else its tails."""
+def _ratio_title(facts: Facts) -> str:
     if facts["ratio"] is None:
         return marked("Updates are too large: {outside:percent} of tokens are clipped.")
     return marked(
@@ -88,7 +87,7 @@ RATIO_DRIFT = Check(
     charts=("mismatch",),
     judge=judge_ratio,
     limits=RatioDrift,
-    title=ratio_title,
+    title=_ratio_title,
     why="Past the clip range most tokens give no gradient, and the rest give a wrong one.",
     suggestion="Lower the learning rate or take fewer epochs over each batch. Check that both "
     "log-probabilities are taken at the same temperature.",
@@ -99,10 +98,10 @@ RATIO_DRIFT = Check(
 
 
 def judge_gradient(run: Run) -> Result:
-    """Look for steps whose gradient norm is many times the median.
+    """Find steps whose gradient norm is many times the median.
 
-    A spike is a note, and a warning where the reward falls soon after it, unless as many spikes
-    before did no harm.
+    A spike is a note. It is a warning if the reward falls soon after it, unless at least as
+    many earlier spikes did no harm.
     """
     norm = run.series_of("grad_norm")
     if norm is None:
@@ -163,17 +162,17 @@ GRADIENT_EXPLOSION = Check(
 
 
 RETURNS = (("return", "value_error"), ("mc_return", "mc_error"))
-"""Columns of the returns and of the critic's error: λ-returns, and all rewards that came.
+"""Columns of the returns, and of the critic's error against them: λ-returns and Monte Carlo.
 
-λ-returns are bootstrapped from the values, so a critic that runs away takes them along.
+λ-returns are bootstrapped from the values, so a diverging critic takes them along.
 """
 
 
 def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
     """Return the variance of a critic's figure over all tokens of each group, float64 (size,).
 
-    ``name`` is the prefix of its columns; ``group``, int64 (rows,), is what each response is
-    counted to, −1 to leave it out.
+    ``name`` is the prefix of its columns; ``group``, int64 (rows,), is the group of each
+    response, −1 for those left out.
     """
     means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
     weights = run.column("value_tokens")
@@ -188,17 +187,17 @@ def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
 
 
 def judge_critic(run: Run) -> Result:
-    """Judge the critic's fit over the last window, all tokens pooled; the worse fit counts."""
+    """Judge the critic's fit to both kinds of returns in the last window; the worse one counts."""
     fits = [_judge_fit(run, *names) for names in RETURNS if run.has(f"{names[1]}_m2")]
     findings = [fit for fit in fits if isinstance(fit, Finding)]
     return min(findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
 
 
 def _judge_fit(run: Run, returns: str, error: str) -> Result:
-    """Judge the critic by one kind of returns.
+    """Judge the critic's fit to one kind of returns.
 
-    Where returns hardly vary any more there is nothing to follow: their variance counts as no
-    less than a part of the run's.
+    Returns that hardly vary cannot be fitted: their variance counts as no less than a part of
+    the whole run's.
     """
     count = len(run.steps)
     late = np.where(run.place >= count - len(run.last.steps), 0, -1)
@@ -228,8 +227,7 @@ def _judge_fit(run: Run, returns: str, error: str) -> Result:
     )
 
 
-def critic_title(facts: Facts) -> str:
-    """Return how well the critic follows."""
+def _critic_title(facts: Facts) -> str:
     if facts["weak"]:
         return marked("The critic is weak: explained variance {explained:figure}.")
     return marked(
@@ -247,7 +245,7 @@ VALUE_DIVERGENCE = Check(
     charts=("explained_variance", "value"),
     judge=judge_critic,
     limits=ValueDivergence,
-    title=critic_title,
+    title=_critic_title,
     why="Advantages are returns less values: a critic worse than a constant adds noise to every "
     "update.",
     suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values "
