@@ -192,7 +192,7 @@ def _judged(
     tables: Tables, limits: Thresholds, muted: Mapping[str, str] | None
 ) -> tuple[Verdict, SpreadingTexts]:
     run = Run(tables, limits)
-    return judge(run, muted=muted), run.spreading.told()
+    return judge(run, muted=muted), run.spreading.without_counts()
 
 
 def _read(

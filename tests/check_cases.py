@@ -38,7 +38,7 @@ def severity(check_id: str, tables: Tables) -> str | None:
 
 def title(finding: Finding) -> str:
     """Return the words of a finding."""
-    return BY_ID[finding.id].said(finding.facts)
+    return BY_ID[finding.id].format_title(finding.facts)
 
 
 def moved(first: float, last: float) -> Any:

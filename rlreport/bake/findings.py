@@ -15,7 +15,7 @@ MOST_STEP_LINKS = 12
 def verdict_view(verdict: Verdict, addresses: Addresses) -> VerdictView:
     """The verdict with every finding's evidence linked, and what is explained folded."""
     top = [
-        finding_view(f, addresses, [finding_view(g, addresses) for g in verdict.folded(f)])
+        finding_view(f, addresses, [finding_view(g, addresses) for g in verdict.effects_of(f)])
         for f in verdict.findings
         if not f.explained_by
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
-from rlreport.check.wording import retold
+from rlreport.check.wording import translatable_title
 from rlreport.columns import STEP
 from rlreport.comparison.earlier import verdict_of
 from rlreport.credentials import Scalar
@@ -138,7 +138,7 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     cells = [
         Cell(_text(about.get("run")) or one.place, href=one.href),
         Cell(verdict_words(level)),
-        Cell(retold(lead, _text(lead.get("title"))) if lead else ""),
+        Cell(translatable_title(lead, _text(lead.get("title"))) if lead else ""),
         _mean(reward[:size]),
         _mean(reward[-size:]),
         Cell(sparkline(reward)),

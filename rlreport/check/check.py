@@ -23,7 +23,7 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
-Words = str | Callable[[Facts], str]
+Template = str | Callable[[Facts], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Check:
     name: str
     rank: Rank
     judge: Callable[[Run], Result]
-    title: Words
+    title: Template
     why: str
     suggestion: str
     looks_for: str = ""
@@ -83,7 +83,7 @@ class Check:
     charts: tuple[str, ...] = ()
     limits: type[Limits] = Limits
     source: str = ""
-    clause: Words | None = None
+    clause: Template | None = None
     explains: tuple[str, ...] = ()
     trend: bool = True
     whole_run: bool = False
@@ -108,17 +108,18 @@ class Check:
     @property
     def requirements(self) -> str:
         """The fields and the run length that the check needs, as a message."""
-        words = [*(need.words for need in self.needs), self.needs_also]
-        needs = listed([message(one) for one in words if one]) or message("nothing beyond the log")
+        texts = [*(need.words for need in self.needs), self.needs_also]
+        needs = listed(message(text) for text in texts if text)
+        needs = needs or message("nothing beyond the log")
         return (
             message("{needs}; a run with at least five steps", needs=needs) if self.trend else needs
         )
 
-    def said(self, facts: Facts) -> str:
+    def format_title(self, facts: Facts) -> str:
         """Return the title of a finding with these facts."""
         return told(self.title(facts) if callable(self.title) else self.title, facts)
 
-    def led_to(self, facts: Facts) -> str:
+    def format_clause(self, facts: Facts) -> str:
         """Return a finding with these facts as a clause, an effect of another finding."""
         if not self.clause:
             return message("{finding}", finding=message(self.name))
@@ -165,11 +166,11 @@ class Check:
         """
         if onset is None and dated and series is not None:
             onset = run.onset(series, always=always)
-        told_of = {
+        values = {
             name: None if isinstance(fact, float) and math.isnan(fact) else fact
             for name, fact in {**(more or {}), **facts}.items()
         }
-        spans: dict[str, Fact] = {
+        windows: dict[str, Fact] = {
             "first_window": run.first.span if run.first else None,
             "last_window": run.last.span,
         }
@@ -177,7 +178,7 @@ class Check:
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
-            facts=told_of | spans,
+            facts=values | windows,
             onset=onset,
             until=until,
             thresholds=tuple(met),

@@ -18,11 +18,11 @@ from rlreport.tables import TextSample
 DRAWS = 8
 """Random draws of responses that are averaged."""
 
-MOST_BIGRAMS = 20_000
+MAX_BIGRAMS = 20_000
 """Most bigrams in a sample: enough, and quick however long the responses."""
 
 
-FEWEST_IN_STEP = 20
+MIN_STEP_BIGRAMS = 20
 """Steps with fewer bigrams have no distinct-2."""
 
 
@@ -54,19 +54,19 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     if run.first is None or run.tables.ngrams is None:
         return None
     place, responses = _bigrams(run, run.tables.ngrams)
-    early, late = len(run.first.steps), len(run.steps) - len(run.last.steps)
-    windows = [_joined(responses, place < early), _joined(responses, place >= late)]
-    size = min(MOST_BIGRAMS, *(sum(map(len, part)) for part in windows))
+    first_stop, last_start = len(run.first.steps), len(run.steps) - len(run.last.steps)
+    windows = [_joined(responses, place < first_stop), _joined(responses, place >= last_start)]
+    size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
     if size < least:
         return None
     steps = [_joined(responses, place == step) for step in range(len(run.steps))]
     sizes = np.array([sum(map(len, part)) for part in steps])
-    ends = [*range(early), *range(late, len(steps))]
+    ends = [*range(first_stop), *range(last_start, len(steps))]
     # Scatter is judged over as many as all steps of both windows have, the onset over more.
-    of_end, of_step = max(sizes[ends].min(), FEWEST_IN_STEP), int(np.median(sizes)) // 2
-    series = np.array([_distinct(part, max(of_step, FEWEST_IN_STEP)) for part in steps])
-    scatter = np.array([_distinct(steps[place], int(of_end)) for place in ends])
-    first, last = scatter[:early], scatter[early:]
+    end_size, step_size = max(sizes[ends].min(), MIN_STEP_BIGRAMS), int(np.median(sizes)) // 2
+    series = np.array([_distinct(part, max(step_size, MIN_STEP_BIGRAMS)) for part in steps])
+    scatter = np.array([_distinct(steps[place], int(end_size)) for place in ends])
+    first, last = scatter[:first_stop], scatter[first_stop:]
     error = np.sqrt(first.var(ddof=1) / len(first) + last.var(ddof=1) / len(last))
     z = deviate(float(first.mean() - last.mean()), float(error), len(first) + len(last) - 2)
     before, after = (_distinct(part, size) for part in windows)
@@ -80,12 +80,13 @@ def _bigrams(run: Run, sample: TextSample) -> tuple[Ints, list[Ints]]:
     """
     rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
     keys = units[:-1] * len(sample.vocabulary) + units[1:]
-    given = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
-    fresh = ~given.duplicated().to_numpy()
+    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
+    unique = ~answers.duplicated().to_numpy()
     bounds = zip(
-        sample.offsets[:-1][fresh].tolist(), sample.offsets[1:][fresh].tolist(), strict=True
+        sample.offsets[:-1][unique].tolist(), sample.offsets[1:][unique].tolist(), strict=True
     )
-    return run.place[rows[fresh]], [keys[start : max(stop - 1, start)] for start, stop in bounds]
+    bigrams = [keys[start : max(stop - 1, start)] for start, stop in bounds]
+    return run.step_index[rows[unique]], bigrams
 
 
 def _joined(responses: list[Ints], chosen: NDArray[np.bool_]) -> list[Ints]:
@@ -94,10 +95,10 @@ def _joined(responses: list[Ints], chosen: NDArray[np.bool_]) -> list[Ints]:
 
 def _distinct(responses: list[Ints], size: int) -> float:
     """Return distinct-2 over ``size`` bigrams of shuffled responses, NaN if there are fewer."""
-    size, found = min(size, MOST_BIGRAMS), 0
+    size, distinct = min(size, MAX_BIGRAMS), 0
     if sum(map(len, responses)) < size:
         return np.nan
     for draw in range(DRAWS):
         order = np.random.default_rng(draw).permutation(len(responses))
-        found += len(np.unique(np.concatenate([responses[i] for i in order.tolist()])[:size]))
-    return found / (DRAWS * size)
+        distinct += len(np.unique(np.concatenate([responses[i] for i in order.tolist()])[:size]))
+    return distinct / (DRAWS * size)

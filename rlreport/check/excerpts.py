@@ -31,7 +31,7 @@ def with_excerpts(
         before = example.before and with_excerpt(example.before)
         return replace(example, excerpt=excerpt(rollout, example), before=before)
 
-    return verdict.mapped(
+    return verdict.map(
         lambda finding: replace(finding, evidence=tuple(map(with_excerpt, finding.evidence)))
     )
 
@@ -41,13 +41,13 @@ def excerpt(rollout: Rollout, example: Example) -> str:
     text = " ".join(rollout.response.split())
     if len(text) <= CHARACTERS:
         return text
-    at = len(text) if example.at_end else 0
+    center = len(text) if example.at_end else 0
     if example.token is not None and example.token < len(rollout.tokens):
         joined = "".join(rollout.tokens[: example.token])
-        at = len(" ".join(joined.split()))
+        center = len(" ".join(joined.split()))
     if example.look_for:
-        found = text.lower().find(example.look_for.lower())
-        at = found if found >= 0 else at
-    start = max(0, min(at - CHARACTERS // 2, len(text) - CHARACTERS))
-    cut = text[start : start + CHARACTERS]
-    return (ELLIPSIS if start else "") + cut + (ELLIPSIS if start + len(cut) < len(text) else "")
+        index = text.lower().find(example.look_for.lower())
+        center = index if index >= 0 else center
+    start = max(0, min(center - CHARACTERS // 2, len(text) - CHARACTERS))
+    part = text[start : start + CHARACTERS]
+    return (ELLIPSIS if start else "") + part + (ELLIPSIS if start + len(part) < len(text) else "")

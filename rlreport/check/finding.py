@@ -206,12 +206,12 @@ class Verdict:
         enough = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return any(finding.severity in enough for finding in self.findings)
 
-    def mapped(self, change: Callable[[Finding], Finding]) -> Verdict:
+    def map(self, change: Callable[[Finding], Finding]) -> Verdict:
         """Return the verdict with ``change`` applied to every finding, muted ones too."""
         findings = [change(finding) for finding in self.findings]
         muted = [Muted(change(one.finding), one.reason) for one in self.muted]
         return replace(self, findings=findings, muted=muted)
 
-    def folded(self, finding: Finding) -> list[Finding]:
+    def effects_of(self, finding: Finding) -> list[Finding]:
         """Return the findings that this one explains."""
         return [other for other in self.findings if other.explained_by == finding.id]

@@ -27,28 +27,28 @@ from rlreport.text.units import units
 
 Bools = NDArray[np.bool_]
 
-LONGEST = 4
+MAX_NGRAM = 4
 """Most words in an n-gram."""
 
 PRIOR = 20.0
 """Weight of the Dirichlet prior, in responses."""
 
-MOST_WORDS = 30_000
+MAX_WORDS = 30_000
 """Most distinct words considered: keys of four of them fit 63 bits."""
 
-MOST_NGRAMS = 300
+MAX_NGRAMS = 300
 """Spreading n-grams that are examined, those with the largest z."""
 
 SAME = 0.8
 """Two n-grams belong to one text if this share of the responses with one has the other too."""
 
-LONGEST_TEXT = 24
+MAX_TEXT_WORDS = 24
 """Most words in a text."""
 
-READ = 200
+MAX_READ = 200
 """Responses that are read to find the words around an n-gram."""
 
-REFERENCES = 100
+MIN_REFERENCES = 100
 """Reference responses needed to be the baseline instead of the first steps."""
 
 _SUFFIX = re.compile(
@@ -105,8 +105,8 @@ class Words:
         keys = self.ids
         for shift in range(1, n):
             following = np.append(self.ids[shift:], np.full(min(shift, len(keys)), -1))
-            known = (keys >= 0) & (following >= 0) & (left > shift)
-            keys = np.where(known, keys * base + following, -1)
+            valid = (keys >= 0) & (following >= 0) & (left > shift)
+            keys = np.where(valid, keys * base + following, -1)
         return keys
 
     def holders(self, keys: Ints, part: slice) -> pd.Series:
@@ -175,7 +175,7 @@ class Search:
         first = max(3, len(run.steps) // 10) if run.first is not None else 0
         self.start = self.baseline = self._part(window(run.tables, 0, first).rows)
         reference = run.tables.ref_words
-        if reference is not None and len(reference.rows) >= REFERENCES:
+        if reference is not None and len(reference.rows) >= MIN_REFERENCES:
             self.base, self.baseline = _numbered(reference, numbers), slice(0, len(reference.rows))
         self.of_end = int(self.end.stop - self.end.start)
         self.of_baseline = int(self.baseline.stop - self.baseline.start)
@@ -188,7 +188,7 @@ class Search:
     def _keep_common(self, names: list[str]) -> None:
         """Number the words that enough responses of the last window contain; others become −1."""
         counts = self.words.holders(self.words.ids, self.end)
-        common = counts.index[counts >= self.least].to_numpy()[:MOST_WORDS]
+        common = counts.index[counts >= self.least].to_numpy()[:MAX_WORDS]
         place = np.full(len(names) + 1, -1)  # the last: what is no word
         place[common] = np.arange(len(common))
         self.names = [names[word] for word in common.tolist()]
@@ -208,28 +208,28 @@ class Search:
 
     def ngrams(self) -> list[_Ngram]:
         """Return the n-grams that spread, the largest z first."""
-        found: list[_Ngram] = []
+        spreading: list[_Ngram] = []
         size = len(self.names)
-        for n in range(1, LONGEST + 1):
+        for n in range(1, MAX_NGRAM + 1):
             after = self.words.holders(self.words.keys(n, size), self.end)
             after = after[after >= self.least]
             before = self.base.holders(self.base.keys(n, size), self.baseline)
             before = before.reindex(after.index, fill_value=0)
-            far, z = self.spread(after.to_numpy(float), before.to_numpy(float), self.of_baseline)
-            for i in np.flatnonzero(far).tolist():
+            rose, z = self.spread(after.to_numpy(float), before.to_numpy(float), self.of_baseline)
+            for i in np.flatnonzero(rose).tolist():
                 key = int(after.index[i])
                 words = tuple(key // size**place % size for place in reversed(range(n)))
                 if any(self.names[word] != "0" for word in words):
                     shares = before.iloc[i] / self.of_baseline, after.iloc[i] / self.of_end
-                    found.append(_Ngram(words, key, *shares, float(z[i])))
-        return sorted(found, key=lambda g: (-g.z, -len(g.words), g.key))[:MOST_NGRAMS]
+                    spreading.append(_Ngram(words, key, *shares, float(z[i])))
+        return sorted(spreading, key=lambda g: (-g.z, -len(g.words), g.key))[:MAX_NGRAMS]
 
     def counts(self, ngrams: list[_Ngram]) -> Ints:
         """Return how often each response contains each n-gram, int64 (G, S)."""
         response = self.words.response
         counts = np.zeros((len(ngrams), len(self.words.sample.rows)), np.int64)
-        for n in {len(one.words) for one in ngrams}:
-            places = np.array([i for i, one in enumerate(ngrams) if len(one.words) == n])
+        for n in {len(ngram.words) for ngram in ngrams}:
+            places = np.array([i for i, ngram in enumerate(ngrams) if len(ngram.words) == n])
             index = pd.Index([ngrams[i].key for i in places.tolist()])
             at = index.get_indexer(pd.Index(self.words.keys(n, len(self.names))))
             np.add.at(counts, (places[at[at >= 0]], response[at >= 0]), 1)
@@ -247,15 +247,15 @@ class Search:
             if i in covered:
                 continue
             text = self._text_around(seed, counts[i])
-            parts = [j for j, one in enumerate(ngrams) if _within(one.words, text.words)] or [i]
+            parts = [j for j, ngram in enumerate(ngrams) if _within(ngram.words, text.words)] or [i]
             # Whoever holds the text holds each of its n-grams: the longest tells most nearly who.
-            near = min(parts, key=lambda j: (-len(ngrams[j].words), size[j]))
+            longest = min(parts, key=lambda j: (-len(ngrams[j].words), size[j]))
             for j in np.flatnonzero(both[i] >= SAME * size).tolist():
                 if not set(text.words).isdisjoint(ngrams[j].words):
                     covered.add(j)
-            one = ngrams[near]
-            text = replace(text, before=one.before, after=one.after, z=one.z)
-            texts.append(replace(text, counts=counts[near]))
+            ngram = ngrams[longest]
+            text = replace(text, before=ngram.before, after=ngram.after, z=ngram.z)
+            texts.append(replace(text, counts=counts[longest]))
         return texts
 
     def asked(self, text: Text, prompts: Ints) -> float:
@@ -274,7 +274,7 @@ class Search:
         """Extend an n-gram by the words that most of the latest responses have around it."""
         sample, ids = self.words.sample, self.words.ids
         keys = self.words.keys(len(seed.words), len(self.names))
-        holders = np.flatnonzero(counts)[-READ:]
+        holders = np.flatnonzero(counts)[-MAX_READ:]
         starts, stops = sample.offsets[holders], sample.offsets[holders + 1]
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)
         start = np.array([i + int(np.argmax(keys[i:j] == seed.key)) for i, j in bounds])
@@ -282,14 +282,14 @@ class Search:
 
         def shared(place: Ints) -> int:
             """Return the word that most responses have at a position, −1 without one."""
-            inside = place[(place >= starts) & (place < stops)]
-            word, times = Counter(ids[inside].tolist()).most_common(1)[0] if len(inside) else (0, 0)
-            return word if times >= SAME * len(holders) else -1
+            present = place[(place >= starts) & (place < stops)]
+            counted = Counter(ids[present].tolist()).most_common(1)
+            return counted[0][0] if counted and counted[0][1] >= SAME * len(holders) else -1
 
-        while len(words) < LONGEST_TEXT and (word := shared(start - 1)) >= 0:
+        while len(words) < MAX_TEXT_WORDS and (word := shared(start - 1)) >= 0:
             words.insert(0, word)
             start = start - 1
-        while len(words) < LONGEST_TEXT and (word := shared(start + len(words))) >= 0:
+        while len(words) < MAX_TEXT_WORDS and (word := shared(start + len(words))) >= 0:
             words.append(word)
         names = [self.names[word] for word in words]
         while len(words) > 1 and names[0] in _BEFORE and not _BEFORE.issuperset(names):

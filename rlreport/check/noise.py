@@ -15,7 +15,7 @@ from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import Tables
 
-FEWEST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 """With fewer prompts a cluster-robust variance is itself mostly noise."""
 
 
@@ -100,13 +100,13 @@ def change(
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
-    inside = values[window.rows]
-    scale = np.ones_like(inside) if weights is None else weights[window.rows]
-    finite = np.isfinite(inside) & np.isfinite(scale) & (scale > 0)
-    inside, scale = inside[finite], scale[finite]
+    selected = values[window.rows]
+    scale = np.ones_like(selected) if weights is None else weights[window.rows]
+    finite = np.isfinite(selected) & np.isfinite(scale) & (scale > 0)
+    selected, scale = selected[finite], scale[finite]
     total = scale.sum()
-    mean = float((scale * inside).sum() / total) if len(inside) else np.nan
-    contributions = scale * (inside - mean) / total if len(inside) else inside
+    mean = float((scale * selected).sum() / total) if len(selected) else np.nan
+    contributions = scale * (selected - mean) / total if len(selected) else selected
     prompts = tables.responses["prompt_id"].to_numpy()[window.rows][finite]
     steps = tables.responses["step"].to_numpy()[window.rows][finite]
     return _Part(mean, contributions, prompts, steps)
@@ -119,11 +119,11 @@ def _z(
     if difference == 0:
         return 0.0
     error = max(_response_error(parts), abs(difference) * 1e-12, np.finfo(float).tiny)
-    likely = abs(difference) / error
+    z = abs(difference) / error
     noise, freedom = _step_noise(tables, values, weights, parts)
     if freedom >= 1:
-        likely = min(likely, abs(deviate(difference, noise, freedom)))
-    return float(np.copysign(likely, difference))
+        z = min(z, abs(deviate(difference, noise, freedom)))
+    return float(np.copysign(z, difference))
 
 
 def _response_error(parts: list[_Part]) -> float:
@@ -132,7 +132,7 @@ def _response_error(parts: list[_Part]) -> float:
     signed = np.concatenate([s * p.contributions for s, p in zip(signs, parts, strict=True)])
     _, cluster = np.unique(prompts, return_inverse=True)
     clusters = int(cluster.max()) + 1
-    if clusters < FEWEST_CLUSTERS:
+    if clusters < MIN_CLUSTERS:
         cluster, clusters = np.arange(len(signed)), len(signed)
     sums = np.bincount(cluster, signed, minlength=clusters)
     return float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1)))
@@ -147,19 +147,19 @@ def _step_noise(
     trend increases, and successive differences over the run (von Neumann 1941), which a trend
     hardly changes.
     """
-    inside = 0.0
+    variance = 0.0
     for part in parts:
         _, step = np.unique(part.steps, return_inverse=True)
         sums = np.bincount(step, part.contributions)
         if len(sums) > 1:
-            inside += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
+            variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
     steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
     means = means_by(place, len(steps), values, weights)
     means = means[~np.isnan(means)]
     if len(means) < 3:
-        return np.sqrt(inside), len(means) - 1
+        return np.sqrt(variance), len(means) - 1
     between = float(np.diff(means).var()) / 2 * sum(1 / len(np.unique(p.steps)) for p in parts)
-    return float(np.sqrt(max(inside, between))), 2 * (len(means) - 1) / 3
+    return float(np.sqrt(max(variance, between))), 2 * (len(means) - 1) / 3
 
 
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
@@ -169,10 +169,10 @@ def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = No
     no positive weight, do not count.
     """
     scale = np.ones_like(values) if weights is None else weights
-    known = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
-    total = np.bincount(group[known], scale[known], minlength=size)
-    of = np.bincount(group[known], scale[known] * values[known], minlength=size)
-    means: Floats = np.divide(of, total, out=np.full(size, np.nan), where=total > 0)
+    valid = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
+    total = np.bincount(group[valid], scale[valid], minlength=size)
+    sums = np.bincount(group[valid], scale[valid] * values[valid], minlength=size)
+    means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
     return means
 
 
@@ -183,8 +183,8 @@ def deviate(difference: float, error: float, freedom: float) -> float:
     return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
 
 
-def correlation_inside(
-    tables: Tables, x: Floats, y: Floats, window: Window, inside: str = "step"
+def correlation_within(
+    tables: Tables, x: Floats, y: Floats, window: Window, column: str = "step"
 ) -> tuple[float, float]:
     """Return the correlation of x and y inside steps, pooled over a window, and its z.
 
@@ -192,7 +192,7 @@ def correlation_inside(
     shared trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the
     degrees of freedom minus one. NaN if either does not vary.
     """
-    step = tables.responses[inside].to_numpy()[window.rows]
+    step = tables.responses[column].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = centred(x[finite], step[finite]), centred(y[finite], step[finite])

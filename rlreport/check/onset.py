@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from rlreport.check.finding import Onset
 from rlreport.figures.ragged import Floats
 
-BASE = 3
+BASELINE_STEPS = 3
 """Steps of the baseline."""
 
-SMOOTH = 3
+SMOOTHING = 3
 """Steps of the running mean."""
 
-ERRORS = 4.0
-PART = 0.1
-LATE = 1 / 3
+MIN_ERRORS = 4.0
+MIN_PART = 0.1
+LASTING_PART = 1 / 3
 
-FEWEST_DIFFERENCES = 9
+MIN_NOISE_STEPS = 9
 """Steps that an estimate of noise needs."""
 
-MOST_CORNERS = 60
+MAX_CORNERS = 60
 """Corners that the ramp fit tries at most; longer runs are fitted on every k-th step."""
 
 NORMAL_MEDIAN = 0.4549
@@ -41,7 +41,7 @@ def onset(
     series: Floats,
     *,
     peak: tuple[int, int] | None = None,
-    end: int = BASE,
+    end: int = BASELINE_STEPS,
 ) -> Onset | None:
     """Return the step at which a figure left its baseline, or None if it did not.
 
@@ -50,38 +50,38 @@ def onset(
     the level it reached.
     """
     start, stop = peak or (0, 0)
-    known = np.flatnonzero(np.isfinite(series))
-    known = known[known >= start]
-    if len(known) < 2:
+    indices = np.flatnonzero(np.isfinite(series))
+    indices = indices[indices >= start]
+    if len(indices) < 2:
         return None
-    y = series[known]
-    base = int(np.count_nonzero(known < stop)) if peak else min(BASE, len(y) - 1)
+    y = series[indices]
+    base = int(np.count_nonzero(indices < stop)) if peak else min(BASELINE_STEPS, len(y) - 1)
     base = min(max(base, 1), len(y) - 1)
     level, last = float(y[:base].mean()), float(y[-max(1, min(end, len(y) - base)) :].mean())
     change = last - level
     if change == 0:
         return None
-    beyond = np.sign(change) * (smoothed(y) - level)
+    beyond = np.sign(change) * (smooth(y) - level)
     beyond[: base - 1] = np.minimum(beyond[: base - 1], 0) if peak else beyond[: base - 1]
-    error = _noise_so_far(y) * np.sqrt(1 / base + 1 / SMOOTH)
+    error = _noise_so_far(y) * np.sqrt(1 / base + 1 / SMOOTHING)
     whole = abs(change)
-    left = _stays(beyond > np.maximum(ERRORS * error, PART * whole))
-    half = _stays(beyond > LATE * whole)
-    at = min(left, half)
+    lasting = _first_lasting(beyond > np.maximum(MIN_ERRORS * error, MIN_PART * whole))
+    lasting_high = _first_lasting(beyond > LASTING_PART * whole)
+    at = min(lasting, lasting_high)
     # A centred mean sees what begins abruptly one step early: ask the step itself.
     raw = np.sign(change) * (y - level)
-    if at < len(y) - 1 and raw[at] <= PART * whole:
+    if at < len(y) - 1 and raw[at] <= MIN_PART * whole:
         at += 1
     corner = min(_corner(y, base if peak else 0), at)
-    named = steps[known]
-    return Onset(int(named[at]), int(named[corner]), int(named[max(at, half)]))
+    numbers = steps[indices]
+    return Onset(int(numbers[at]), int(numbers[corner]), int(numbers[max(at, lasting_high)]))
 
 
-def smoothed(y: Floats) -> Floats:
+def smooth(y: Floats) -> Floats:
     """Return the centred running mean over three values, over two at both ends."""
-    if len(y) < SMOOTH:
+    if len(y) < SMOOTHING:
         return np.full(len(y), y.mean())
-    kernel = np.ones(SMOOTH)
+    kernel = np.ones(SMOOTHING)
     return np.convolve(y, kernel, "same") / np.convolve(np.ones_like(y), kernel, "same")
 
 
@@ -97,21 +97,21 @@ def _noise_so_far(y: Floats) -> Floats:
 
     Many figures scatter more as they grow: later noise must not hide an early onset.
     """
-    ends = np.unique(np.linspace(min(FEWEST_DIFFERENCES, len(y)), len(y), MOST_CORNERS).astype(int))
-    found = np.minimum([noise(y[:end]) for end in ends], noise(y))
-    return np.interp(np.arange(1, len(y) + 1), ends, found)
+    ends = np.unique(np.linspace(min(MIN_NOISE_STEPS, len(y)), len(y), MAX_CORNERS).astype(int))
+    levels = np.minimum([noise(y[:end]) for end in ends], noise(y))
+    return np.interp(np.arange(1, len(y) + 1), ends, levels)
 
 
-def _stays(so: NDArray[np.bool_]) -> int:
+def _first_lasting(flags: NDArray[np.bool_]) -> int:
     """Return the first index from which all flags are true; at most the last index."""
-    not_so = np.flatnonzero(~so)
-    first = int(not_so[-1]) + 1 if len(not_so) else 0
-    return min(first, len(so) - 1)
+    false = np.flatnonzero(~flags)
+    first = int(false[-1]) + 1 if len(false) else 0
+    return min(first, len(flags) - 1)
 
 
 def _corner(y: Floats, start: int) -> int:
     """Return the index of the first corner of the best flat-linear-flat fit."""
-    stride = max(1, -(-len(y) // MOST_CORNERS))
+    stride = max(1, -(-len(y) // MAX_CORNERS))
     places = np.arange(0, len(y), stride, dtype=np.float64)
     points = np.arange(len(y), dtype=np.float64)
     low, high = (grid.ravel() for grid in np.meshgrid(places, places, indexing="ij"))

@@ -105,9 +105,9 @@ class ThresholdRow:
 
 def describe(thresholds: Thresholds | None = None) -> list[ThresholdRow]:
     """Return all thresholds, for the docs and ``rlreport checks``."""
-    known = thresholds or Thresholds()
+    values = thresholds or Thresholds()
     return [
-        ThresholdRow(group, limit, getattr(known[kind], key))
+        ThresholdRow(group, limit, getattr(values[kind], key))
         for group, kind in LIMITS.items()
         for key, limit in kind.declared().items()
     ]
@@ -125,28 +125,27 @@ def load_thresholds(path: str | Path) -> Thresholds:
         # A pipe or a device may have no end.
         if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
             raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
-        given = load_toml(read_bounded(file, MAX_TOML).decode())
+        tables = load_toml(read_bounded(file, MAX_TOML).decode())
     except OSError as error:
         raise UsageError(f"{path}: cannot read thresholds: {error.strerror or error}") from error
     except ValueError as error:  # no UTF-8, no TOML, a number of thousands of digits, NUL in a name
         raise UsageError(f"{path}: not valid TOML: {error}") from error
-    for name, settings in given.items():
+    for name, settings in tables.items():
         if name not in LIMITS:
             raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(LIMITS)}")
         if not isinstance(settings, dict):
             raise UsageError(f"{path}: [{name}] must be a table, such as [{name}]")
-        _refuse_odd(settings, LIMITS[name].declared(), f"{path}: [{name}]")
-    return Thresholds({LIMITS[name].__name__: settings for name, settings in given.items()})
+        _validate(settings, LIMITS[name].declared(), f"{path}: [{name}]")
+    return Thresholds({LIMITS[name].__name__: settings for name, settings in tables.items()})
 
 
-def _refuse_odd(
+def _validate(
     settings: Mapping[str, object], declared: Mapping[str, Limit[float]], where: str
 ) -> None:
     """Raise UsageError for an unknown key, or a value of the wrong type."""
     for key, value in settings.items():
         if key not in declared:
-            known = ", ".join(declared)
-            raise UsageError(f"{where} has no threshold {key!r}; known: {known}")
+            raise UsageError(f"{where} has no threshold {key!r}; known: {', '.join(declared)}")
         whole = isinstance(declared[key].default, int)
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             kind = "a whole number" if whole else "a number"

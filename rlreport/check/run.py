@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Responses in the evidence of a finding."""
 
-CANDIDATES = 400
-"""Clearest responses among which three of different prompts are looked for."""
-
 _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
     ">": above,
     "<": below,
@@ -74,17 +71,17 @@ class Run:
         first: the first window, None if the run is too short for a trend.
         last: the last window; all steps if the run is too short for a trend.
         steps: int64 (S,), the run's steps, ascending.
-        beside: the tables of validation, None without any.
-        tried: rows of the step table in which training attempted a rollout, failed ones too.
+        validation: the tables of validation, None without any.
+        attempted_steps: rows of the step table in which training attempted rollouts.
     """
 
     def __init__(
-        self, tables: Tables, limits: Thresholds | None = None, beside: Tables | None = None
+        self, tables: Tables, limits: Thresholds | None = None, validation: Tables | None = None
     ) -> None:
         self.tables = tables.training()
-        self.beside = beside or tables.beside()
-        tried = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
-        self.tried = tables.steps[tried]
+        self.validation = validation or tables.beside()
+        attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
+        self.attempted_steps = tables.steps[attempted]
         tables = self.tables
         self.limits = limits or Thresholds()
         self.first, self.last = windows.first_and_last(tables, self.limits[Trend])
@@ -103,7 +100,7 @@ class Run:
         return spreading_texts(self)
 
     @property
-    def short(self) -> bool:
+    def windows_overlap(self) -> bool:
         """Whether the two windows share steps, or there is only one."""
         return self.first is None or self.first.steps[-1] >= self.last.steps[0]
 
@@ -115,12 +112,12 @@ class Run:
         """
         if self.has("valid_reward"):
             return self, "valid_reward"
-        if self.beside is None or not has(self.beside.responses, "reward"):
+        if self.validation is None or not has(self.validation.responses, "reward"):
             return None
-        return Run(self.beside, self.limits), "reward"
+        return Run(self.validation, self.limits), "reward"
 
     @cached_property
-    def place(self) -> Ints:
+    def step_index(self) -> Ints:
         """Index of each response's step in ``steps``, int64 (rows,)."""
         return np.searchsorted(self.steps, self.responses["step"].to_numpy(np.int64))
 
@@ -144,19 +141,19 @@ class Run:
         metrics = self.tables.metrics
         steps, values = (metrics[one].to_numpy() for one in ("step", name))
         series = Series(steps.astype(np.int64), values.astype(np.float64), None, "metrics", name)
-        return series.known()
+        return series.without_gaps()
 
     def series_by_step(self, column: str) -> Series:
         """Return the mean of a column in each step, with standard errors from its spread."""
         values = self.column(column)
-        counts = np.bincount(self.place[np.isfinite(values)], minlength=len(self.steps))
+        counts = np.bincount(self.step_index[np.isfinite(values)], minlength=len(self.steps))
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = self.spread(column) / np.sqrt(counts)
         return Series(self.steps, self.by_step(values), np.where(counts > 0, errors, np.nan))
 
     def steps_of(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which steps have at least one of the chosen responses, bool (S,)."""
-        return np.bincount(self.place[rows], minlength=len(self.steps)) > 0
+        return np.bincount(self.step_index[rows], minlength=len(self.steps)) > 0
 
     def covers(self, series: Series) -> bool:
         """Return whether a series has values at half of the run's steps or more."""
@@ -174,7 +171,7 @@ class Run:
 
     @cached_property
     def reward(self) -> Series:
-        """The reward by step: the trainer's mean over all rollouts if logged, else that of the log."""
+        """The reward by step: the trainer's mean over all rollouts if logged, else from the log."""
         trainers = self.series_of("reward")
         if trainers is not None and self.covers(trainers):
             return trainers
@@ -196,16 +193,16 @@ class Run:
     @cached_property
     def watched_shape(self) -> Shape | None:
         """The shape of the watched reward; evaluations are independent of each other."""
-        own = self.watched is not None and self.watched[0] is self
+        in_training = self.watched is not None and self.watched[0] is self
         series = self.watched_reward
-        return None if series is None else shape_of(series, independent=not own)
+        return None if series is None else shape_of(series, independent=not in_training)
 
-    def along(self, series: Series) -> Floats:
+    def align(self, series: Series) -> Floats:
         """Return the values of a series at the run's steps, float64 (S,), NaN where it has none."""
         at = pd.Series(series.values, index=series.steps)
         return np.asarray(at.groupby(level=0).last().reindex(self.steps), dtype=np.float64)
 
-    def late(self, series: Floats) -> Floats:
+    def last_values(self, series: Floats) -> Floats:
         """Return the values of a series by step that lie in the last window."""
         return series[-len(self.last.steps) :]
 
@@ -248,16 +245,16 @@ class Run:
 
     def by_step(self, values: Floats, weights: Floats | None = None) -> Floats:
         """Return the mean of per-response values in each step, float64 (S,), NaN without any."""
-        return noise.means_by(self.place, len(self.steps), values, weights)
+        return noise.means_by(self.step_index, len(self.steps), values, weights)
 
     def spread(self, column: str = "reward") -> float:
         """Return the std of a column inside steps, pooled over all steps."""
         values = self.column(column)
-        known = np.isfinite(values)
-        if not known.any():
+        finite = np.isfinite(values)
+        if not finite.any():
             return np.nan
-        inside = noise.centred(values[known], self.place[known])
-        return float(np.sqrt((inside**2).mean()))
+        deviations = noise.centred(values[finite], self.step_index[finite])
+        return float(np.sqrt((deviations**2).mean()))
 
     def onset(
         self, series: Floats, *, always: bool = False, peak: tuple[int, int] | None = None
@@ -280,7 +277,7 @@ class Run:
 
     def reward_windows(self) -> dict[str, float]:
         """Return the mean reward of the first, the best and the last window, as tiles show it."""
-        reward = self.reward.known()
+        reward = self.reward.without_gaps()
         start, end = self.ends_of(reward)
         if reward.source == "rollouts":
             moved = self.change(self.column("reward"))
@@ -295,7 +292,7 @@ class Run:
         shapes = (shape, self.watched_shape)
         if any(one is not None and one.rose for one in shapes):
             return True
-        if self.first is None or self.short or self.reward.source == "metrics":
+        if self.first is None or self.windows_overlap or self.reward.source == "metrics":
             return False
         if self.change(self.column("reward_gap")).rose:
             return True
@@ -312,17 +309,18 @@ class Run:
         if not np.isfinite(reward).any() or np.nanmin(reward) == np.nanmax(reward):
             return False
         best = self.by_step(np.where(np.isfinite(reward), reward == np.nanmax(reward), np.nan))
-        ends = (best[: max(len(best) // 10, SHOWN)], best[-max(len(best) // 10, SHOWN) :])
+        size = max(len(best) // 10, 3)
+        ends = (best[:size], best[-size:])
         least = self.limits[RewardStalled].solved
         return mean(best) > least and all(mean(part) > least - 0.02 for part in ends)
 
-    def since(self, begun: Onset | None) -> tuple[int, ...]:
+    def since(self, onset: Onset | None) -> tuple[int, ...]:
         """Return the steps from the onset on, or those of the last window without an onset."""
-        if begun is None:
+        if onset is None:
             return self.last.steps
-        return tuple(self.steps[self.steps >= begun.step].tolist())
+        return tuple(self.steps[self.steps >= onset.step].tolist())
 
-    def examples(self, shown: Shown, begun: Onset | None) -> tuple[Example, ...]:
+    def examples(self, shown: Shown, onset: Onset | None) -> tuple[Example, ...]:
         """Choose up to three responses of different prompts after the onset, the clearest first.
 
         Without an onset they are chosen from the last window.
@@ -330,13 +328,13 @@ class Run:
         by = shown.by
         step = self.responses["step"].to_numpy(np.int64)
         usable = np.isfinite(by) if shown.among is None else np.isfinite(by) & shown.among
-        late = usable & (step >= (begun.step if begun else self.last.steps[0]))
-        rows = np.flatnonzero(late if late.any() else usable)
+        after = usable & (step >= (onset.step if onset else self.last.steps[0]))
+        rows = np.flatnonzero(after if after.any() else usable)
         order = rows[np.argsort(-by[rows] if shown.highest else by[rows], kind="stable")]
-        order = order[:CANDIDATES]
+        order = order[:400]  # enough to find three different prompts
         prompts = self.responses["prompt_id"].to_numpy()
-        _, fresh = np.unique(prompts[order], return_index=True)
-        chosen = order[np.sort(fresh)][:SHOWN].tolist()
+        _, first_rows = np.unique(prompts[order], return_index=True)
+        chosen = order[np.sort(first_rows)][:SHOWN].tolist()
         chosen += [row for row in order.tolist() if row not in chosen][: SHOWN - len(chosen)]
 
         n = self.responses["n"].to_numpy(np.int64)
@@ -355,14 +353,14 @@ class Run:
                 at_end=shown.at_end,
             )
 
-        return tuple(example(row, begun.low if begun else -np.inf) for row in chosen)
+        return tuple(example(row, onset.low if onset else -np.inf) for row in chosen)
 
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run with ``start <= step < stop``."""
-        beside = self.beside and self.beside.between(start, stop)
-        return Run(self.tables.between(start, stop), self.limits, beside)
+        validation = self.validation and self.validation.between(start, stop)
+        return Run(self.tables.between(start, stop), self.limits, validation)
 
-    def paid_over_the_reference(self) -> Run:
+    def with_gap_as_reward(self) -> Run:
         """Return the run with the reward's gap to the reference as its reward."""
         tables = self.tables
         responses = tables.responses.assign(reward=tables.responses["reward_gap"])
@@ -370,12 +368,7 @@ class Run:
         paid = dataclasses.replace(
             tables, responses=responses, steps=steps, metrics=pd.DataFrame({"step": []})
         )
-        return Run(paid, self.limits, self.beside)
-
-
-def began(series: Floats) -> float:
-    """Return the median of a figure's first three steps, NaN without any."""
-    return median(series[np.isfinite(series)][:SHOWN])
+        return Run(paid, self.limits, self.validation)
 
 
 def mean(values: Floats) -> float:
@@ -388,9 +381,9 @@ def median(values: Floats) -> float:
     return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 
-def was_so(series: Floats, met: Met) -> bool:
+def met_from_start(series: Floats, met: Met) -> bool:
     """Return whether a figure by step already met a threshold in its first three steps."""
-    return _MEETS[met.op](began(series), met.limit)
+    return _MEETS[met.op](median(series[np.isfinite(series)][:3]), met.limit)
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:

@@ -21,20 +21,20 @@ from rlreport.text.messages import marked
 LMFLOW = marked("LMFlow post on PPO training")
 SeriesSource = Literal["rollouts", "metrics"]
 
-FEWEST_STEPS = 5
+MIN_STEPS = 5
 """Shorter series are not judged."""
 
 WINDOW_SHARE = 0.1
 """Fraction of the steps in the windows at the start, at the end and around the best mean."""
 
-FEWEST_IN_WINDOW = 3
-FEWEST_FOR_DRIFT = 20
+MIN_WINDOW = 3
+MIN_DRIFT_DIFFERENCES = 20
 """Differences needed to tell autocorrelation from a trend."""
 
-LEAST_DRIFT = 0.2
+MIN_DRIFT = 0.2
 """Drift is assumed if sampling leaves this fraction of the differences' variance unexplained."""
 
-LEAST_INDEPENDENT = 0.55
+MIN_INDEPENDENT = 0.55
 """Least number of independent steps that one step is worth when windows are compared."""
 
 RISE_Z = 3.0
@@ -62,7 +62,7 @@ ABRUPT_Z = 6.0
 
 DIP_Z = 8.5
 
-STRONGEST_CORRELATION = 0.9
+MAX_CORRELATION = 0.9
 """Upper bound of the estimated autocorrelation of steps."""
 
 BIAS = 6
@@ -99,7 +99,7 @@ class Series:
     source: SeriesSource = "rollouts"
     name: str = ""
 
-    def known(self) -> Series:
+    def without_gaps(self) -> Series:
         """Return the series without the steps that have no value."""
         finite = np.isfinite(self.values)
         errors = None if self.errors is None else self.errors[finite]
@@ -146,10 +146,10 @@ class Noise:
     def deflate(self, z: float) -> float:
         """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
 
-        A change of the run looks like autocorrelation too, so LEAST_INDEPENDENT limits the
+        A change of the run looks like autocorrelation too, so MIN_INDEPENDENT limits the
         reduction.
         """
-        return z * float(np.sqrt(max(self.independent_steps, LEAST_INDEPENDENT)))
+        return z * float(np.sqrt(max(self.independent_steps, MIN_INDEPENDENT)))
 
     @property
     def _drift(self) -> float:
@@ -176,7 +176,7 @@ class Shape:
         noise: their scatter around the trend.
         window: number of steps in the windows below.
         start, best, end: means of the first window, of the best and of the last.
-        best_place: index at which the best window begins.
+        best_index: index at which the best window begins.
         rise_z, trend_z, fall_z: of last − first window, of the slope, of best − last window,
             as deviates of a normal distribution.
         gained: whether the best window lies above the first by more than chance.
@@ -194,7 +194,7 @@ class Shape:
     window: int
     start: float
     best: float
-    best_place: int
+    best_index: int
     end: float
     rise_z: float
     trend_z: float
@@ -227,37 +227,37 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     jumps = np.diff(values[:live])
     jumps = jumps - np.median(jumps)
     scale = 1.4826 * float(np.median(np.abs(jumps))) or float(np.std(jumps))
-    inside = 0.0
+    sampling = 0.0
     if series.errors is not None and np.isfinite(series.errors).any():
-        inside = float(np.sqrt(np.nanmean(series.errors**2)))
+        sampling = float(np.sqrt(np.nanmean(series.errors**2)))
     clipped = np.clip(jumps, -3 * scale, 3 * scale)
-    if independent or not clipped.any() or len(jumps) < FEWEST_FOR_DRIFT:
-        return Noise(max(scale / float(np.sqrt(2)), inside))
+    if independent or not clipped.any() or len(jumps) < MIN_DRIFT_DIFFERENCES:
+        return Noise(max(scale / float(np.sqrt(2)), sampling))
     # Half the variance of differences: that of sampling, and of the drift times 1 - rho.
     half = scale**2 / 2
-    white = min(inside**2, half)
-    if half - white < LEAST_DRIFT * half:
-        return Noise(max(float(np.sqrt(half)), inside))
+    white = min(sampling**2, half)
+    if half - white < MIN_DRIFT * half:
+        return Noise(max(float(np.sqrt(half)), sampling))
     lag_1 = float((clipped[1:] * clipped[:-1]).mean() / (clipped**2).mean())
     left = -(2 * lag_1 * half + white) / (half - white)
-    left = float(np.clip(left + BIAS / len(jumps), 1 - STRONGEST_CORRELATION, 1))
-    return Noise(inside, float(np.sqrt((half - white) / left)), 1 - left)
+    left = float(np.clip(left + BIAS / len(jumps), 1 - MAX_CORRELATION, 1))
+    return Noise(sampling, float(np.sqrt((half - white) / left)), 1 - left)
 
 
 def shape_of(
     series: Series, limits: RewardCollapse | None = None, *, independent: bool = False
 ) -> Shape | None:
     """Return the shape of a series, None if it is too short to judge."""
-    series = series.known()
+    series = series.without_gaps()
     y = series.values
     steps, limits = len(y), limits or RewardCollapse({})
-    if steps < FEWEST_STEPS:
+    if steps < MIN_STEPS:
         return None
     noise = noise_of(series, independent=independent)
-    window = max(FEWEST_IN_WINDOW, int(steps * WINDOW_SHARE))
+    window = max(MIN_WINDOW, int(steps * WINDOW_SHARE))
     means = running_mean(y, window)
-    best_place = int(np.argmax(means))
-    start, best, end = float(means[0]), float(means[best_place]), float(means[-1])
+    best_index = int(np.argmax(means))
+    start, best, end = float(means[0]), float(means[best_index]), float(means[-1])
     error = noise.of_mean(window) * np.sqrt(2)
     freedom = max(0.8 * steps * noise.independent_steps - 1, steps / 8)
     place = np.arange(steps) - (steps - 1) / 2
@@ -265,12 +265,12 @@ def shape_of(
     trend_z = deviate(slope, noise.of_slope(steps), freedom)
     rise_z = deviate(end - start, error, freedom)
     fall_z = deviate(best - end, error, freedom)
-    from_first = np.hypot(noise.of_mean(window), noise.of_mean(FEWEST_IN_WINDOW))
-    early_z = deviate(end - float(y[:FEWEST_IN_WINDOW].mean()), float(from_first), freedom)
+    from_first = np.hypot(noise.of_mean(window), noise.of_mean(MIN_WINDOW))
+    early_z = deviate(end - float(y[:MIN_WINDOW].mean()), float(from_first), freedom)
     # The best of many windows lies above the others by chance, by this many errors.
     luck = np.sqrt(2 * np.log(steps / window))
     gained = bool(best - start > (RISE_Z + luck) * error)
-    least = limits.z if gained else limits.z + luck
+    min_z = limits.z if gained else limits.z + luck
     lost = best - end > limits.lost * (best - start)
     abrupt = _abrupt(series, noise, best, end, limits.lost)
     return Shape(
@@ -279,7 +279,7 @@ def shape_of(
         window,
         start,
         best,
-        best_place,
+        best_index,
         end,
         rise_z,
         trend_z,
@@ -290,8 +290,8 @@ def shape_of(
             or (rise_z > RISE_Z and trend_z > SOME_Z)
             or early_z > EARLY_RISE_Z
         ),
-        fell=bool(lost and (fall_z > least or -rise_z > BELOW_Z)) or abrupt is not None,
-        dead=_dead(series, best, best_place, window),
+        fell=bool(lost and (fall_z > min_z or -rise_z > BELOW_Z)) or abrupt is not None,
+        dead=_dead(series, best, best_index, window),
         below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
         abrupt=abrupt,
         late=_late(y, noise, window, start, limits.lost),
@@ -299,14 +299,14 @@ def shape_of(
     )
 
 
-def _dead(series: Series, best: float, best_place: int, window: int) -> int | None:
+def _dead(series: Series, best: float, best_index: int, window: int) -> int | None:
     y = series.values
     steps, low = len(y), float(y.min())
     span = best - low
     alive = np.flatnonzero(y > low + DEAD_SHARE * span)
     at = int(alive[-1]) + 1 if len(alive) else 0
     count = steps - at
-    if span <= 0 or not FEWEST_IN_WINDOW <= count < steps - 2 or best_place >= at:
+    if span <= 0 or not MIN_WINDOW <= count < steps - 2 or best_index >= at:
         return None
     sigma = noise_of(series, whole=True).sigma
     error = sigma * np.hypot(1 / np.sqrt(count), 1 / np.sqrt(window))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Finding, Met, Op
+from rlreport.check.finding import Fact, Finding, Op
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import Change, deviate, means_by
-from rlreport.check.run import Run, Shown, was_so
-from rlreport.check.series import FEWEST_IN_WINDOW, Series, noise_of
+from rlreport.check.run import Run, Shown, met_from_start
+from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 
@@ -32,14 +32,6 @@ class RiseOrShare(Limits):
     share: Limit[float]
 
 
-def rise_or_share(
-    run: Run, moved: Change, limits: type[RiseOrShare]
-) -> tuple[list[Met], list[Met]]:
-    """Return the threshold of the rise where the share rose, and all that it met."""
-    rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
-    return rise, [*rise, *run.met(limits.share, ">", moved.last)]
-
-
 def judge_share(
     check: Check, run: Run, limits: type[RiseOrShare], moved: Change, **details: Any
 ) -> Finding | None:
@@ -47,7 +39,8 @@ def judge_share(
 
     ``details`` are arguments of ``Check.finding``.
     """
-    rise, met = rise_or_share(run, moved, limits)
+    rise = run.met(limits.rise, ">=", moved.difference) if limits.rise and moved.rose else []
+    met = [*rise, *run.met(limits.share, ">", moved.last)]
     if not met:
         return None
     always = not rise and bool(run.met(limits.share, ">", moved.first))
@@ -79,10 +72,10 @@ def judge_rows(
     )
 
 
-def change_along(series: Series, first: int | None) -> Change:
+def series_change(series: Series, first: int | None) -> Change:
     """Return the change of a trainer's series from its ``first`` steps, or window, to its last."""
     values = series.values
-    size = max(FEWEST_IN_WINDOW, int(len(values) * Trend.share.default))
+    size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
     start = min(first or size, len(values))
     noise = noise_of(series)
     error = float(np.hypot(noise.of_mean(start), noise.of_mean(size)))
@@ -104,37 +97,37 @@ def judge_figures(
     check: Check, run: Run, figures: Sequence[Figure], shown: Shown, **facts: Fact
 ) -> Result:
     """Return a finding if any figure is beyond its limit; the first such figure dates it."""
-    found = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
-    if not found:
+    exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
+    if not exceeded:
         return None
-    series, first = found[0]
-    met, always = [met for _, met in found], was_so(series, first)
+    series, first = exceeded[0]
+    met, always = [met for _, met in exceeded], met_from_start(series, first)
     return check.finding(run, "warning", met, series=series, always=always, shown=shown, more=facts)
 
 
-def part_of(part: Floats, whole: Floats) -> Floats:
+def ratio_of(part: Floats, whole: Floats) -> Floats:
     """Return part / whole, float64 (rows,), NaN where either is missing or the whole is 0."""
-    known = np.isfinite(part) & (whole > 0)
-    found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=known)
-    return found
+    valid = np.isfinite(part) & (whole > 0)
+    ratio: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=valid)
+    return ratio
 
 
-LEAST_PROMPTS = 8
-"""Fewest prompts on both sides for which ``own_change`` is computed."""
+MIN_SHARED_PROMPTS = 8
+"""Fewest prompts on both sides for which ``same_prompt_change`` is computed."""
 
 
-def own_change(
+def same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
     """Return the mean change of a figure, for the same prompts, from early to late responses.
 
     ``late`` and ``early`` are bool (rows,); early are all others by default. None with fewer
-    than LEAST_PROMPTS prompts on both sides.
+    than MIN_SHARED_PROMPTS prompts on both sides.
     """
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
-    known = np.isfinite(values)
-    sides = (known & late, known & (~late if early is None else early))
-    if len(np.intersect1d(prompts[sides[0]], prompts[sides[1]])) < LEAST_PROMPTS:
+    finite = np.isfinite(values)
+    sides = (finite & late, finite & (~late if early is None else early))
+    if len(np.intersect1d(prompts[sides[0]], prompts[sides[1]])) < MIN_SHARED_PROMPTS:
         return None
     _, code = np.unique(prompts, return_inverse=True)
     after, before = (means_by(code[side], int(code.max()) + 1, values[side]) for side in sides)

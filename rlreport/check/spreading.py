@@ -17,13 +17,13 @@ from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.units import STRUCTURES
 
-MOST_TEXTS = 20
+MAX_TEXTS = 20
 """Most texts in the table."""
 
-RETURNING = 5
+MIN_RECURRENCE = 5
 """Mean number of responses per prompt from which rewards are compared within prompts, too."""
 
-CHECKED_VALUES = 8
+MAX_RULE_VALUES = 8
 """A reward with no more distinct values comes from a rule or a label, not from a model."""
 
 EXAMPLES = 5
@@ -58,12 +58,12 @@ class SpreadingTexts:
     by_step: pd.DataFrame
     counts: dict[str, Floats] = field(default_factory=dict)
 
-    def told(self) -> SpreadingTexts:
+    def without_counts(self) -> SpreadingTexts:
         """Return a copy for pages, without the counts per response."""
         return replace(self, counts={})
 
 
-def _forms(run: Run, search: Search) -> list[Text]:
+def _structures(run: Run, search: Search) -> list[Text]:
     """Return the structure of responses that spreads: a single one, or any of them."""
     bits = run.responses["structure"].to_numpy(np.int64)[search.words.sample.rows]
     masks = {ANY_FORM: -1} | {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
@@ -107,11 +107,11 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     )
     length = run.change(run.column(run.length))
     growth = max(1.0, length.last / length.first) if length.rose else 1.0
-    late = run.place >= len(run.steps) - len(run.last.steps)
-    for text in sorted([*_forms(run, search), *search.texts()], key=lambda one: -one.z):
+    late = run.step_index >= len(run.steps) - len(run.last.steps)
+    for text in sorted([*_structures(run, search), *search.texts()], key=lambda one: -one.z):
         counts = np.full(len(run.responses), np.nan)
         counts[rows] = text.counts
-        shares = held(counts)
+        shares = has_text(counts)
         moved = run.change(shares)
         by_length = 1 - (1 - moved.first) ** growth  # what longer responses hold anyway
         if text.name in counts_of or (growth > 1 and moved.last < search.limits.ratio * by_length):
@@ -119,8 +119,8 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         if run.first is not None and not moved.rose:
             continue
         by_step = run.by_step(shares)
-        begun = run.onset(by_step)
-        since = begun.low if begun else None
+        onset = run.onset(by_step)
+        since = onset.low if onset else None
         lift, in_std, z = inside.of(text.counts > 0, since)
         often = run.change(counts).difference
         earned = max(lift * moved.difference, inside.of(text.counts, since)[0] * often)
@@ -141,12 +141,12 @@ def spreading_texts(run: Run) -> SpreadingTexts:
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
-        known = np.isfinite(by_step)
+        finite = np.isfinite(by_step)
         series.append(
-            pd.DataFrame({"step": run.steps[known], "ngram": text.name, "share": by_step[known]})
+            pd.DataFrame({"step": run.steps[finite], "ngram": text.name, "share": by_step[finite]})
         )
         counts_of[text.name] = counts
-        if len(table) == MOST_TEXTS:
+        if len(table) == MAX_TEXTS:
             break
     by_step_of = pd.concat(series[1:] or series)
     return SpreadingTexts(pd.DataFrame(table, columns=COLUMNS), by_step_of, counts_of)
@@ -164,24 +164,24 @@ class Lift:
         self.known: Bools = np.isfinite(reward)
         self.steps = run.responses["step"].to_numpy(np.int64)[rows][self.known]
         self.prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows][self.known]
-        self.return_ = len(self.prompts) >= RETURNING * max(len(np.unique(self.prompts)), 1)
+        self.recurring = len(self.prompts) >= MIN_RECURRENCE * max(len(np.unique(self.prompts)), 1)
         self.reward = self.centred(reward[self.known])
 
     def centred(self, values: Floats) -> Floats:
         """Return the values minus the mean of their step, and of their prompt if prompts recur."""
         values = centred(values, self.steps)
-        for _ in range(3 if self.return_ else 0):  # near enough to zero for both after that
+        for _ in range(3 if self.recurring else 0):  # near enough to zero for both after that
             values = centred(centred(values, self.prompts), self.steps)
         return values
 
     def of(self, held: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
-        """Return what a figure per response, (S,), earns: in reward, in std of reward, and its z."""
+        """Return the effect of a figure per response on the reward, the same in std, and its z."""
         late = self.steps >= (self.steps.min(initial=0) if since is None else since)
         x = self.centred(held[self.known].astype(np.float64))[late]
         y = self.reward[late]
         varied, spread = float((x * x).sum()), float((y * y).sum())
         explained = len(np.unique(self.steps[late]))
-        explained += len(np.unique(self.prompts[late])) if self.return_ else 0
+        explained += len(np.unique(self.prompts[late])) if self.recurring else 0
         freedom = len(x) - explained - 2
         if varied < 1e-9 or spread < 1e-9 or freedom < 1:
             return np.nan, np.nan, np.nan
@@ -191,15 +191,15 @@ class Lift:
         return shared / varied, in_std, float(np.arctanh(r) * np.sqrt(freedom))
 
 
-def held(counts: Floats) -> Floats:
+def has_text(counts: Floats) -> Floats:
     """Return 1 for each response that contains a text, 0 for others, NaN outside the sample."""
     return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
-def checked(run: Run) -> bool:
+def is_verifiable(run: Run) -> bool:
     """Return whether a label or a rule decides the reward, rather than a model."""
     values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
-    return label_contained(run) is not None or len(values) <= CHECKED_VALUES
+    return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
 
 
 def label_contained(run: Run) -> float | None:

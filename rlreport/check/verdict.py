@@ -12,7 +12,7 @@ from rlreport.check.check import Check
 from rlreport.check.finding import RANKS, SEVERITIES, Finding, Level, Moved, Muted, NotRun, Verdict
 from rlreport.check.judges.nan import NAN_METRICS, invalid_since
 from rlreport.check.limits import Thresholds
-from rlreport.check.onset import smoothed
+from rlreport.check.onset import smooth
 from rlreport.check.registry import CHECKS
 from rlreport.check.run import Run
 from rlreport.check.wording import worded
@@ -24,12 +24,6 @@ FIRST_CHECK = "reward_shift"
 
 OF_THE_LOG = ("broken_log", "missing_grades")
 """Checks of the log, whose findings concern neither the policy nor its checkpoints."""
-
-HALF = 0.5
-"""Part of a consequence's change that must come after the onset of what explains it."""
-
-KEPT = 3
-"""Steps of the mean from which a change is reckoned."""
 
 DEATHS = ("reward_collapse", "length_collapse")
 """Findings that lead if they are critical: whatever else is found, the policy is dead."""
@@ -65,17 +59,17 @@ def judge(
     results: dict[str, Finding | NotRun | None] = {}
     of_reward = judged
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
-        seen = run if check.whole_run else of_reward if check.of_reward else judged
-        result = nan if check is NAN_METRICS else _result(check, seen, start)
+        subject = run if check.whole_run else of_reward if check.of_reward else judged
+        result = nan if check is NAN_METRICS else _result(check, subject, start)
         results[check.id] = result
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
-            of_reward = _across(judged, result)
+            of_reward = _comparable_run(judged, result)
     findings = [result for result in results.values() if isinstance(result, Finding)]
     order = [check.id for check in checks]
-    told = [results[name] for name in order]
-    set_aside = muted or {}
-    kept = [f for f in findings if f.id not in set_aside]
-    ordered = _in_order(kept, {check.id: check for check in checks}, order, run)
+    ordered_results = [results[name] for name in order]
+    reasons = muted or {}
+    active = [f for f in findings if f.id not in reasons]
+    ordered = _order(active, {check.id: check for check in checks}, order, run)
     lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
     return Verdict(
         level=_level(ordered, run),
@@ -83,8 +77,8 @@ def judge(
         keep_step=_keep_step(run, ordered),
         findings=ordered,
         passed=[name for name in order if results[name] is None],
-        not_run=[result for result in told if isinstance(result, NotRun)],
-        muted=[Muted(f, set_aside[f.id]) for f in findings if f.id in set_aside],
+        not_run=[result for result in ordered_results if isinstance(result, NotRun)],
+        muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
         moved=_moved(judged),
         windows=(judged.first.span, judged.last.span)  # type: ignore[arg-type]
         if judged.first
@@ -110,17 +104,17 @@ def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | Non
     return result
 
 
-def _across(run: Run, shift: Finding) -> Run:
+def _comparable_run(run: Run, shift: Finding) -> Run:
     """Return the run that the checks of the reward judge if the reward function changed."""
     if run.has("reward_gap"):
-        return run.paid_over_the_reference()
+        return run.with_gap_as_reward()
     assert shift.onset is not None
     step, start, end = shift.onset.step, int(run.steps[0]), int(run.steps[-1]) + 1
     first_is_longer = np.mean(run.steps < step) >= 0.5
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
 
-def _in_order(
+def _order(
     findings: list[Finding], checks: Mapping[str, Check], order: list[str], run: Run
 ) -> list[Finding]:
     """Return the findings with the most severe first, each followed by those it explains."""
@@ -134,17 +128,19 @@ def _in_order(
     def root(name: str) -> str:
         return root(explainers[name][0]) if explainers[name] else name
 
-    of = {f.id: root(f.id) for f in ranked}
-    made = [replace(f, explained_by=None if of[f.id] == f.id else of[f.id]) for f in ranked]
-    tops = [[f for f in made if of[f.id] == top.id] for top in made if of[top.id] == top.id]
-    tops = [sorted(group, key=lambda f: f.explained_by is not None) for group in tops]
+    roots = {f.id: root(f.id) for f in ranked}
+    groups = [
+        [top, *(replace(f, explained_by=top.id) for f in ranked if roots[f.id] == top.id != f.id)]
+        for top in ranked
+        if roots[top.id] == top.id
+    ]
 
     def worst(group: list[Finding]) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in group)
         # A warning is no reason to call a run broken that is broken for another.
         return -1 if _dead(group[0]) else severity, _place(group[0]), severity
 
-    return [f for group in sorted(tops, key=worst) for f in group]
+    return [f for group in sorted(groups, key=worst) for f in group]
 
 
 def _dead(finding: Finding) -> bool:
@@ -170,24 +166,24 @@ def _explains(
         starts = [(f.onset.step if f.onset else -1, order.index(f.id)) for f in (cause, other)]
         if starts[0] > starts[1]:
             return False
-    return _mostly_after(other, cause, run)
+    return _follows(other, cause, run)
 
 
-def _mostly_after(consequence: Finding, cause: Finding, run: Run) -> bool:
+def _follows(consequence: Finding, cause: Finding, run: Run) -> bool:
     """Return whether at least half of a consequence's change comes after the cause's onset."""
     y = consequence.series
     if consequence.rank == "note" or cause.onset is None or y is None:
         return True
     if consequence.onset is not None and consequence.onset.step >= cause.onset.low:
         return True
-    known = np.flatnonzero(np.isfinite(y[: len(run.steps)]))
-    if len(known) < 2:
+    finite = np.flatnonzero(np.isfinite(y[: len(run.steps)]))
+    if len(finite) < 2:
         return True
-    y, steps = smoothed(y[known]), run.steps[known]
+    y, steps = smooth(y[finite]), run.steps[finite]
     end = float(y[-max(1, len(y) // 5) :].mean())
     at = float(y[max(int(np.searchsorted(steps, cause.onset.low)) - 1, 0)])
-    whole = end - float(y[:KEPT].mean())
-    return whole == 0 or (end - at) / whole >= HALF
+    whole = end - float(y[:3].mean())
+    return whole == 0 or (end - at) / whole >= 0.5
 
 
 def _level(findings: list[Finding], run: Run) -> Level:
@@ -212,16 +208,16 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
         for f in findings
         if f.severity != "info" and not f.explained_by and f.id not in OF_THE_LOG
     ]
-    sound = run.between(int(run.steps[0]), min(onsets)) if onsets else run
-    if not sound.learned:
+    before = run.between(int(run.steps[0]), min(onsets)) if onsets else run
+    if not before.learned:
         return None
-    shape = sound.watched_shape or sound.reward_shape
+    shape = before.watched_shape or before.reward_shape
     if shape is None:
         return None
     steps = shape.series.steps
     if not onsets and shape.best - shape.end <= shape.noise.of_mean(shape.window):
         return int(steps[-1])
-    return int(steps[shape.best_place + shape.window // 2])
+    return int(steps[shape.best_index + shape.window // 2])
 
 
 def _moved(run: Run) -> tuple[Moved, ...]:
@@ -231,7 +227,7 @@ def _moved(run: Run) -> tuple[Moved, ...]:
         ("kl", "kl_k1"),
         ("tokens" if run.length_unit == "tokens" else "characters", run.length),
     )
-    found = []
+    figures = []
     for name, column in names:
         if run.has(column):
             moved = run.change(run.column(column))
@@ -243,5 +239,6 @@ def _moved(run: Run) -> tuple[Moved, ...]:
                     windows = run.reward_windows()
                     first, last = windows["start"] if first is not None else None, windows["end"]
                     rose = run.learned
-                found.append(Moved(name, first, last, rose or None if run.short else rose))
-    return tuple(found)
+                rose_or_unknown = rose or None if run.windows_overlap else rose
+                figures.append(Moved(name, first, last, rose_or_unknown))
+    return tuple(figures)

@@ -22,7 +22,7 @@ HEADLINES: dict[str, str] = {
 }
 """Headline of a verdict without a leading finding, by level."""
 
-MOST_EFFECTS = 2
+MAX_EFFECTS = 2
 """Consequences that the sentence names."""
 
 TELL_THE_REWARD = {
@@ -38,7 +38,7 @@ SETTINGS = {
 }
 """Settings that suggestions mention, and their names in the run's configuration."""
 
-MOST_SETTINGS = 3
+MAX_SETTINGS = 3
 
 
 def worded(
@@ -49,11 +49,11 @@ def worded(
     Suggestions quote the settings in ``card``, the run's configuration (dotted name -> value).
     ``sample_note`` says in which responses texts were counted, "" if in all.
     """
-    worded_verdict = verdict.mapped(lambda finding: _finding(finding, card or {}, sample_note))
+    worded_verdict = verdict.map(lambda finding: _finding(finding, card or {}, sample_note))
     return replace(worded_verdict, sentence=_sentence(worded_verdict))
 
 
-def retold(finding: Mapping[str, Any], title: str) -> str:
+def translatable_title(finding: Mapping[str, Any], title: str) -> str:
     """Return the title of a finding in ``report.json`` as a message that can be translated.
 
     If this version would write another title, the title stays as it is.
@@ -61,12 +61,12 @@ def retold(finding: Mapping[str, Any], title: str) -> str:
     check, facts = BY_ID.get(str(finding.get("id"))), finding.get("facts")
     if check is None or not isinstance(facts, dict):
         return title
-    known = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
+    values = {key: tuple(fact) if isinstance(fact, list) else fact for key, fact in facts.items()}
     try:
-        said = check.said(known)
+        retitled = check.format_title(values)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return title
-    return said if said == title else title
+    return retitled if retitled == title else title
 
 
 def headline(verdict: Verdict) -> str:
@@ -93,8 +93,8 @@ def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> 
     return replace(
         finding,
         name=message(check.name),
-        title=check.said(finding.facts),
-        clause=check.led_to(finding.facts),
+        title=check.format_title(finding.facts),
+        clause=check.format_clause(finding.facts),
         why=message(check.why),
         sample=message("Counted {sample}.", sample=sample_note) if sampled else "",
         suggestion=_suggested(check.suggestion, card),
@@ -104,11 +104,11 @@ def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> 
 
 def _suggested(literal: str, card: Mapping[str, object]) -> str:
     """Return a suggestion, followed by the run's values of the settings that it mentions."""
-    names = {name for what, own in SETTINGS.items() if what in literal for name in own}
-    asked = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
-    had = tuple(f"{name} = {value}" for name, value in asked.items() if _is_number(value))
-    said = message("This run had {settings}.", settings=had[:MOST_SETTINGS]) if had else ""
-    return sentences([message(literal), said])
+    names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
+    settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
+    values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
+    current = message("This run had {settings}.", settings=values[:MAX_SETTINGS]) if values else ""
+    return sentences([message(literal), current])
 
 
 def _is_number(value: object) -> bool:
@@ -122,43 +122,43 @@ def _is_number(value: object) -> bool:
 def _sentence(verdict: Verdict) -> str:
     """Return the verdict in sentences: the finding, its effects, the checkpoint to keep."""
     lead = _lead(verdict)
-    said = [message("{headline}.", headline=headline(verdict))]
+    parts = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged":
         steps = whole(verdict.step_count)
-        said.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
+        parts.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
     if lead is None:
-        told_of = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
-        if told_of:
-            moves = _joined([_moved(moved) for moved in told_of])
-            said.append(message("{one:capital}.", one=moves))
-        kept = message(
+        figures = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
+        if figures:
+            moves = _joined([_moved(moved) for moved in figures])
+            parts.append(message("{one:capital}.", one=moves))
+        checkpoint = message(
             "The best checkpoint is the last one saved at or before step {step}.",
             step=verdict.keep_step,
         )
     else:
-        effects = [f for f in verdict.folded(lead) if f.severity != "info"][:MOST_EFFECTS]
+        effects = [f for f in verdict.effects_of(lead) if f.severity != "info"][:MAX_EFFECTS]
         clauses = [f.clause for f in effects]
         if not any(f.id in TELL_THE_REWARD for f in (lead, *effects)):
             clauses += [_moved(moved) for moved in verdict.moved if moved.figure == "reward"]
         if clauses:
-            said.append(
+            parts.append(
                 message("{title:clause}; {effects}.", title=lead.title, effects=_joined(clauses))
             )
         else:
-            said.append(lead.title)
-        apart = [
+            parts.append(lead.title)
+        others = [
             f.name
             for f in verdict.findings
             if f.severity != "info" and not f.explained_by and f.id != lead.id
         ]
-        if apart:
-            said.append(message("Besides: {names}.", names=tuple(apart)))
-        kept = message(
+        if others:
+            parts.append(message("Besides: {names}.", names=tuple(others)))
+        checkpoint = message(
             "Keep the last checkpoint saved at or before step {step}.", step=verdict.keep_step
         )
     if verdict.keep_step is not None and verdict.level != "unjudged":
-        said.append(kept)
-    return sentences(said)
+        parts.append(checkpoint)
+    return sentences(parts)
 
 
 def _joined(clauses: list[str]) -> str:

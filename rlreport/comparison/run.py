@@ -13,7 +13,7 @@ import pandas as pd
 from rlreport.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
-from rlreport.check.wording import retold, worded
+from rlreport.check.wording import translatable_title, worded
 from rlreport.comparison.data import response_data
 from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report, verdict_of
 from rlreport.comparison.side import PROMPT, Side, side_of
@@ -176,7 +176,7 @@ def _found(finding: Mapping[str, Any]) -> Found:
     return Found(
         _text(finding.get("id")),
         _text(finding.get("severity")),
-        retold(finding, _text(finding.get("title"))),
+        translatable_title(finding, _text(finding.get("title"))),
         step if isinstance(step, int) else None,
     )
 

@@ -10,7 +10,7 @@ from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
 from rlreport.check.onset import onset
 from rlreport.check.run import Run, Shown
 from rlreport.check.series import Series
-from rlreport.check.shapes import RiseOrShare, change_along, judge_rows, judge_share, part_of
+from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, ratio_of, series_change
 from rlreport.figures.ragged import Floats
 
 
@@ -60,16 +60,16 @@ def judge_failed(run: Run) -> Result:
 
     Steps in which every rollout failed count, though no other check can judge them.
     """
-    failed = run.tried["failed_rollouts"].to_numpy(np.float64)
+    failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return FAILED_ROLLOUTS.not_run(FAILED_ROLLOUTS.needs_also)
-    steps = run.tried["step"].to_numpy(np.int64)
-    share: Floats = failed / (failed + run.tried["responses"].to_numpy(np.float64))
-    moved = change_along(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
+    steps = run.attempted_steps["step"].to_numpy(np.int64)
+    share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
+    moved = series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
     start = int(steps[0])
-    begun = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
-    since = steps[steps >= begun.step].tolist() if begun else ()
-    dating = {"series": share, "onset": begun, "dated": False, "steps": since}
+    rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
+    later = steps[steps >= rise.step].tolist() if rise else ()
+    dating = {"series": share, "onset": rise, "dated": False, "steps": later}
     return judge_share(FAILED_ROLLOUTS, run, FailedRollouts, moved, **dating)
 
 
@@ -97,7 +97,7 @@ FAILED_ROLLOUTS = Check(
 def judge_tool_errors(run: Run) -> Result:
     """Find a rise of the share of tool calls that return an error, or a high share."""
     calls = run.column("tool_calls")
-    errors = part_of(run.column("tool_errors"), calls)
+    errors = ratio_of(run.column("tool_errors"), calls)
     return judge_rows(TOOL_ERRORS, run, ToolErrors, errors, calls)
 
 
@@ -165,7 +165,7 @@ TOOL_DISUSE = Check(
 def judge_void_turns(run: Run) -> Result:
     """Find a high share of empty turns in the last window."""
     turns = run.column("turns")
-    return judge_rows(VOID_TURNS, run, VoidTurns, part_of(run.column("void_turns"), turns), turns)
+    return judge_rows(VOID_TURNS, run, VoidTurns, ratio_of(run.column("void_turns"), turns), turns)
 
 
 VOID_TURNS = Check(

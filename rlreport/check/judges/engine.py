@@ -143,7 +143,7 @@ def judge_weights(run: Run) -> Result:
         "std": np.sqrt(np.maximum(square - mean**2, 0)),
         "chi2": square - 1,
     }
-    ends = {name: median(run.late(series)) for name, series in by_step.items()}
+    ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
     judged: tuple[tuple[str, Limit[float], Op], ...] = (
         ("ess", OffPolicyWeights.ess, "<"),
         ("mean", OffPolicyWeights.low, "<"),

@@ -20,7 +20,7 @@ WINDOW = 3
 """Steps in the running mean of the share of missing grades."""
 
 
-LEAST = 0.05
+MIN_SHARE = 0.05
 """A step with a smaller share of missing grades is never a bad one."""
 
 
@@ -54,21 +54,21 @@ def judge_missing(run: Run) -> Result:
     windows = running_mean(failed, size)
     at = int(np.argmax(windows))
     met = run.met(MissingGrades.window, ">", float(windows[at]))
-    many = failed > max(float(failed.max()) / 2, LEAST)
-    lasting = bool(many[-size:].any()) or float(many.mean()) > limits.part
-    steps = run.steps[many if met and many.any() else by_step > 0]
+    bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
+    persistent = bool(bad_steps[-size:].any()) or float(bad_steps.mean()) > limits.part
+    steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
-    reason = _reason(run, missing, many) if met else "few"
+    reason = _reason(run, missing, bad_steps) if met else "few"
     groups = run.responses.assign(graded=~missing).groupby("group")["graded"]
     responses, grades = groups.size(), groups.sum()
     finding = MISSING_GRADES.finding(
         run,
-        "warning" if met and lasting else "info",
+        "warning" if met and persistent else "info",
         met,
         series=by_step,
         onset=Onset(since, since, since),
         until=last if last < run.steps[-1] else None,
-        shown=Shown(-run.place.astype(np.float64), among=missing),
+        shown=Shown(-run.step_index.astype(np.float64), among=missing),
         steps=steps[:200].tolist(),
         missing=int(missing.sum()),
         responses=len(missing),
@@ -85,19 +85,19 @@ def judge_missing(run: Run) -> Result:
     return finding if reason == "judge" else replace(finding, rank="note")
 
 
-def _reason(run: Run, missing: NDArray[np.bool_], many: NDArray[np.bool_]) -> str:
+def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) -> str:
     """Return whether the parser broke, the policy got worse or the judge was down."""
-    if many.all():
+    if bad_steps.all():
         return "always"
-    here = many[run.place]
-    lost, graded = here & missing, here & ~missing
+    in_bad_steps = bad_steps[run.step_index]
+    missing_rows, graded = in_bad_steps & missing, in_bad_steps & ~missing
     length, finished, reward = (run.column(one) for one in (run.length, "finished", "reward"))
-    lengths = mean(length[lost]), mean(length[graded])
-    unlike = max(lengths) > run.limits[MissingGrades].unlike * max(min(lengths), 1.0)
-    if unlike or mean(finished[graded]) - mean(finished[lost]) > 0.5:
+    lengths = mean(length[missing_rows]), mean(length[graded])
+    other_length = max(lengths) > run.limits[MissingGrades].unlike * max(min(lengths), 1.0)
+    if other_length or mean(finished[graded]) - mean(finished[missing_rows]) > 0.5:
         return "parser"
-    first, last = np.flatnonzero(many)[[0, -1]]
-    around = (run.place >= first - 5) & (run.place <= last + 5) & ~here & ~missing
+    first, last = np.flatnonzero(bad_steps)[[0, -1]]
+    around = (run.step_index >= first - 5) & (run.step_index <= last + 5) & ~in_bad_steps & ~missing
     error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
     return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
 

@@ -8,7 +8,7 @@ import pandas as pd
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
-from rlreport.check.run import Run, Shown, has, mean, was_so
+from rlreport.check.run import Run, Shown, has, mean, met_from_start
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message
 
@@ -47,29 +47,29 @@ def judge_zero_variance(run: Run) -> Result:
     """
     limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
-    late = groups[groups["step"].isin(run.last.steps)]
-    if late.empty:
+    last_groups = groups[groups["step"].isin(run.last.steps)]
+    if last_groups.empty:
         return ZERO_VARIANCE_GROUPS.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
         return ZERO_VARIANCE_GROUPS.not_run("a run that learns from groups; this one has a critic")
-    share, solved, wrong = (float(late[kind].mean()) for kind in ("equal", "solved", "wrong"))
+    share, solved, wrong = last_groups[["equal", "solved", "wrong"]].mean().tolist()
     if not (met := run.met(ZeroVarianceGroups.share, ">", share)):
         return None
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = by_step["equal"].to_numpy(np.float64)
     before = by_step[:window].mean()
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
-    fine = 2 * solved > share or (run.learned and not too_hard)
+    harmless = 2 * solved > share or (run.learned and not too_hard)
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
     return ZERO_VARIANCE_GROUPS.finding(
         run,
-        "info" if fine else "warning",
+        "info" if harmless else "warning",
         met,
         series=series,
-        always=was_so(series, met[0]) or above(before["equal"], limits.share),
+        always=met_from_start(series, met[0]) or above(before["equal"], limits.share),
         shown=Shown(run.column("reward"), highest=False, among=among),
         share=share,
-        groups=len(late),
+        groups=len(last_groups),
         solved=solved,
         wrong=wrong,
     )
@@ -87,9 +87,9 @@ def _groups(run: Run) -> pd.DataFrame:
     groups["equal"] = by_group["reward"].std(ddof=0) < EQUAL
     groups["step"] = by_group["step"].first()
     lowest, best = rows["reward"].min(), rows["reward"].max()
-    told = groups["equal"] & (best > lowest)
-    groups["solved"] = told & (groups["max"] >= best)
-    groups["wrong"] = told & (groups["max"] <= lowest)
+    comparable = groups["equal"] & (best > lowest)
+    groups["solved"] = comparable & (groups["max"] >= best)
+    groups["wrong"] = comparable & (groups["max"] <= lowest)
     return groups[groups["size"] >= 2]
 
 
@@ -135,12 +135,12 @@ def judge_std_fall(run: Run) -> Result:
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return GROUP_STD_FALL.not_run(GROUP_STD_FALL.needs_also)
     series = steps["group_std_mean"].to_numpy(np.float64)
-    known = series[np.isfinite(series)]
-    if len(known) < 2 * limits.steps:
+    finite = series[np.isfinite(series)]
+    if len(finite) < 2 * limits.steps:
         return GROUP_STD_FALL.not_run(
             message("groups in at least {steps} steps", steps=2 * limits.steps)
         )
-    start, highest = float(known[: limits.steps].mean()), float(known[-limits.steps :].max())
+    start, highest = float(finite[: limits.steps].mean()), float(finite[-limits.steps :].max())
     if not (met := run.met(GroupStdFall.ratio, "<", highest, of=start)):
         return None
     return GROUP_STD_FALL.finding(
@@ -149,7 +149,7 @@ def judge_std_fall(run: Run) -> Result:
         met,
         series=series,
         start=start,
-        end=float(known[-limits.steps :].mean()),
+        end=float(finite[-limits.steps :].mean()),
     )
 
 
@@ -223,8 +223,8 @@ def judge_sharpening(run: Run) -> Result:
     """Find a reward whose mean rose while its std inside steps did not fall."""
     reward = run.column("reward")
     moved = run.change(reward)
-    stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.place]) ** 2))
-    ends = (stds[: len(run.last.steps)], run.late(stds))
+    stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))
+    ends = (stds[: len(run.last.steps)], run.last_values(stds))
     before, after = (float(np.sqrt(mean(part**2))) for part in ends)
     if not (moved.rose and before > 0 and at_least(after, before)):
         return None

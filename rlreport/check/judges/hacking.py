@@ -14,17 +14,17 @@ from rlreport.check.judges.text import DiversityCollapse
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
 from rlreport.check.run import Run, Shown, mean
-from rlreport.check.spreading import checked, held, label_contained
+from rlreport.check.spreading import has_text, is_verifiable, label_contained
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, told
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
 """Nats per response, and per token, above which the KL is too high."""
 
-REPEATED = 3.0
+MIN_REPEATS = 3.0
 """A text that occurs this often in each response, on average, is repeated."""
 
-TOLD = 5
+MAX_NAMED = 5
 CARRIES = 0.5
 """A text carries the reward if it has this part of the reward's gain."""
 ASKED = 0.5
@@ -46,16 +46,16 @@ def judge_hacking(run: Run) -> Result:
         return REWARD_HACKING_TOKEN.not_run("response")
     if run.first is None and run.tables.ref_words is None:
         return REWARD_HACKING_TOKEN.too_short(run)
-    paid = _paid(run)
-    if paid.empty:
+    rewarded = _rewarded_texts(run)
+    if rewarded.empty:
         return None
-    top = _leading(paid)
+    top = _leading_text(rewarded)
     counts = run.spreading.counts[top["ngram"]]
-    verdict = _hack_or_format(run, counts)
+    verdict = _classify(run, counts)
     if verdict == "format":
         return None
-    shares = held(counts)
-    carried, start, end = _carried(run, shares)
+    shares = has_text(counts)
+    carried, start, end = _carried_gain(run, shares)
     held_by_most = run.met(Spreading.held, ">=", top["share_last"])
     carries = run.met(Spreading.carried, ">=", carried)
     critical = bool(held_by_most and carries) and verdict == "hack"
@@ -66,16 +66,16 @@ def judge_hacking(run: Run) -> Result:
         *run.met(Spreading.lift_z, ">=", top["lift_z"]),
         *(held_by_most + carries if critical else []),
     ]
-    by_lift = paid.sort_values("lift_z", ascending=False)["ngram"]
+    by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
     others = [text for text in by_lift if text not in top["ngram"]]
-    companions = tuple(LogText(text) for text in others[: TOLD - 1])
+    companions = tuple(LogText(text) for text in others[: MAX_NAMED - 1])
     return REWARD_HACKING_TOKEN.finding(
         run,
         "critical" if critical else "warning",
         met,
         series=run.by_step(shares),
         always=run.first is None,
-        shown=_holders(top, counts),
+        shown=_shown_holders(top, counts),
         texts=() if top["kind"] == "structure" else (LogText(top["ngram"]), *companions),
         more=_text_facts(top),
         carried=carried,
@@ -86,7 +86,7 @@ def judge_hacking(run: Run) -> Result:
     )
 
 
-def _paid(run: Run) -> pd.DataFrame:
+def _rewarded_texts(run: Run) -> pd.DataFrame:
     """Return the texts that spread with the reward and earn a good part of its gain."""
     limits, table = run.limits[Spreading], run.spreading.table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
@@ -101,12 +101,12 @@ def _paid(run: Run) -> pd.DataFrame:
     ]
 
 
-def _leading(paid: pd.DataFrame) -> pd.Series:
+def _leading_text(texts: pd.DataFrame) -> pd.Series:
     """Return the text that explains most of the reward: by significance times share."""
-    return paid.iloc[int(np.argmax((paid["lift_z"] * paid["share_last"]).to_numpy()))]
+    return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
 
 
-def _hack_or_format(run: Run, counts: Floats) -> Verdict:
+def _classify(run: Run, counts: Floats) -> Verdict:
     """Return whether a rewarded text is a hack, the format of answers, or either.
 
     With labels it is the format if the best responses contain their label or validation rises,
@@ -119,19 +119,19 @@ def _hack_or_format(run: Run, counts: Floats) -> Verdict:
     if contained is not None:
         learned = validated or contained >= run.limits[FormatLearned].contained
         return "format" if learned else "either"
-    return "format" if (checked(run) or validated) and not _harms(run, counts) else "hack"
+    return "format" if (is_verifiable(run) or validated) and not _harms(run, counts) else "hack"
 
 
 def _harms(run: Run, counts: Floats) -> bool:
     """Return whether KL, validation, endings or diversity got worse, or the text is repeated."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
-    late = counts[run.last.rows]
+    last_counts = counts[run.last.rows]
     watched, limits = run.watched_shape, run.limits[DiversityCollapse]
     fall = distinct_fall(run, limits.least_bigrams) if run.first else None
     return bool(
         (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
         or (watched is not None and not watched.rose)
-        or mean(late[late > 0]) >= REPEATED
+        or mean(last_counts[last_counts > 0]) >= MIN_REPEATS
         or run.change(run.column("finished")).difference <= -0.2
         or (fall is not None and fall.share > limits.fall)
     )
@@ -148,7 +148,7 @@ def _text_facts(top: pd.Series) -> dict[str, Fact]:
     }
 
 
-def _holders(top: pd.Series, counts: Floats) -> Shown:
+def _shown_holders(top: pd.Series, counts: Floats) -> Shown:
     look_for = "" if top["kind"] == "structure" else str(top["ngram"]).rstrip("*")
     return Shown(
         counts,
@@ -159,34 +159,34 @@ def _holders(top: pd.Series, counts: Floats) -> Shown:
     )
 
 
-def _carried(run: Run, shares: Floats) -> tuple[float, float, float]:
+def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
     """Return the share of the gain in responses with the text, and the mean reward at both ends."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
     moved = run.change(reward)
     gains, held = (reward - moved.first)[run.last.rows], shares[run.last.rows]
-    known = np.isfinite(gains) & np.isfinite(held)
-    total = float(gains[known].sum())
-    part = float((gains * held)[known].sum()) / total if total > 0 else np.nan
+    finite = np.isfinite(gains) & np.isfinite(held)
+    total = float(gains[finite].sum())
+    part = float((gains * held)[finite].sum()) / total if total > 0 else np.nan
     return part, moved.first, moved.last
 
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    said = marked("{what}; they earn {lift:figure} more than the rest of their step")
+    clause = marked("{what}; they earn {lift:figure} more than the rest of their step")
     if facts["exploit"]:
-        said = marked(
+        clause = marked(
             "Format or exploit? {what}. They earn {lift:figure} more than the rest of their step, "
             "but need not hold the label, and no validation tells"
         )
     elif isinstance(carried, float) and carried >= CARRIES:
-        said = marked(
+        clause = marked(
             "{what} and carries the reward from {reward_start:figure} to {reward_end:figure}"
         )
     places = {**facts, "what": _what(facts)}
-    whole = marked("{said}, as do {others:quoted}.") if facts["others"] else marked("{said}.")
-    return told(whole, {**places, "said": told(said, places)})
+    sentence = marked("{said}, as do {others:quoted}.") if facts["others"] else marked("{said}.")
+    return told(sentence, {**places, "said": told(clause, places)})
 
 
 def _what(facts: Facts) -> str:
@@ -250,37 +250,37 @@ def judge_format(run: Run) -> Result:
     table = run.spreading.table
     if run.tables.words is None:
         return FORMAT_LEARNED.not_run("response")
-    least = run.limits[FormatLearned].share
-    table = table[(table["share_last"] >= least) & (table["asked"] <= ASKED)]
+    min_share = run.limits[FormatLearned].share
+    table = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
     if table.empty or not run.learned:
         return None
-    paid = _paid(run)
+    rewarded = _rewarded_texts(run)
     widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
-    top = widest if paid.empty else _leading(paid)
+    top = widest if rewarded.empty else _leading_text(rewarded)
     counts = run.spreading.counts[top["ngram"]]
-    if not (checked(run) if paid.empty else _hack_or_format(run, counts) == "format"):
+    if not (is_verifiable(run) if rewarded.empty else _classify(run, counts) == "format"):
         return None
     return FORMAT_LEARNED.finding(
         run,
         "info",
         run.met(FormatLearned.share, ">=", top["share_last"]),
-        series=run.by_step(held(counts)),
-        shown=_holders(top, counts),
+        series=run.by_step(has_text(counts)),
+        shown=_shown_holders(top, counts),
         texts=() if top["kind"] == "structure" else (LogText(top["ngram"]),),
         more=_text_facts(top),
-        paid=not paid.empty,
+        paid=not rewarded.empty,
     )
 
 
 def _format_title(facts: Facts) -> str:
-    said = marked(
+    sentence = marked(
         "{what}; they do not earn more than others: probably the answer format being learned."
     )
     if facts["paid"]:
-        said = marked(
+        sentence = marked(
             "{what}; they earn {lift:figure} more: probably the answer format being learned."
         )
-    return told(said, {**facts, "what": _what(facts)})
+    return told(sentence, {**facts, "what": _what(facts)})
 
 
 FORMAT_LEARNED = Check(

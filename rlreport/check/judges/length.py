@@ -6,10 +6,10 @@ import numpy as np
 
 from rlreport.check.check import REWARD, Check, Need, Result
 from rlreport.check.limits import EOS, Limit, Limits
-from rlreport.check.noise import correlation_inside
+from rlreport.check.noise import correlation_within
 from rlreport.check.run import Run, Shown, mean, median
-from rlreport.check.series import FEWEST_IN_WINDOW
-from rlreport.check.shapes import RiseOrShare, change_along, judge_rows, judge_share
+from rlreport.check.series import MIN_WINDOW
+from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
 from rlreport.check.windows import Trend, whole, window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
@@ -91,10 +91,10 @@ def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     inside = "group" if grouped else "step"
     return max(
         (
-            correlation_inside(run.tables, run.column("reward"), length, part, inside)
+            correlation_within(run.tables, run.column("reward"), length, part, inside)
             for part in (run.last, whole(run.tables))
         ),
-        key=lambda found: (found[0] == found[0], found[0]),
+        key=lambda pair: (pair[0] == pair[0], pair[0]),
     )
 
 
@@ -136,20 +136,20 @@ def judge_collapse(run: Run) -> Result:
 def _all_empty(run: Run) -> Result:
     """Find an end of the run at which every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
-    lone = (tokens == 1) & (run.column("finished") == 1)
-    empty = np.where((chars == 0) | (tokens == 0) | lone, 1.0, 0.0)
+    only_end = (tokens == 1) & (run.column("finished") == 1)
+    empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
     series = run.by_step(empty)
-    since = int(np.flatnonzero(series < ALL).max(initial=-1)) + 1
-    if len(series) - since < FEWEST_IN_WINDOW or mean(series[:FEWEST_IN_WINDOW]) >= 0.5:
+    start = int(np.flatnonzero(series < ALL).max(initial=-1)) + 1
+    if len(series) - start < MIN_WINDOW or mean(series[:MIN_WINDOW]) >= 0.5:
         return None
     return LENGTH_COLLAPSE.finding(
         run,
         "critical",
-        run.met(LengthCollapse.stubs, ">", mean(series[since:])),
+        run.met(LengthCollapse.stubs, ">", mean(series[start:])),
         series=series,
         shown=Shown(run.column(run.length), highest=False, among=empty == 1),
         kind="empty",
-        since=int(run.steps[since]),
+        since=int(run.steps[start]),
     )
 
 
@@ -163,10 +163,10 @@ def _shrunk(run: Run) -> Result:
     if finish_known(run):
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
-        severe, moved = (change_along(trainers, steps) for steps in (FEWEST_IN_WINDOW, None))
-        series, source, unit = run.along(trainers), "metrics", marked("tokens")
+        severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
+        series, source, unit = run.align(trainers), "metrics", marked("tokens")
     else:
-        first = window(run.tables, 0, FEWEST_IN_WINDOW)
+        first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[LengthCollapse].ratio * medians[1]:
             return None  # only the few long ones are gone
@@ -175,7 +175,7 @@ def _shrunk(run: Run) -> Result:
     met = run.met(LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     if not met:
         severe = moved
-        if moved.fell and (not run.learned or _pays_to_be_short(run, length)):
+        if moved.fell and (not run.learned or _shortness_pays(run, length)):
             met = run.met(LengthCollapse.ratio, "<", moved.last, of=moved.first)
     if not met:
         return None
@@ -193,7 +193,7 @@ def _shrunk(run: Run) -> Result:
     )
 
 
-def _pays_to_be_short(run: Run, length: Floats) -> bool:
+def _shortness_pays(run: Run, length: Floats) -> bool:
     """Return whether shorter responses earn more and the watched reward did not rise."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
@@ -203,9 +203,9 @@ def _pays_to_be_short(run: Run, length: Floats) -> bool:
 
 def _stubs(run: Run) -> Result:
     """Find responses of a few tokens; if they were always there or the run learns, a note."""
-    tokens, least = run.column("response_tokens"), run.limits[LengthCollapse].tokens
-    short = np.where(np.isfinite(tokens), tokens < least, np.nan)
-    share = run.change(short)
+    tokens, limit = run.column("response_tokens"), run.limits[LengthCollapse].tokens
+    is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
+    share = run.change(is_stub)
     met = run.met(LengthCollapse.stubs, ">", share.last)
     if not met:
         return None
@@ -213,13 +213,13 @@ def _stubs(run: Run) -> Result:
         run,
         "warning" if share.rose and not run.learned else "info",
         met,
-        series=run.by_step(short),
+        series=run.by_step(is_stub),
         always=not share.rose,
         shown=Shown(tokens, highest=False, unit=run.length_unit),
         kind="stubs",
         stubs=share.last,
         stubs_start=share.first,
-        tokens=least,
+        tokens=limit,
     )
 
 
@@ -269,12 +269,12 @@ def judge_eos(run: Run) -> Result:
     if cut_off is not None:
         among = cut_off == 1
         shown = Shown(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
-        found = judge_rows(MISSING_EOS, run, MissingEos, cut_off, shown=shown)
-        rose = found is not None and any(met.name == "rise" for met in found.thresholds)
-        return found if rose or _at_one_length(run, cut_off) else None
+        finding = judge_rows(MISSING_EOS, run, MissingEos, cut_off, shown=shown)
+        rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
+        return finding if rose or _same_length(run, cut_off) else None
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return MISSING_EOS.not_run(MISSING_EOS.needs_also)
-    moved, series = change_along(trainers, None), run.along(trainers)
+    moved, series = series_change(trainers, None), run.align(trainers)
     return judge_share(MISSING_EOS, run, MissingEos, moved, series=series, series_from="metrics")
 
 
@@ -289,13 +289,13 @@ def _cut_off(run: Run) -> Floats | None:
     return None if mean(at_limit) > ALL else at_limit
 
 
-def _at_one_length(run: Run, cut_off: Floats) -> bool:
+def _same_length(run: Run, cut_off: Floats) -> bool:
     """Return whether most cut-off responses of the last window are as long as the longest one."""
     tokens = run.column("response_tokens")[run.last.rows]
     if not np.isfinite(tokens).any() or not (run.column("finished") == 1).any():
         return True
-    long = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
-    return bool(2 * long.sum() > len(long))
+    at_limit = tokens[cut_off[run.last.rows] == 1] >= AT_LIMIT * np.nanmax(tokens)
+    return bool(2 * at_limit.sum() > len(at_limit))
 
 
 MISSING_EOS = Check(

@@ -44,7 +44,7 @@ SHOWN = 3
 SHARED_STEPS = 0.8
 """Two files are ranks of one run if this share of one's steps is in the other, too."""
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -72,7 +72,7 @@ def judge_log(run: Run) -> Result:
     faults = [
         *_unreadable(tables, limits),
         *_incomplete(tables, limits),
-        *_missing_steps(run.tried["step"].to_numpy(np.int64), limits),
+        *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
     ]
     # What the reader cut: padding makes token arrays of unequal length.
@@ -117,12 +117,12 @@ def _incomplete(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
     size = commonest(responses, limits.usual)
     if len(steps) < SHOWN or size is None:
         return
-    few = responses < limits.fewer * size
-    inside = tuple(steps[:-1][few[:-1]].tolist())
+    incomplete = responses < limits.fewer * size
+    inside = tuple(steps[:-1][incomplete[:-1]].tolist())
     if inside:
         facts = {"few": len(inside), "usual": size, "few_first": inside[0]}
         yield Fault("warning", "few", facts, inside)
-    if few[-1]:
+    if incomplete[-1]:
         yield Fault("info", "last", {"last": int(responses[-1]), "usual": size}, (int(steps[-1]),))
 
 
@@ -143,31 +143,31 @@ def _missing_steps(steps: Ints, limits: BrokenLog) -> Iterator[Fault]:
 def _early_ranks(tables: Tables) -> Iterator[Fault]:
     """Find rank files that end at least two steps before others with mostly the same steps."""
     order = step_numbers(tables)
-    held = tables.responses[["file", "step"]].drop_duplicates()
-    count = held.groupby("file")["step"].transform("size")
+    pairs = tables.responses[["file", "step"]].drop_duplicates()
+    step_counts = pairs.groupby("file")["step"].transform("size")
     # A file of fewer steps neither stops early nor holds most of one that does.
-    held = held[count >= SHOWN]
-    files, file = np.unique(held["file"].to_numpy(), return_inverse=True)
+    pairs = pairs[step_counts >= SHOWN]
+    files, file = np.unique(pairs["file"].to_numpy(), return_inverse=True)
     if not 1 < len(files) <= len(tables.files):
         return
     holds = np.zeros((len(files), len(order)), np.float32)
-    holds[file, np.searchsorted(order, held["step"].to_numpy())] = 1
+    holds[file, np.searchsorted(order, pairs["step"].to_numpy())] = 1
     # Ranks of one run hold the same steps: what is compared are sets of steps, not files.
     sets, of_file = np.unique(holds, axis=0, return_inverse=True)
     last = len(order) - 1 - sets[:, ::-1].argmax(axis=1)
     same = sets @ sets.T >= SHARED_STEPS * sets.sum(axis=1)[:, None]
     ends = np.where(same, last, 0).max(axis=1)
-    early = np.flatnonzero((ends - last >= 2)[of_file.ravel()])
-    if len(early):
-        stops = order[last[of_file.ravel()[early]]]
+    early_files = np.flatnonzero((ends - last >= 2)[of_file.ravel()])
+    if len(early_files):
+        stops = order[last[of_file.ravel()[early_files]]]
         first = int(np.argmin(stops))
-        name = tables.files[int(files[early[first]])].name
-        facts: dict[str, Fact] = {"early": len(early), "early_file": name}
+        name = tables.files[int(files[early_files[first]])].name
+        facts: dict[str, Fact] = {"early": len(early_files), "early_file": name}
         facts["early_step"] = int(stops[first])
         yield Fault("warning", "early", facts, tuple(np.unique(stops).tolist()))
 
 
-SAID = {
+SENTENCES = {
     "few": marked("{few:count} steps have fewer than {usual} responses, the first {few_first}."),
     "last": marked("The last step is incomplete: {last:count} of {usual} responses."),
     "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
@@ -184,7 +184,7 @@ SAID = {
 def _log_title(facts: Facts) -> str:
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return sentences(told(SAID[str(key)], facts) for key in faults)
+    return sentences(told(SENTENCES[str(key)], facts) for key in faults)
 
 
 BROKEN_LOG = Check(
@@ -233,13 +233,13 @@ def judge_cut(run: Run) -> Result:
     Responses that end at a token limit differ in characters, unless they repeat one text.
     """
     chars = run.responses["response_chars"].to_numpy(np.int64)
-    most = int(chars.max(initial=0))
-    longest = run.responses.loc[chars == most, "response_hash"]
-    if most < run.limits[CutTexts].least or 2 * longest.nunique() < len(longest):
+    largest = int(chars.max(initial=0))
+    longest = run.responses.loc[chars == largest, "response_hash"]
+    if largest < run.limits[CutTexts].least or 2 * longest.nunique() < len(longest):
         return None
     share = len(longest) / len(chars)
     met = run.met(CutTexts.share, ">", share)
-    return CUT_TEXTS.finding(run, "info", met, share=share, most=most) if met else None
+    return CUT_TEXTS.finding(run, "info", met, share=share, most=largest) if met else None
 
 
 CUT_TEXTS = Check(
@@ -260,26 +260,26 @@ CUT_TEXTS = Check(
 
 def judge_columns(run: Run) -> Result:
     """Find columns that nearly all responses have up to some step, and none after it."""
-    held = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
-    held |= {str(name): values.notna() for name, values in run.tables.extras.items()}
-    lost: list[tuple[int, str]] = []
-    for name, there in held.items():
-        share = run.by_step(there.to_numpy().astype(np.float64))
+    columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
+    columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
+    ended: list[tuple[int, str]] = []
+    for name, present in columns.items():
+        share = run.by_step(present.to_numpy().astype(np.float64))
         end = int(np.flatnonzero(share).max(initial=-1)) + 1
         always = (share[:end] >= run.limits[LostColumns].share).all()
         if SHOWN <= end <= len(share) - SHOWN and always:
-            lost.append((int(run.steps[end]), name))
-    if not lost:
+            ended.append((int(run.steps[end]), name))
+    if not ended:
         return None
-    lost.sort()
-    first = lost[0][0]
+    ended.sort()
+    first = ended[0][0]
     return LOST_COLUMNS.finding(
         run,
         "info",
         onset=Onset(first, first, first),
         at=first,
-        names=tuple(LogText(name) for _, name in lost[:MOST_NAMED]),
-        count=len(lost),
+        names=tuple(LogText(name) for _, name in ended[:MAX_NAMED]),
+        count=len(ended),
     )
 
 

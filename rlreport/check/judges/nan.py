@@ -60,22 +60,22 @@ def _worst(
     """Return the worst period of NaN: critical if the reward dies after, ``fatal`` if it lasts."""
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
-    near = max(run.limits[NanMetrics].death * float(np.ptp(logged)), LASTING)
-    found = []
+    reach = max(run.limits[NanMetrics].death * float(np.ptp(logged)), LASTING)
+    periods = []
     for start, stop in spans(bad).tolist():
-        since, last, ends = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
-        deadly = died is not None and since <= died <= last + near
+        since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
+        deadly = died is not None and since <= died <= last + reach
         # Mixed precision skips the first updates until its loss scale fits.
-        lasts = stop - start > 1 if ends else stop - start >= LASTING and start > 0
+        long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
         # What the last step began may be the end of the run, or recover.
-        mild: Severity = "warning" if ends else "info"
-        severity: Severity = "critical" if deadly else fatal if lasts else mild
-        until, steps = None if ends else last, tuple(logged[bad].tolist())
-        found.append(Nan(kind, severity, since, until, deadly, steps, facts, rows))
-    return min(found, key=lambda nan: SEVERITIES.index(nan.severity))
+        mild: Severity = "warning" if at_end else "info"
+        severity: Severity = "critical" if deadly else fatal if long else mild
+        until, steps = None if at_end else last, tuple(logged[bad].tolist())
+        periods.append(Nan(kind, severity, since, until, deadly, steps, facts, rows))
+    return min(periods, key=lambda nan: SEVERITIES.index(nan.severity))
 
 
-def _of_metrics(run: Run) -> Iterator[Nan]:
+def _metric_nans(run: Run) -> Iterator[Nan]:
     """Judge NaN in the trainer's loss, gradient norm, KL and entropy."""
     broken, metrics = run.tables.metrics_broken, run.tables.metrics
     roles = roles_of(broken)
@@ -86,58 +86,57 @@ def _of_metrics(run: Run) -> Iterator[Nan]:
             finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
         logged = np.union1d(finite, np.asarray(broken[name], np.int64))
         bad = ~np.isin(logged, finite)
-        never = bad.all() and role not in FATAL_ROLES  # such as the KL of a run without one
+        always_nan = bad.all() and role not in FATAL_ROLES  # such as the KL of a run without one
         placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
-        if bad.any() and not never and not placeholder:
+        if bad.any() and not always_nan and not placeholder:
             fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
             yield _worst(run, "metric", logged, bad, fatal, metric=LogText(name))
 
 
-def _of_responses(run: Run) -> Iterator[Nan]:
+def _response_nans(run: Run) -> Iterator[Nan]:
     """Judge NaN in the rewards, log-probabilities and other numbers of responses."""
     rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
-    odd, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
+    has_nan, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
     graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
     if run.has("surprisal_mean"):
         tokens = run.column("response_tokens")
-        most = np.maximum(run.limits[NanMetrics].logprobs * tokens, 1)
-        bad = rows["surprisal_mean"].isna().to_numpy() | (tokens - run.column("logp_tokens") > most)
+        limit = np.maximum(run.limits[NanMetrics].logprobs * tokens, 1)
+        bad = tokens - run.column("logp_tokens") > limit
+        bad |= rows["surprisal_mean"].isna().to_numpy()
     if run.has("kl_k1"):
         bad = bad | rows["kl_k1"].isna().to_numpy()
     kinds: tuple[tuple[str, Severity, Bools], ...] = (
-        ("logprobs", "critical", odd & bad),
-        ("other", "warning", odd & ~bad & ~ungraded),
-        ("rewards", "warning", odd & ungraded & graded),
+        ("logprobs", "critical", has_nan & bad),
+        ("other", "warning", has_nan & ~bad & ~ungraded),
+        ("rewards", "warning", has_nan & ungraded & graded),
     )
     for kind, fatal, among in kinds:
         if not among.any():
             continue
-        count, first = int(among.sum()), int(run.place[among].min())
-        late = run.place >= min(first, len(run.steps) - LASTING)
-        share = float(among[late & graded].mean())
+        count, first = int(among.sum()), int(run.step_index[among].min())
+        from_first = run.step_index >= min(first, len(run.steps) - LASTING)
+        share = float(among[from_first & graded].mean())
         facts: dict[str, Fact] = {"responses": count, "numbers": int(numbers[among].sum())}
-        found = _worst(
-            run, kind, run.steps, run.steps_of(among), fatal, among, share=share, **facts
-        )
-        many = count >= LASTING and share > run.limits[NanMetrics].share
-        if kind == "rewards" and many:
-            found = replace(found, severity="critical", since=int(run.steps[first]), deadly=False)
-        yield found
+        nan = _worst(run, kind, run.steps, run.steps_of(among), fatal, among, share=share, **facts)
+        widespread = count >= LASTING and share > run.limits[NanMetrics].share
+        if kind == "rewards" and widespread:
+            nan = replace(nan, severity="critical", since=int(run.steps[first]), deadly=False)
+        yield nan
 
 
 def judge_nan(run: Run) -> Result:
     """Find NaN and infinite numbers; the worst kind decides the severity."""
-    found = [*_of_metrics(run), *_of_responses(run)]
-    if not found:
+    nans = [*_metric_nans(run), *_response_nans(run)]
+    if not nans:
         return None
-    worst = min(found, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
+    worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
     share = worst.facts.get("share") if worst.kind == "rewards" else None
     met = run.met(NanMetrics.share, ">", share) if isinstance(share, float) else []
-    useless = [nan.since for nan in found if nan.rows is not None and nan.severity == "critical"]
+    unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
     shown, series = Shown(run.column("reward"), highest=False), None
     if worst.rows is not None:
         # The first ones tell how it began.
-        shown = Shown(-run.place.astype(np.float64), among=worst.rows)
+        shown = Shown(-run.step_index.astype(np.float64), among=worst.rows)
         series = run.by_step(worst.rows.astype(np.float64))
     return NAN_METRICS.finding(
         run,
@@ -153,7 +152,7 @@ def judge_nan(run: Run) -> Result:
         since=worst.since,
         until_step=worst.until,
         deadly=worst.deadly,
-        cut=min(useless, default=None),
+        cut=min(unusable, default=None),
         series_from="metrics" if worst.rows is None else "rollouts",
     )
 

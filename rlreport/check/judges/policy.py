@@ -12,7 +12,7 @@ from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
 from rlreport.check.noise import Change
 from rlreport.check.run import Run, Shown, mean, median
 from rlreport.check.series import Series, SeriesSource, running_mean
-from rlreport.check.shapes import change_along
+from rlreport.check.shapes import series_change
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
@@ -69,53 +69,57 @@ def judge_kl(run: Run) -> Result:
     limits = run.limits[KlExplosion]
     kl, tokens = run.column("kl_k1"), run.column("response_tokens")
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = np.where(tokens > 0, kl / tokens, np.inf)
-    beyond = (kl > limits.response) & (own > limits.response_token)
+        kl_per_token = np.where(tokens > 0, kl / tokens, np.inf)
+    beyond = (kl > limits.response) & (kl_per_token > limits.response_token)
     per_response, per_token = _kl_of(run, run.last.rows)
     severity, met = _kl_level(run, per_response, per_token)
     if beyond.any():
         severity = "critical"
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     by_step = run.by_step(kl)
-    far = run.steps[np.unique(run.place[beyond])]
-    out = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
-    late = slice(int(np.searchsorted(run.place, len(run.steps) - LAST_STEPS)), None)
-    inside_again = _kl_level(run, *_kl_of(run, late))[0] is None and not beyond[late].any()
-    back = inside_again and len(run.steps) > 2 * LAST_STEPS
-    if severity and back and np.isin(far, out).all():
+    far_steps = run.steps[np.unique(run.step_index[beyond])]
+    high_steps = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
+    last_rows = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
+    low_again = _kl_level(run, *_kl_of(run, last_rows))[0] is None and not beyond[last_rows].any()
+    if (
+        severity
+        and low_again
+        and len(run.steps) > 2 * LAST_STEPS
+        and np.isin(far_steps, high_steps).all()
+    ):
         # What left its band for some steps is dated; it is no reason to stop.
-        short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if short else "warning"
+        brief = len(high_steps) <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if brief else "warning"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
-    inside = above(per_response, limits.warn)
+    high = above(per_response, limits.warn)
     always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
-    onset = run.onset(by_step, always=always) if inside else None
-    at = run.column("kl_max_position")
+    onset = run.onset(by_step, always=always) if high else None
+    positions = run.column("kl_max_position")
     return KL_EXPLOSION.finding(
         run,
         severity,
         met,
         series=by_step,
         onset=onset,
-        dated=inside,
-        shown=Shown(kl, unit="nats", token=at, among=None if inside else beyond),
-        until=int(far[-1]) if severity == "info" and len(far) else None,
-        steps=None if inside else far.tolist(),
-        kind="level" if inside else "responses",
+        dated=high,
+        shown=Shown(kl, unit="nats", token=positions, among=None if high else beyond),
+        until=int(far_steps[-1]) if severity == "info" and len(far_steps) else None,
+        steps=None if high else far_steps.tolist(),
+        kind="level" if high else "responses",
         kl=per_response,
         kl_token=per_token,
         over=int(beyond.sum()),
         over_limit=limits.response,
-        over_step=int(far[0]) if len(far) else None,
+        over_step=int(far_steps[0]) if len(far_steps) else None,
     )
 
 
 def _kl_of(run: Run, rows: slice) -> tuple[float, float]:
     """Return the mean KL per response of these rows, and their KL per token."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
-    counted = float(np.nansum(tokens[np.isfinite(kl)]))
-    return mean(kl), float(np.nansum(kl)) / (counted or np.nan)
+    token_count = float(np.nansum(tokens[np.isfinite(kl)]))
+    return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
 
 
 def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
@@ -126,29 +130,30 @@ def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, l
         ("warning", KlExplosion.warn, KlExplosion.warn_token),
         ("critical", KlExplosion.critical, KlExplosion.critical_token),
     )
-    for severity, limit, of_token in levels:
-        found, each = run.met(limit, ">", kl), run.met(of_token, ">", per_token)
-        if found and (each or np.isnan(per_token)):
-            level, met = severity, [*found, *each, *met]
+    for severity, limit, token_limit in levels:
+        high, high_per_token = run.met(limit, ">", kl), run.met(token_limit, ">", per_token)
+        if high and (high_per_token or np.isnan(per_token)):
+            level, met = severity, [*high, *high_per_token, *met]
     return level, met
 
 
 def _judge_trainers_kl(run: Run, kl: Series) -> Result:
     """Judge the trainer's KL by its level at the end, else by its excursions."""
-    end, tokens = mean(run.late(run.along(kl))), mean(run.column("response_tokens")[run.last.rows])
+    end = mean(run.last_values(run.align(kl)))
+    tokens = mean(run.column("response_tokens")[run.last.rows])
     per_token = kl.name != run.roles.get("kl")
-    of_both = (end * tokens, end) if per_token else (end, end / tokens)
-    severity, met = _kl_level(run, *of_both)
+    means = (end * tokens, end) if per_token else (end, end / tokens)
+    severity, met = _kl_level(run, *means)
     if severity is None:
         return _judge_excursion(run, kl)
     return KL_EXPLOSION.finding(
         run,
         severity,
         met,
-        series=run.along(kl),
+        series=run.align(kl),
         kind="level",
-        kl=of_both[0],
-        kl_token=of_both[1],
+        kl=means[0],
+        kl_token=means[1],
         series_from="metrics",
     )
 
@@ -158,28 +163,28 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
         return None
-    middle = median(kl.values)
+    usual = median(kl.values)
     unit = limits.warn if kl.name == run.roles.get("kl") else limits.warn_token
-    high = max(limits.excursion * middle, unit)
+    threshold = max(limits.excursion * usual, unit)
     highest = float(running_mean(kl.values, SMOOTH).max())
-    if not above(highest, high):
+    if not above(highest, threshold):
         return None
-    far = np.flatnonzero(kl.values > high)
-    start, stop, count = int(kl.steps[far[0]]), int(kl.steps[far[-1]]), len(far)
-    lasts = count > limits.lasting and count >= limits.part * len(kl.steps)
+    indices = np.flatnonzero(kl.values > threshold)
+    start, stop, count = int(kl.steps[indices[0]]), int(kl.steps[indices[-1]]), len(indices)
+    long = count > limits.lasting and count >= limits.part * len(kl.steps)
     return KL_EXPLOSION.finding(
         run,
-        "warning" if lasts else "info",
-        run.met(KlExplosion.excursion, ">", highest, of=middle),
-        series=run.along(kl),
+        "warning" if long else "info",
+        run.met(KlExplosion.excursion, ">", highest, of=usual),
+        series=run.align(kl),
         onset=Onset(start, start, start),
-        until=stop if far[-1] < len(kl.steps) - SMOOTH else None,
-        steps=kl.steps[far].tolist(),
+        until=stop if indices[-1] < len(kl.steps) - SMOOTH else None,
+        steps=kl.steps[indices].tolist(),
         kind="excursion",
         kl=float(kl.values.max()),
         since=start,
         until_step=stop,
-        median=middle,
+        median=usual,
         series_from="metrics",
     )
 
@@ -244,7 +249,7 @@ def _entropy(run: Run) -> Entropy | None:
     trainers = run.series_of("entropy")
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return None
-    return Entropy(change_along(trainers, None), run.along(trainers), "metrics")
+    return Entropy(series_change(trainers, None), run.align(trainers), "metrics")
 
 
 def _entropy_finding(
@@ -274,13 +279,13 @@ def judge_entropy_collapse(run: Run) -> Result:
         return ENTROPY_COLLAPSE.not_run(ENTROPY_COLLAPSE.needs_also)
     moved = entropy.moved
     share = run.met(EntropyCollapse.share, "<", moved.last, of=moved.first)
-    least = run.met(EntropyCollapse.surprisal, "<", moved.last)
-    if not (share and least and moved.fell):
+    floor = run.met(EntropyCollapse.surprisal, "<", moved.last)
+    if not (share and floor and moved.fell):
         return None
-    fell = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
-    far, _ = _kl_level(run, *_kl_of(run, run.last.rows))
-    severity: Severity = "info" if run.learned and not fell and not far else "warning"
-    return _entropy_finding(ENTROPY_COLLAPSE, run, entropy, severity, share + least)
+    harmful = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
+    harmful |= _kl_level(run, *_kl_of(run, run.last.rows))[0] is not None
+    severity: Severity = "info" if run.learned and not harmful else "warning"
+    return _entropy_finding(ENTROPY_COLLAPSE, run, entropy, severity, share + floor)
 
 
 ENTROPY_COLLAPSE = Check(

@@ -10,7 +10,7 @@ from rlreport.check.finding import Fact, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.run import RewardStalled, Run, Shown
 from rlreport.check.series import FALL_Z, RewardCollapse, Shape, running_mean
-from rlreport.check.shapes import own_change
+from rlreport.check.shapes import same_prompt_change
 from rlreport.check.windows import window
 from rlreport.text.messages import marked
 
@@ -38,7 +38,7 @@ def judge_collapse(run: Run) -> Result:
     end = shape.end
     facts: dict[str, Fact] = {}
     severity: Severity = "critical" if shape.dead is not None or shape.below_start else "warning"
-    peak, onset, until = shape.best_place, None, None
+    peak, onset, until = shape.best_index, None, None
     fell = shape.below_start or _fell(run, shape)
     since = shape.dead if shape.dead is not None or fell else shape.late
     if since is not None:
@@ -54,9 +54,9 @@ def judge_collapse(run: Run) -> Result:
         since, until = int(steps[dip.start]), int(steps[dip.stop])
         facts |= {"best": dip.level, "low": dip.low, "since": since, "until": until}
         onset = Onset(since, since, since)
-        lasted = dip.stop - dip.start
-        met = run.met(RewardCollapse.dip, ">", (lasted + 1) / len(steps))
-        severity = "warning" if met and lasted >= 10 else "info"
+        length = dip.stop - dip.start
+        met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
+        severity = "warning" if met and length >= 10 else "info"
     else:
         return None
     if kind != "dip":
@@ -70,7 +70,7 @@ def judge_collapse(run: Run) -> Result:
         run,
         severity,
         met,
-        series=run.along(shape.series),
+        series=run.align(shape.series),
         onset=onset or run.onset_of(shape.series, (peak, peak + shape.window)),
         until=until,
         shown=Shown(run.column("reward"), highest=False),
@@ -99,11 +99,11 @@ def _fell(run: Run, shape: Shape) -> bool:
     best = window(run.tables, place, place + size)
     loss = run.change(reward, first=best)
     gain = run.change(reward, last=best).difference
-    least = max(limits.half * gain, limits.spread * run.spread())
+    min_loss = max(limits.half * gain, limits.spread * run.spread())
     # The best of several windows lies above the others by chance.
     luck = np.sqrt(2 * np.log(steps / size))
-    clear = -shape.noise.deflate(loss.z) >= loss.least + luck
-    return bool(clear and -loss.difference > least)
+    significant = -shape.noise.deflate(loss.z) >= loss.least + luck
+    return bool(significant and -loss.difference > min_loss)
 
 
 def _prompts_explain(run: Run, shape: Shape) -> bool:
@@ -119,24 +119,24 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         return False
     steps, dip, size = len(shape.series.steps), shape.dip, shape.window
     drop = shape.best - shape.end
-    best = window(run.tables, shape.best_place, shape.best_place + size)
+    best = window(run.tables, shape.best_index, shape.best_index + size)
     reference, gap = (run.change(run.column(c), first=best) for c in ("ref_reward", "reward_gap"))
     if -reference.difference > drop / 2 and reference.fell and not gap.fell:
         return True
-    place = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
+    index = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
 
-    def inside(start: int, stop: int) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = (place >= start) & (place < stop)
-        return found
+    def in_steps(start: int, stop: int) -> NDArray[np.bool_]:
+        chosen: NDArray[np.bool_] = (index >= start) & (index < stop)
+        return chosen
 
     if dip is not None and not shape.fell:
-        late, drop = inside(dip.start, dip.stop + 1), dip.level - dip.low
+        late, drop = in_steps(dip.start, dip.stop + 1), dip.level - dip.low
         early = ~late
     else:
-        late = inside(steps - 2 * size, steps)
-        early = inside(shape.best_place - size, shape.best_place + 2 * size) & ~late
-    own = own_change(run, run.column("reward"), late, early)
-    return own is not None and own > -drop / 2
+        late = in_steps(steps - 2 * size, steps)
+        early = in_steps(shape.best_index - size, shape.best_index + 2 * size) & ~late
+    difference = same_prompt_change(run, run.column("reward"), late, early)
+    return difference is not None and difference > -drop / 2
 
 
 def _collapse_title(facts: Facts) -> str:
@@ -200,23 +200,23 @@ def judge_watched(run: Run) -> Result:
     lost = run.met(WatchedRewardFall.lost, ">", _lost(watched, watched.end))
     span = float(np.ptp(watched.series.values))
     # On a scale of 0 to 1 a fall of 0.02 is hardly seen, whatever the noise.
-    least = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
+    min_loss = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
     # Where nothing was gained, the best of many windows lies above the others by chance.
-    clear = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = bool(lost) and clear and loss > least
+    significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
+    fell = bool(lost) and significant and loss > min_loss
     follows = trained is None or not _does_not_follow(run, watched, trained)
     if not fell and follows:
         return None
-    own = run.watched is not None and run.watched[0] is run
-    peak = (watched.best_place, watched.best_place + watched.window)
+    in_training = run.watched is not None and run.watched[0] is run
+    peak = (watched.best_index, watched.best_index + watched.window)
     return WATCHED_REWARD_FALL.finding(
         run,
         "critical" if fell and -watched.rise_z > FALL_Z else "warning",
         lost if fell else (),
-        series=run.along(watched.series) if own else None,
+        series=run.align(watched.series) if in_training else None,
         onset=run.onset_of(watched.series, peak) if fell else None,
         dated=False,
-        shown=Shown(run.column("valid_reward"), highest=False) if own else None,
+        shown=Shown(run.column("valid_reward"), highest=False) if in_training else None,
         start=watched.start,
         best=watched.best,
         end=watched.end,
@@ -233,8 +233,8 @@ def _does_not_follow(run: Run, watched: Shape, trained: Shape) -> bool:
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
         return False
-    least = run.limits[WatchedRewardFall].follow
-    return trained.rise_z > FALL_Z and watched.end < least * trained.end
+    min_ratio = run.limits[WatchedRewardFall].follow
+    return trained.rise_z > FALL_Z and watched.end < min_ratio * trained.end
 
 
 def _watched_title(facts: Facts) -> str:

@@ -14,7 +14,7 @@ from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.onset import noise
 from rlreport.check.run import Run, Shown
-from rlreport.check.shapes import own_change
+from rlreport.check.shapes import same_prompt_change
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -47,7 +47,7 @@ STRAY = 0.5
 NEW = 0.8
 """The prompts changed if this share of the responses after a jump have new prompts."""
 
-LEAST_SIDE = 3
+MIN_SIDE = 3
 """Fewest steps on each side of a jump."""
 
 EVIDENT = 4.0
@@ -71,31 +71,34 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
     Noise is the median squared successive difference, which a jump hardly changes. A split is
     ``sudden`` if most of the difference lies between neighbouring steps, unlike a slope.
     """
-    known = np.flatnonzero(np.isfinite(series))
-    y, n = series[known], len(known)
-    if n < 2 * LEAST_SIDE:
+    indices = np.flatnonzero(np.isfinite(series))
+    y, n = series[indices], len(indices)
+    if n < 2 * MIN_SIDE:
         return None
     sizes = np.arange(1, n)
     sums = np.cumsum(y)[:-1]
     difference = (y.sum() - sums) / (n - sizes) - sums / sizes
     between = difference**2 * sizes * (n - sizes) / n
-    between[: LEAST_SIDE - 1] = between[n - LEAST_SIDE :] = -1
-    at = int(np.argmax(between)) + 1 if place is None else int(np.searchsorted(known, place))
-    if not LEAST_SIDE <= at <= n - LEAST_SIDE:
+    between[: MIN_SIDE - 1] = between[n - MIN_SIDE :] = -1
+    at = int(np.argmax(between)) + 1 if place is None else int(np.searchsorted(indices, place))
+    if not MIN_SIDE <= at <= n - MIN_SIDE:
         return None
     before, after = float(y[:at].mean()), float(y[at:].mean())
-    left, right = float(y[max(0, at - NEAR) : at].mean()), float(y[at : at + NEAR].mean())
+    left, right = (
+        float(y[max(0, at - NEAR) : at].mean()),
+        float(y[at : at + NEAR].mean()),
+    )
     step = float(y[at : at + 2].mean() - y[max(0, at - 2) : at].mean())
     error = noise(y) * np.sqrt(1 / at + 1 / (n - at))
     size = abs(after - before)
     z = size / max(error, size * 1e-3, 1e-12)
-    near = min(step, right - left, key=lambda d: d * np.sign(after - before))
-    sudden = size > 0 and near / (after - before) >= SUDDEN
+    local = min(step, right - left, key=lambda d: d * np.sign(after - before))
+    sudden = size > 0 and local / (after - before) >= SUDDEN
     # What comes back from a dip jumps too, but not from where it had been before.
-    apart = max(abs(left - before), abs(right - after))
+    distance = max(abs(left - before), abs(right - after))
     moving = max(_moving(y[max(0, at - NEAR) : at]), _moving(y[at : at + NEAR]))
-    flat = apart <= STRAY * size and moving <= STRAY * size
-    return Jump(int(known[at]), before, after, z, bool(sudden and flat))
+    flat = distance <= STRAY * size and moving <= STRAY * size
+    return Jump(int(indices[at]), before, after, z, bool(sudden and flat))
 
 
 def _moving(side: Floats) -> float:
@@ -104,42 +107,42 @@ def _moving(side: Floats) -> float:
     return float(abs((place * side).sum() / (place**2).sum()) * len(side))
 
 
-def _evident(run: Run, reward: Floats, found: Jump) -> bool:
+def _exceeds_noise(run: Run, reward: Floats, split: Jump) -> bool:
     """Return whether a jump exceeds the noise of single steps, unlike fast learning.
 
     Noise is taken from the steps next to the jump: near a ceiling it is smaller.
     """
-    inside = pd.Series(reward - run.by_step(reward)[run.place])
+    inside = pd.Series(reward - run.by_step(reward)[run.step_index])
     # Responses to one prompt are alike: a step has as many draws as prompts.
-    sums = inside.groupby([run.place, run.responses["prompt_id"].to_numpy()]).sum()
+    sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
     squares = (sums**2).groupby(level=0).sum()
-    errors = np.asarray(np.sqrt(squares) / inside.groupby(run.place).count())
-    at = found.place
+    errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
+    at = split.place
     sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
     error = math.hypot(*(float(np.nanmedian(side)) for side in sides))
-    return abs(found.after - found.before) >= EVIDENT * error
+    return abs(split.after - split.before) >= EVIDENT * error
 
 
-def _others_jump(run: Run, found: Jump, still: float) -> bool:
+def _others_jump(run: Run, split: Jump, still: float) -> bool:
     """Return whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
     others = (
-        jump(run.tables.steps[name].to_numpy(np.float64), found.place)
+        jump(run.tables.steps[name].to_numpy(np.float64), split.place)
         for name in (*names, "distinct_2", "duplicate_rate")
     )
     return any(other is not None and other.sudden and other.z >= still for other in others)
 
 
-def _prompts_changed(run: Run, reward: Floats, found: Jump) -> bool:
+def _prompts_changed(run: Run, reward: Floats, split: Jump) -> bool:
     """Return whether other prompts explain the jump: prompts on both sides earn the same as before.
 
     Without such prompts: those before the jump recurred, and nearly all after it are new.
     """
-    own = own_change(run, reward, run.place >= found.place)
-    if own is not None:
-        return abs(own) < abs(found.after - found.before) / 2
+    difference = same_prompt_change(run, reward, run.step_index >= split.place)
+    if difference is not None:
+        return abs(difference) < abs(split.after - split.before) / 2
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
-    first = int(np.searchsorted(run.place, found.place))
+    first = int(np.searchsorted(run.step_index, split.place))
     groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
     returned = len(np.unique(prompts[:first])) < NEW * groups
     return bool(returned and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
@@ -155,31 +158,32 @@ def judge_shift(run: Run) -> Result:
     column = "ref_reward" if referenced else "reward"
     reward = run.column(column)
     series = run.by_step(reward)
-    found = jump(series)
-    if found is None or not found.sudden:
+    split = jump(series)
+    if split is None or not split.sudden:
         return None
-    size = found.after - found.before
-    z = run.met(RewardShift.z, ">=", found.z)
-    far = run.met(RewardShift.spread, ">=", abs(size), of=max(run.spread(column), abs(size) * 1e-3))
-    if not (z and far and abs(size) > 1e-9):
+    size = split.after - split.before
+    z = run.met(RewardShift.z, ">=", split.z)
+    spread = max(run.spread(column), abs(size) * 1e-3)
+    large = run.met(RewardShift.spread, ">=", abs(size), of=spread)
+    if not (z and large and abs(size) > 1e-9):
         return None
     if not referenced:
-        shape, still = run.reward_shape, run.limits[RewardShift].still
-        worst = found.after < np.nanmin(reward[run.place < found.place])
-        died = shape is not None and (shape.dead is not None or (shape.below_start and worst))
-        if died or not _evident(run, reward, found) or _others_jump(run, found, still):
+        shape, limit = run.reward_shape, run.limits[RewardShift].still
+        new_low = split.after < np.nanmin(reward[run.step_index < split.place])
+        died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
+        if died or not _exceeds_noise(run, reward, split) or _others_jump(run, split, limit):
             return None
-    changed = _prompts_changed(run, reward, found)
-    step = int(run.steps[found.place])
+    changed = _prompts_changed(run, reward, split)
+    step = int(run.steps[split.place])
     return REWARD_SHIFT.finding(
         run,
         "info" if changed else "warning",
-        z + far,
+        z + large,
         series=series,
         onset=Onset(step, step, step),
         shown=Shown(reward, highest=size > 0),
-        before=found.before,
-        after=found.after,
+        before=split.before,
+        after=split.after,
         at=step,
         referenced=referenced,
         prompts_changed=changed,
@@ -236,21 +240,21 @@ def judge_parts(run: Run) -> Result:
         return REWARD_PART_DOMINANCE.not_run("reward_parts, two or more")
     reward = run.column("reward")
     gain = run.change(reward)
-    late = run.place >= len(run.steps) - len(run.last.steps)
+    in_last_window = run.step_index >= len(run.steps) - len(run.last.steps)
 
     def shares(part: Floats) -> tuple[float, float]:
-        known = np.isfinite(reward) & np.isfinite(part) & late
-        y, x = (centred(values[known], run.place[known]) for values in (reward, part))
-        varied = float((y * y).sum())
+        finite = np.isfinite(reward) & np.isfinite(part) & in_last_window
+        y, x = (centred(values[finite], run.step_index[finite]) for values in (reward, part))
+        variance = float((y * y).sum())
         of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
-        return float((x * y).sum()) / varied if varied > 1e-12 else np.nan, of_gain
+        return float((x * y).sum()) / variance if variance > 1e-12 else np.nan, of_gain
 
-    found = {name: shares(part) for name, part in parts.items()}
-    highest = {name: float(np.nanmax([*both, -1.0])) for name, both in found.items()}
+    shares_of = {name: shares(part) for name, part in parts.items()}
+    highest = {name: float(np.nanmax([*both, -1.0])) for name, both in shares_of.items()}
     name = max(highest, key=highest.__getitem__)
     if not (met := run.met(RewardPartDominance.share, ">", highest[name])):
         return None
-    of_variance, of_gain = found[name]
+    of_variance, of_gain = shares_of[name]
     return REWARD_PART_DOMINANCE.finding(
         run,
         "info",

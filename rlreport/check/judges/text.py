@@ -16,7 +16,7 @@ from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Run, Shown, mean
-from rlreport.check.spreading import checked
+from rlreport.check.spreading import is_verifiable
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
@@ -44,12 +44,12 @@ def judge_diversity(run: Run) -> Result:
     """
     facts: dict[str, Fact] = {}
     # Equal answers to one prompt are what sampling it several times is for.
-    given = run.responses.groupby(["step", "response_hash"])["prompt_id"].transform("nunique")
-    times = given.to_numpy(np.float64)
+    prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
+    times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
     series, twins = run.by_step(twin), run.change(twin)
-    many = run.met(DiversityCollapse.identical, ">", twins.last) if twins.rose else []
-    if many:
+    repeats = run.met(DiversityCollapse.identical, ">", twins.last) if twins.rose else []
+    if repeats:
         facts |= {"twins": twins.last, "twins_start": twins.first}
     met = []
     fall = distinct_fall(run, run.limits[DiversityCollapse].least_bigrams)
@@ -57,19 +57,19 @@ def judge_diversity(run: Run) -> Result:
         met = run.met(DiversityCollapse.fall, ">", fall.share)
     if fall is not None and met:
         facts |= {"distinct": fall.last, "distinct_start": fall.first, "bigrams": fall.bigrams}
-        series = series if many else fall.series
-    if not (met or many):
+        series = series if repeats else fall.series
+    if not (met or repeats):
         return None
     shapes = [shape for shape in (run.reward_shape, run.watched_shape) if shape is not None]
     validated = run.watched_shape is not None and run.watched_shape.rose
-    harmless = run.learned and (validated or checked(run)) and not many
+    harmless = run.learned and (validated or is_verifiable(run)) and not repeats
     harmless &= not any(shape.fell for shape in shapes)
     shown = Shown(times, unit="times in its step")
     if not twin[run.last.rows].any():
         shown = Shown(run.column("distinct_2"), highest=False)
     severity: Severity = "info" if harmless else "warning"
     return DIVERSITY_COLLAPSE.finding(
-        run, severity, met + many, series=series, shown=shown, more=facts
+        run, severity, met + repeats, series=series, shown=shown, more=facts
     )
 
 
@@ -122,32 +122,32 @@ def judge_template(run: Run) -> Result:
 
     If surprisal falls too, the policy says one thing only, which other checks find.
     """
-    series = _recognised(run, run.limits[TemplateCollapse].prompts)
-    early, late = series[: len(run.last.steps)], run.late(series)
-    if np.isfinite(early).sum() < 2 or np.isfinite(late).sum() < 2:
+    series = _match_rates(run, run.limits[TemplateCollapse].prompts)
+    first_values, last_values = series[: len(run.last.steps)], run.last_values(series)
+    if np.isfinite(first_values).sum() < 2 or np.isfinite(last_values).sum() < 2:
         return TEMPLATE_COLLAPSE.not_run(TEMPLATE_COLLAPSE.needs_also)
-    first, last = mean(early), mean(late)
-    linked = run.met(TemplateCollapse.first, ">", first)
-    lost = run.met(TemplateCollapse.last, "<", last)
-    if not (linked and lost):
+    first, last = mean(first_values), mean(last_values)
+    matched = run.met(TemplateCollapse.first, ">", first)
+    unmatched = run.met(TemplateCollapse.last, "<", last)
+    if not (matched and unmatched):
         return None
     surprisal = run.change(run.column("surprisal_mean"), run.column("logp_tokens"))
     if run.met(TemplateCollapse.surprisal, "<", surprisal.last, of=surprisal.first):
         return None
-    found = TEMPLATE_COLLAPSE.finding(
-        run, "warning", linked + lost, series=series, start=first, end=max(0.0, last)
+    finding = TEMPLATE_COLLAPSE.finding(
+        run, "warning", matched + unmatched, series=series, start=first, end=max(0.0, last)
     )
-    return replace(found, evidence=run.examples(Shown(run.column(run.length)), None))
+    return replace(finding, evidence=run.examples(Shown(run.column(run.length)), None))
 
 
-def _recognised(run: Run, least: int) -> Floats:
+def _match_rates(run: Run, least: int) -> Floats:
     """Return by step how much better than chance responses are matched to their prompts, (S,)."""
     sample = run.tables.ngrams
-    found = np.full(len(run.steps), np.nan)
+    rates = np.full(len(run.steps), np.nan)
     if sample is None:
-        return found
+        return rates
     rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
-    place, prompts = run.place[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
+    place, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(place).tolist():
         own = np.flatnonzero(place == step)
         _, code, size = np.unique(prompts[own], return_inverse=True, return_counts=True)
@@ -156,8 +156,8 @@ def _recognised(run: Run, least: int) -> Floats:
         if len(known) >= least:
             texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in own]
             chance = 1 / len(known)
-            found[step] = (_hits(texts, code) - chance) / (1 - chance)
-    return found
+            rates[step] = (_hits(texts, code) - chance) / (1 - chance)
+    return rates
 
 
 def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
@@ -170,16 +170,16 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
     vectors = vectors[:, vectors.any(axis=0)]
     # What most texts share tells nothing.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
-    vectors = _unit(vectors)
+    vectors = _normalize(vectors)
     member = prompt[:, None] == np.arange(prompt.max() + 1)
     sums = member.T.astype(np.float32) @ vectors
-    near = vectors @ _unit(sums).T
-    own = (vectors * _unit(sums[prompt] - vectors)).sum(axis=1)
+    near = vectors @ _normalize(sums).T
+    own = (vectors * _normalize(sums[prompt] - vectors)).sum(axis=1)
     near[member] = -1
     return float((own > near.max(axis=1)).mean())
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the rows scaled to length 1; empty rows stay empty."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.float32(1e-9)), np.float32)
@@ -231,30 +231,30 @@ def script(character: str) -> str:
 
 def scripts(text: str) -> Counter[str]:
     """Return the number of letters of each script in a text."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for character, times in Counter(text).items():
         if name := script(character):
-            found[name] += times
-    return found
+            counts[name] += times
+    return counts
 
 
 def judge_language(run: Run) -> Result:
     """Find a rise of the share of responses in another script than their prompt's."""
     if run.tables.words is None:
         return LANGUAGE_DRIFT.not_run("response")
-    foreign = _foreign(run, run.tables.words)
+    foreign = _in_other_script(run, run.tables.words)
     if not np.isfinite(foreign).any():
         return LANGUAGE_DRIFT.not_run("prompts and responses of several letters")
     moved = run.change(foreign)
     rise = run.met(LanguageDrift.rise, ">=", moved.difference)
     if not (rise and moved.rose):
         return None
-    fell = run.watched_shape is not None and run.watched_shape.fell
-    most = run.met(LanguageDrift.most, ">", moved.last)
+    watched_fell = run.watched_shape is not None and run.watched_shape.fell
+    majority = run.met(LanguageDrift.most, ">", moved.last)
     return LANGUAGE_DRIFT.finding(
         run,
-        "warning" if fell or most else "info",
-        rise + most,
+        "warning" if watched_fell or majority else "info",
+        rise + majority,
         series=run.by_step(foreign),
         shown=Shown(foreign, among=foreign == 1),
         share=moved.last,
@@ -262,10 +262,10 @@ def judge_language(run: Run) -> Result:
     )
 
 
-def _foreign(run: Run, words: TextSample) -> Floats:
+def _in_other_script(run: Run, words: TextSample) -> Floats:
     """Return 1 for responses in another script than their prompt, else 0, NaN if unknown."""
     prompts = run.tables.prompts
-    asked = {
+    prompt_scripts = {
         prompt: counts.most_common(1)[0][0]
         for prompt, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
         if (counts := scripts(str(text))).total() >= LEAST_LETTERS
@@ -274,14 +274,14 @@ def _foreign(run: Run, words: TextSample) -> Floats:
     letters = letters.sort_index(axis=1)
     response = np.repeat(np.arange(len(words.rows)), np.diff(words.offsets))
     size = len(words.rows)
-    found = np.full(len(run.responses), np.nan)
-    totals = letters.apply(lambda of: np.bincount(response, of.to_numpy()[words.units], size))
+    foreign = np.full(len(run.responses), np.nan)
+    totals = letters.apply(lambda count: np.bincount(response, count.to_numpy()[words.units], size))
     if totals.empty:
-        return found
-    own = run.responses["prompt_id"].iloc[words.rows].map(asked)
-    known = (totals.sum(axis=1) >= LEAST_LETTERS).to_numpy() & own.notna().to_numpy()
-    found[words.rows[known]] = (totals.idxmax(axis=1).to_numpy() != own.to_numpy())[known]
-    return found
+        return foreign
+    expected = run.responses["prompt_id"].iloc[words.rows].map(prompt_scripts)
+    usable = (totals.sum(axis=1) >= LEAST_LETTERS).to_numpy() & expected.notna().to_numpy()
+    foreign[words.rows[usable]] = (totals.idxmax(axis=1).to_numpy() != expected.to_numpy())[usable]
+    return foreign
 
 
 LANGUAGE_DRIFT = Check(

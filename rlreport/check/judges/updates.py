@@ -58,8 +58,8 @@ def judge_ratio(run: Run) -> Result:
         if logged == [None, None]:
             return RATIO_DRIFT.not_run("old and new logprobs of the same tokens")
         none = np.full(len(run.steps), np.nan)
-        series, tails = (none if one is None else run.along(one) for one in logged)
-        at_end, outside = mean(run.late(series)), mean(run.late(tails))
+        series, tails = (none if one is None else run.align(one) for one in logged)
+        at_end, outside = mean(run.last_values(series)), mean(run.last_values(tails))
         source = "metrics"
     figures = [
         Figure(RatioDrift.low, "<", series, at_end),
@@ -110,14 +110,14 @@ def judge_gradient(run: Run) -> Result:
     spikes = np.flatnonzero(norm.values > run.limits[GradientExplosion].times * middle)
     if not len(spikes) or middle <= 0:
         return None
-    harmful = _before_a_fall(run, norm.steps[spikes])
+    harmful = _before_fall(run, norm.steps[spikes])
     at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
     step = int(norm.steps[at])
     return GRADIENT_EXPLOSION.finding(
         run,
         "warning" if harmful.any() else "info",
         run.met(GradientExplosion.times, ">", float(norm.values[at]), of=middle),
-        series=run.along(norm),
+        series=run.align(norm),
         onset=Onset(step, step, step),
         steps=norm.steps[spikes].tolist(),
         norm=float(norm.values[at]),
@@ -128,12 +128,12 @@ def judge_gradient(run: Run) -> Result:
     )
 
 
-def _before_a_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
+def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     """Return which of these steps lie just before the reward fell or died, bool (spikes,)."""
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none
-    onset = run.onset_of(shape.series, (shape.best_place, shape.best_place + shape.window))
+    onset = run.onset_of(shape.series, (shape.best_index, shape.best_index + shape.window))
     if onset is None:
         return none
     soon = max(run.limits[GradientExplosion].soon * len(run.steps), 1)
@@ -176,12 +176,12 @@ def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
     """
     means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
     weights = run.column("value_tokens")
-    known = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
-    at, mean, weight = group[known], means[known], weights[known]
+    valid = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
+    at, mean, weight = group[valid], means[valid], weights[valid]
     with np.errstate(invalid="ignore", divide="ignore"):
         total = np.bincount(at, weight, minlength=size)
         centre = np.bincount(at, weight * mean, minlength=size) / total
-        spread = inside[known] + weight * (mean - centre[at]) ** 2
+        spread = inside[valid] + weight * (mean - centre[at]) ** 2
         variance: Floats = np.bincount(at, spread, minlength=size) / total
     return variance
 
@@ -200,30 +200,30 @@ def _judge_fit(run: Run, returns: str, error: str) -> Result:
     the whole run's.
     """
     count = len(run.steps)
-    late = np.where(run.place >= count - len(run.last.steps), 0, -1)
-    whole = float(_variance(run, returns, np.zeros_like(run.place))[0])
+    last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
+    whole = float(_variance(run, returns, np.zeros_like(run.step_index))[0])
     least = run.limits[ValueDivergence].floor * whole
-    scale = max(float(_variance(run, returns, late)[0]), least)
+    scale = max(float(_variance(run, returns, last_window)[0]), least)
     if not scale > 0:
         return None
-    explained = 1 - float(_variance(run, error, late)[0]) / scale
-    spread = float(np.sqrt(_variance(run, "value", late)[0] / scale))
-    bad = run.met(ValueDivergence.explained, "<", explained)
+    explained = 1 - float(_variance(run, error, last_window)[0]) / scale
+    spread = float(np.sqrt(_variance(run, "value", last_window)[0] / scale))
+    misfit = run.met(ValueDivergence.explained, "<", explained)
     wide = run.met(ValueDivergence.spread, ">", spread)
-    met = bad + wide or run.met(ValueDivergence.weak, "<", explained)
+    met = misfit + wide or run.met(ValueDivergence.weak, "<", explained)
     if not met:
         return None
-    shown, own = ("value" if wide and not bad else error), _variance(run, returns, run.place, count)
-    series = np.log1p(_variance(run, shown, run.place, count) / np.fmax(own, least))
+    name = "value" if wide and not misfit else error
+    figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
     return VALUE_DIVERGENCE.finding(
         run,
-        "warning" if bad or wide else "info",
+        "warning" if misfit or wide else "info",
         met,
-        series=series,
+        series=np.log1p(figure / np.fmax(base, least)),
         shown=Shown(np.abs(run.column(f"{error}_mean"))),
         explained=explained,
         spread=spread,
-        weak=not (bad or wide),
+        weak=not (misfit or wide),
     )
 
 
