@@ -17,7 +17,7 @@ from rlreport.check.finding import (
     Severity,
 )
 from rlreport.check.limits import Limits
-from rlreport.check.run import Run, Shown
+from rlreport.check.run import Ranking, Run
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
@@ -151,7 +151,7 @@ class Check:
         onset: Onset | None = None,
         dated: bool = True,
         until: int | None = None,
-        shown: Shown | None = None,
+        ranking: Ranking | None = None,
         steps: Iterable[int] | None = None,
         texts: Iterable[str] = (),
         more: Facts | None = None,
@@ -182,7 +182,7 @@ class Check:
             onset=onset,
             until=until,
             thresholds=tuple(met),
-            evidence=run.examples(shown, onset) if shown else (),
+            evidence=run.examples(ranking, onset) if ranking else (),
             steps=tuple(sorted(set(run.since(onset) if steps is None else steps))),
             charts=self.charts,
             texts=tuple(texts),

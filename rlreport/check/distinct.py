@@ -62,7 +62,7 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     steps = [_joined(responses, place == step) for step in range(len(run.steps))]
     sizes = np.array([sum(map(len, part)) for part in steps])
     ends = [*range(first_stop), *range(last_start, len(steps))]
-    # Scatter is judged over as many as all steps of both windows have, the onset over more.
+    # The scatter uses as many bigrams as all steps of both windows have, the onset more.
     end_size, step_size = max(sizes[ends].min(), MIN_STEP_BIGRAMS), int(np.median(sizes)) // 2
     series = np.array([_distinct(part, max(step_size, MIN_STEP_BIGRAMS)) for part in steps])
     scatter = np.array([_distinct(steps[place], int(end_size)) for place in ends])

@@ -189,7 +189,7 @@ class Search:
         """Number the words that enough responses of the last window contain; others become −1."""
         counts = self.words.holders(self.words.ids, self.end)
         common = counts.index[counts >= self.least].to_numpy()[:MAX_WORDS]
-        place = np.full(len(names) + 1, -1)  # the last: what is no word
+        place = np.full(len(names) + 1, -1)  # the last entry stands for -1
         place[common] = np.arange(len(common))
         self.names = [names[word] for word in common.tolist()]
         for words in {id(part): part for part in (self.words, self.base)}.values():
@@ -239,8 +239,8 @@ class Search:
         """Return the texts that spread: each n-gram with the words that usually stand around it."""
         ngrams = self.ngrams()
         counts = self.counts(ngrams)
-        held = (counts > 0).astype(np.float32)
-        both, size = held @ held.T, held.sum(axis=1)
+        contains = (counts > 0).astype(np.float32)
+        both, size = contains @ contains.T, contains.sum(axis=1)
         covered: set[int] = set()
         texts: list[Text] = []
         for i, seed in enumerate(ngrams):
@@ -248,7 +248,7 @@ class Search:
                 continue
             text = self._text_around(seed, counts[i])
             parts = [j for j, ngram in enumerate(ngrams) if _within(ngram.words, text.words)] or [i]
-            # Whoever holds the text holds each of its n-grams: the longest tells most nearly who.
+            # Responses with the text have all its n-grams; the longest one marks them best.
             longest = min(parts, key=lambda j: (-len(ngrams[j].words), size[j]))
             for j in np.flatnonzero(both[i] >= SAME * size).tolist():
                 if not set(text.words).isdisjoint(ngrams[j].words):

@@ -68,7 +68,7 @@ def onset(
     lasting = _first_lasting(beyond > np.maximum(MIN_ERRORS * error, MIN_PART * whole))
     lasting_high = _first_lasting(beyond > LASTING_PART * whole)
     at = min(lasting, lasting_high)
-    # A centred mean sees what begins abruptly one step early: ask the step itself.
+    # The centred mean shows an abrupt change one step early: check the step's own value.
     raw = np.sign(change) * (y - level)
     if at < len(y) - 1 and raw[at] <= MIN_PART * whole:
         at += 1

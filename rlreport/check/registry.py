@@ -122,7 +122,7 @@ def load_thresholds(path: str | Path) -> Thresholds:
     """
     file = Path(path)
     try:
-        # A pipe or a device may have no end.
+        # Pipes and devices may be endless.
         if file.exists() and not (file.is_file() and file.stat().st_size <= MAX_TOML):
             raise UsageError(f"{path}: is no file of at most {MAX_TOML:,} bytes; give a TOML file")
         tables = load_toml(read_bounded(file, MAX_TOML).decode())

@@ -39,7 +39,7 @@ _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Ranking:
     """How to choose the responses that show a finding: by the highest (or lowest) values of ``by``.
 
     ``by`` is float64 (rows,) and ``unit`` its unit; ``token``, float64 (rows,), is the index of
@@ -298,7 +298,7 @@ class Run:
             return True
         if shape is None or shape.rise_z < SOME_Z:
             return False
-        # Prompts that recur are compared with themselves, but steps may drift together.
+        # Recurring prompts are compared with themselves, but steps may be autocorrelated.
         moved = self.change(self.column("reward"))
         return moved.rose and shape.noise.deflate(moved.z) >= self.limits[Trend].z
 
@@ -320,17 +320,17 @@ class Run:
             return self.last.steps
         return tuple(self.steps[self.steps >= onset.step].tolist())
 
-    def examples(self, shown: Shown, onset: Onset | None) -> tuple[Example, ...]:
+    def examples(self, ranking: Ranking, onset: Onset | None) -> tuple[Example, ...]:
         """Choose up to three responses of different prompts after the onset, the clearest first.
 
         Without an onset they are chosen from the last window.
         """
-        by = shown.by
+        by = ranking.by
         step = self.responses["step"].to_numpy(np.int64)
-        usable = np.isfinite(by) if shown.among is None else np.isfinite(by) & shown.among
+        usable = np.isfinite(by) if ranking.among is None else np.isfinite(by) & ranking.among
         after = usable & (step >= (onset.step if onset else self.last.steps[0]))
         rows = np.flatnonzero(after if after.any() else usable)
-        order = rows[np.argsort(-by[rows] if shown.highest else by[rows], kind="stable")]
+        order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
         order = order[:400]  # enough to find three different prompts
         prompts = self.responses["prompt_id"].to_numpy()
         _, first_rows = np.unique(prompts[order], return_index=True)
@@ -340,17 +340,17 @@ class Run:
         n = self.responses["n"].to_numpy(np.int64)
 
         def example(row: int, low: float) -> Example:
-            at = np.nan if shown.token is None else shown.token[row]
+            at = np.nan if ranking.token is None else ranking.token[row]
             earlier = np.flatnonzero((prompts == prompts[row]) & (step < low))
             return Example(
                 int(step[row]),
                 int(n[row]),
                 int(at) if np.isfinite(at) else None,
                 float(by[row]) if np.isfinite(by[row]) else None,
-                shown.unit,
+                ranking.unit,
                 before=example(int(earlier[-1]), -np.inf) if len(earlier) else None,
-                look_for=shown.look_for,
-                at_end=shown.at_end,
+                look_for=ranking.look_for,
+                at_end=ranking.at_end,
             )
 
         return tuple(example(row, onset.low if onset else -np.inf) for row in chosen)

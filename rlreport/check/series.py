@@ -233,7 +233,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     clipped = np.clip(jumps, -3 * scale, 3 * scale)
     if independent or not clipped.any() or len(jumps) < MIN_DRIFT_DIFFERENCES:
         return Noise(max(scale / float(np.sqrt(2)), sampling))
-    # Half the variance of differences: that of sampling, and of the drift times 1 - rho.
+    # Half the variance of differences is that of sampling plus 1 - rho times the drift's.
     half = scale**2 / 2
     white = min(sampling**2, half)
     if half - white < MIN_DRIFT * half:

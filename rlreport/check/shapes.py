@@ -13,7 +13,7 @@ from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Finding, Op
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import Change, deviate, means_by
-from rlreport.check.run import Run, Shown, met_from_start
+from rlreport.check.run import Ranking, Run, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
@@ -55,7 +55,7 @@ def judge_rows(
     limits: type[RiseOrShare],
     values: Floats,
     weights: Floats | None = None,
-    shown: Shown | None = None,
+    ranking: Ranking | None = None,
 ) -> Finding | None:
     """Judge a share by its value in each response, float64 (rows,), NaN where it has none.
 
@@ -67,7 +67,7 @@ def judge_rows(
         limits,
         run.change(values, weights),
         series=run.by_step(values, weights),
-        shown=shown or Shown(values, among=values > 0),
+        ranking=ranking or Ranking(values, among=values > 0),
         series_from="rollouts",
     )
 
@@ -94,7 +94,7 @@ class Figure:
 
 
 def judge_figures(
-    check: Check, run: Run, figures: Sequence[Figure], shown: Shown, **facts: Fact
+    check: Check, run: Run, figures: Sequence[Figure], ranking: Ranking, **facts: Fact
 ) -> Result:
     """Return a finding if any figure is beyond its limit; the first such figure dates it."""
     exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
@@ -102,7 +102,9 @@ def judge_figures(
         return None
     series, first = exceeded[0]
     met, always = [met for _, met in exceeded], met_from_start(series, first)
-    return check.finding(run, "warning", met, series=series, always=always, shown=shown, more=facts)
+    return check.finding(
+        run, "warning", met, series=series, always=always, ranking=ranking, more=facts
+    )
 
 
 def ratio_of(part: Floats, whole: Floats) -> Floats:

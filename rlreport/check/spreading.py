@@ -72,8 +72,8 @@ def _structures(run: Run, search: Search) -> list[Text]:
     for name, mask in masks.items() if of_start else ():
         counts = np.asarray(bits & mask != 0, np.int64)
         after, before = (counts[part].sum(keepdims=True) for part in (search.end, start))
-        far, z = search.spread(after.astype(float), before.astype(float), of_start)
-        if far.all():
+        rose, z = search.spread(after.astype(float), before.astype(float), of_start)
+        if rose.all():
             shares = float(before[0]) / of_start, float(after[0]) / search.of_end
             forms.append(Text("structure", name, counts, (), *shares, float(z[0])))
     if forms and forms[0].name == ANY_FORM:
@@ -81,11 +81,11 @@ def _structures(run: Run, search: Search) -> list[Text]:
     return forms
 
 
-def _alike(one: Ints, other: Ints) -> bool:
-    return bool(((one > 0) & (other > 0)).sum() >= SAME * ((one > 0) | (other > 0)).sum())
+def _alike(first: Ints, second: Ints) -> bool:
+    return bool(((first > 0) & (second > 0)).sum() >= SAME * ((first > 0) | (second > 0)).sum())
 
 
-# Rewards may be as large as a float holds.
+# Rewards may be close to the float64 maximum.
 @np.errstate(over="ignore", invalid="ignore")
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Find the texts that are far more frequent in the last window than in the first steps.
@@ -107,13 +107,13 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     )
     length = run.change(run.column(run.length))
     growth = max(1.0, length.last / length.first) if length.rose else 1.0
-    late = run.step_index >= len(run.steps) - len(run.last.steps)
+    in_last_window = run.step_index >= len(run.steps) - len(run.last.steps)
     for text in sorted([*_structures(run, search), *search.texts()], key=lambda one: -one.z):
         counts = np.full(len(run.responses), np.nan)
         counts[rows] = text.counts
         shares = has_text(counts)
         moved = run.change(shares)
-        by_length = 1 - (1 - moved.first) ** growth  # what longer responses hold anyway
+        by_length = 1 - (1 - moved.first) ** growth  # expected in longer responses
         if text.name in counts_of or (growth > 1 and moved.last < search.limits.ratio * by_length):
             continue
         if run.first is not None and not moved.rose:
@@ -124,7 +124,7 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         lift, in_std, z = inside.of(text.counts > 0, since)
         often = run.change(counts).difference
         earned = max(lift * moved.difference, inside.of(text.counts, since)[0] * often)
-        best = run.responses[late & (shares == 1)]
+        best = run.responses[in_last_window & (shares == 1)]
         best = best.sort_values("reward", ascending=False, kind="stable")
         table.append(
             {
@@ -170,18 +170,18 @@ class Lift:
     def centred(self, values: Floats) -> Floats:
         """Return the values minus the mean of their step, and of their prompt if prompts recur."""
         values = centred(values, self.steps)
-        for _ in range(3 if self.recurring else 0):  # near enough to zero for both after that
+        for _ in range(3 if self.recurring else 0):  # alternate until both means are about zero
             values = centred(centred(values, self.prompts), self.steps)
         return values
 
-    def of(self, held: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
+    def of(self, figure: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
         """Return the effect of a figure per response on the reward, the same in std, and its z."""
-        late = self.steps >= (self.steps.min(initial=0) if since is None else since)
-        x = self.centred(held[self.known].astype(np.float64))[late]
-        y = self.reward[late]
+        after = self.steps >= (self.steps.min(initial=0) if since is None else since)
+        x = self.centred(figure[self.known].astype(np.float64))[after]
+        y = self.reward[after]
         varied, spread = float((x * x).sum()), float((y * y).sum())
-        explained = len(np.unique(self.steps[late]))
-        explained += len(np.unique(self.prompts[late])) if self.recurring else 0
+        explained = len(np.unique(self.steps[after]))
+        explained += len(np.unique(self.prompts[after])) if self.recurring else 0
         freedom = len(x) - explained - 2
         if varied < 1e-9 or spread < 1e-9 or freedom < 1:
             return np.nan, np.nan, np.nan

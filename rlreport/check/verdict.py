@@ -42,7 +42,7 @@ def run_checks(
     return worded(judge(Run(tables, thresholds), checks, muted))
 
 
-# Figures may be as large as float64 holds: what overflows is infinite or NaN, and judged as such.
+# Figures may be close to the float64 maximum: sums that overflow become infinite or NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def judge(
     run: Run, checks: Sequence[Check] = CHECKS, muted: Mapping[str, str] | None = None
@@ -94,7 +94,7 @@ def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | Non
             if start is None
             else message("steps before the first NaN (step {start})", start=start)
         )
-    # Fields are absent only if the whole run lacks them: a cut run may just be too short.
+    # The part before NaN may be too short for the check, though the run has the fields.
     result = check.run(run)
     if isinstance(result, NotRun) and start is not None:
         needs = message(
@@ -137,7 +137,7 @@ def _order(
 
     def worst(group: list[Finding]) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in group)
-        # A warning is no reason to call a run broken that is broken for another.
+        # A dead run leads with its death, not with a warning.
         return -1 if _dead(group[0]) else severity, _place(group[0]), severity
 
     return [f for group in sorted(groups, key=worst) for f in group]

@@ -8,7 +8,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Onset
 from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
 from rlreport.check.onset import onset
-from rlreport.check.run import Run, Shown
+from rlreport.check.run import Ranking, Run
 from rlreport.check.series import Series
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, ratio_of, series_change
 from rlreport.figures.ragged import Floats
@@ -136,7 +136,7 @@ def judge_tool_disuse(run: Run) -> Result:
         "warning",
         ratio,
         series=run.by_step(calls),
-        shown=Shown(calls, highest=False, unit="calls"),
+        ranking=Ranking(calls, highest=False, unit="calls"),
         start=moved.first,
         end=moved.last,
     )

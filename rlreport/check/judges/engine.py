@@ -8,7 +8,7 @@ from rlreport.check.check import KL, Check, Need, Result
 from rlreport.check.finding import Fact, Op
 from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
 from rlreport.check.noise import mean_of
-from rlreport.check.run import Run, Shown, median
+from rlreport.check.run import Ranking, Run, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
@@ -67,8 +67,8 @@ def judge_mismatch(run: Run) -> Result:
         for values in [run.column(f"mismatch_{limit.key}")]
     ]
     ends: dict[str, Fact] = {figure.limit.key: figure.end for figure in figures}
-    shown = Shown(run.column("mismatch_k3"), unit="nats a token")
-    return judge_figures(ENGINE_MISMATCH, run, figures, shown, **ends)
+    ranking = Ranking(run.column("mismatch_k3"), unit="nats a token")
+    return judge_figures(ENGINE_MISMATCH, run, figures, ranking, **ends)
 
 
 ENGINE_MISMATCH = Check(
@@ -97,8 +97,8 @@ def judge_by_turn(run: Run) -> Result:
     if not run.met(MismatchByTurn.ratio, ">", end, of=start):
         return None
     figures = [Figure(MismatchByTurn.k3, ">", run.by_step(last), end)]
-    shown = Shown(last, unit="nats a token")
-    return judge_figures(MISMATCH_BY_TURN, run, figures, shown, first=start, last=end)
+    ranking = Ranking(last, unit="nats a token")
+    return judge_figures(MISMATCH_BY_TURN, run, figures, ranking, first=start, last=end)
 
 
 MISMATCH_BY_TURN = Check(
@@ -152,8 +152,8 @@ def judge_weights(run: Run) -> Result:
         ("chi2", OffPolicyWeights.chi2, ">"),
     )
     figures = [Figure(limit, op, by_step[name], ends[name]) for name, limit, op in judged]
-    shown = Shown(np.abs(run.column("log_weight")), unit="nats")
-    return judge_figures(OFF_POLICY_WEIGHTS, run, figures, shown, **ends)
+    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
+    return judge_figures(OFF_POLICY_WEIGHTS, run, figures, ranking, **ends)
 
 
 OFF_POLICY_WEIGHTS = Check(
@@ -182,7 +182,7 @@ def judge_lag(run: Run) -> Result:
     lag = run.column("lag")
     end = run.change(lag).last
     figures = [Figure(StaleRollouts.lag, ">", run.by_step(lag), end)]
-    return judge_figures(STALE_ROLLOUTS, run, figures, Shown(lag, unit="steps"), lag=end)
+    return judge_figures(STALE_ROLLOUTS, run, figures, Ranking(lag, unit="steps"), lag=end)
 
 
 STALE_ROLLOUTS = Check(
@@ -218,7 +218,7 @@ def judge_negative_kl(run: Run) -> Result:
         "warning",
         low + z,
         series=series,
-        shown=Shown(kl, highest=False, unit="nats", among=kl < 0),
+        ranking=Ranking(kl, highest=False, unit="nats", among=kl < 0),
         steps=run.steps[series < 0].tolist(),
         kl=end.mean,
         share=float((values < 0).sum() / np.isfinite(values).sum()),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run, Shown, mean
+from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import running_mean
 from rlreport.read.grades import Missing
 from rlreport.summarise.steps import commonest
@@ -68,7 +68,7 @@ def judge_missing(run: Run) -> Result:
         series=by_step,
         onset=Onset(since, since, since),
         until=last if last < run.steps[-1] else None,
-        shown=Shown(-run.step_index.astype(np.float64), among=missing),
+        ranking=Ranking(-run.step_index.astype(np.float64), among=missing),
         steps=steps[:200].tolist(),
         missing=int(missing.sum()),
         responses=len(missing),
@@ -81,7 +81,7 @@ def judge_missing(run: Run) -> Result:
         groups=int(((responses > grades) & (responses > 1)).sum()),
         silent=int(((responses > 1) & (grades < 2)).sum()),
     )
-    # Only a judge that was down explains what became of the reward.
+    # Only a failed judge can explain changes of the reward.
     return finding if reason == "judge" else replace(finding, rank="note")
 
 

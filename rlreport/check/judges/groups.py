@@ -8,7 +8,7 @@ import pandas as pd
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
-from rlreport.check.run import Run, Shown, has, mean, met_from_start
+from rlreport.check.run import Ranking, Run, has, mean, met_from_start
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message
 
@@ -67,7 +67,7 @@ def judge_zero_variance(run: Run) -> Result:
         met,
         series=series,
         always=met_from_start(series, met[0]) or above(before["equal"], limits.share),
-        shown=Shown(run.column("reward"), highest=False, among=among),
+        ranking=Ranking(run.column("reward"), highest=False, among=among),
         share=share,
         groups=len(last_groups),
         solved=solved,
@@ -192,7 +192,7 @@ def judge_losers(run: Run) -> Result:
         run,
         "info",
         met,
-        shown=Shown(gap, highest=False, among=among),
+        ranking=Ranking(gap, highest=False, among=among),
         steps=run.steps[run.steps_of(among)].tolist(),
         losers=len(losers),
         prompts=len(prompts),
@@ -231,7 +231,7 @@ def judge_sharpening(run: Run) -> Result:
     return NOT_SHARPENING.finding(
         run,
         "info",
-        shown=Shown(reward, highest=False),
+        ranking=Ranking(reward, highest=False),
         start=moved.first,
         end=moved.last,
         std_start=before,

@@ -13,7 +13,7 @@ from rlreport.check.finding import Fact, Facts, LogText
 from rlreport.check.judges.text import DiversityCollapse
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
-from rlreport.check.run import Run, Shown, mean
+from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.spreading import has_text, is_verifiable, label_contained
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, told
@@ -75,7 +75,7 @@ def judge_hacking(run: Run) -> Result:
         met,
         series=run.by_step(shares),
         always=run.first is None,
-        shown=_shown_holders(top, counts),
+        ranking=_rank_holders(top, counts),
         texts=() if top["kind"] == "structure" else (LogText(top["ngram"]), *companions),
         more=_text_facts(top),
         carried=carried,
@@ -95,7 +95,7 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
     return table[
         (table["lift_z"] >= limits.lift_z)
         & (table["lift"] >= limits.lift)
-        # Without a start there is no gain to compare with.
+        # Without a first window the gain is unknown.
         & ((table["of_gain"] >= limits.gain) | (run.first is None))
         & (table["asked"] <= ASKED)
     ]
@@ -148,9 +148,9 @@ def _text_facts(top: pd.Series) -> dict[str, Fact]:
     }
 
 
-def _shown_holders(top: pd.Series, counts: Floats) -> Shown:
+def _rank_holders(top: pd.Series, counts: Floats) -> Ranking:
     look_for = "" if top["kind"] == "structure" else str(top["ngram"]).rstrip("*")
-    return Shown(
+    return Ranking(
         counts,
         unit="occurrences",
         among=counts > 0,
@@ -165,10 +165,10 @@ def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
     moved = run.change(reward)
-    gains, held = (reward - moved.first)[run.last.rows], shares[run.last.rows]
-    finite = np.isfinite(gains) & np.isfinite(held)
+    gains, has_text = (reward - moved.first)[run.last.rows], shares[run.last.rows]
+    finite = np.isfinite(gains) & np.isfinite(has_text)
     total = float(gains[finite].sum())
-    part = float((gains * held)[finite].sum()) / total if total > 0 else np.nan
+    part = float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
     return part, moved.first, moved.last
 
 
@@ -265,7 +265,7 @@ def judge_format(run: Run) -> Result:
         "info",
         run.met(FormatLearned.share, ">=", top["share_last"]),
         series=run.by_step(has_text(counts)),
-        shown=_shown_holders(top, counts),
+        ranking=_rank_holders(top, counts),
         texts=() if top["kind"] == "structure" else (LogText(top["ngram"]),),
         more=_text_facts(top),
         paid=not rewarded.empty,

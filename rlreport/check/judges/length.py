@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.check import REWARD, Check, Need, Result
 from rlreport.check.limits import EOS, Limit, Limits
 from rlreport.check.noise import correlation_within
-from rlreport.check.run import Run, Shown, mean, median
+from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
 from rlreport.check.windows import Trend, whole, window
@@ -72,7 +72,7 @@ def judge_hacking(run: Run) -> Result:
         "warning",
         ratio + pays,
         series=run.by_step(length),
-        shown=Shown(length, unit=run.length_unit, at_end=True),
+        ranking=Ranking(length, unit=run.length_unit, at_end=True),
         start=moved.first,
         end=moved.last,
         unit=run.length_unit,
@@ -147,7 +147,7 @@ def _all_empty(run: Run) -> Result:
         "critical",
         run.met(LengthCollapse.stubs, ">", mean(series[start:])),
         series=series,
-        shown=Shown(run.column(run.length), highest=False, among=empty == 1),
+        ranking=Ranking(run.column(run.length), highest=False, among=empty == 1),
         kind="empty",
         since=int(run.steps[start]),
     )
@@ -169,7 +169,7 @@ def _shrunk(run: Run) -> Result:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
         if medians[0] >= run.limits[LengthCollapse].ratio * medians[1]:
-            return None  # only the few long ones are gone
+            return None  # only a few long responses disappeared
         severe, moved = run.change(length, first=first), run.change(length)
         series, source, unit = run.by_step(length), "rollouts", run.length_unit
     met = run.met(LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
@@ -184,7 +184,7 @@ def _shrunk(run: Run) -> Result:
         "warning",
         met,
         series=series,
-        shown=Shown(run.column(run.length), highest=False, unit=run.length_unit),
+        ranking=Ranking(run.column(run.length), highest=False, unit=run.length_unit),
         kind="shrunk",
         start=severe.first,
         end=severe.last,
@@ -215,7 +215,7 @@ def _stubs(run: Run) -> Result:
         met,
         series=run.by_step(is_stub),
         always=not share.rose,
-        shown=Shown(tokens, highest=False, unit=run.length_unit),
+        ranking=Ranking(tokens, highest=False, unit=run.length_unit),
         kind="stubs",
         stubs=share.last,
         stubs_start=share.first,
@@ -268,8 +268,8 @@ def judge_eos(run: Run) -> Result:
     trainers, cut_off = run.series_of("truncated"), _cut_off(run)
     if cut_off is not None:
         among = cut_off == 1
-        shown = Shown(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
-        finding = judge_rows(MISSING_EOS, run, MissingEos, cut_off, shown=shown)
+        ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
+        finding = judge_rows(MISSING_EOS, run, MissingEos, cut_off, ranking=ranking)
         rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
         return finding if rose or _same_length(run, cut_off) else None
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:

@@ -75,7 +75,7 @@ def judge_log(run: Run) -> Result:
         *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
         *_early_ranks(tables),
     ]
-    # What the reader cut: padding makes token arrays of unequal length.
+    # The reader cut arrays that padding made unequal.
     if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
         faults.append(Fault("info", "unequal", {"unequal": cut}))
     if not faults:
@@ -145,14 +145,14 @@ def _early_ranks(tables: Tables) -> Iterator[Fault]:
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     step_counts = pairs.groupby("file")["step"].transform("size")
-    # A file of fewer steps neither stops early nor holds most of one that does.
+    # Files with fewer steps are too short to be compared.
     pairs = pairs[step_counts >= SHOWN]
     files, file = np.unique(pairs["file"].to_numpy(), return_inverse=True)
     if not 1 < len(files) <= len(tables.files):
         return
     holds = np.zeros((len(files), len(order)), np.float32)
     holds[file, np.searchsorted(order, pairs["step"].to_numpy())] = 1
-    # Ranks of one run hold the same steps: what is compared are sets of steps, not files.
+    # Ranks of one run hold the same steps: compare distinct sets of steps, not files.
     sets, of_file = np.unique(holds, axis=0, return_inverse=True)
     last = len(order) - 1 - sets[:, ::-1].argmax(axis=1)
     same = sets @ sets.T >= SHARED_STEPS * sets.sum(axis=1)[:, None]

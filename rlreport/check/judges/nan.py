@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.run import Run, Shown
+from rlreport.check.run import Ranking, Run
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
 from rlreport.text.messages import marked, sentences, told
@@ -65,9 +65,9 @@ def _worst(
     for start, stop in spans(bad).tolist():
         since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
         deadly = died is not None and since <= died <= last + reach
-        # Mixed precision skips the first updates until its loss scale fits.
+        # With mixed precision the first updates are skipped until the loss scale fits.
         long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
-        # What the last step began may be the end of the run, or recover.
+        # NaN in the last step may be the end of the run, or recover.
         mild: Severity = "warning" if at_end else "info"
         severity: Severity = "critical" if deadly else fatal if long else mild
         until, steps = None if at_end else last, tuple(logged[bad].tolist())
@@ -86,7 +86,7 @@ def _metric_nans(run: Run) -> Iterator[Nan]:
             finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
         logged = np.union1d(finite, np.asarray(broken[name], np.int64))
         bad = ~np.isin(logged, finite)
-        always_nan = bad.all() and role not in FATAL_ROLES  # such as the KL of a run without one
+        always_nan = bad.all() and role not in FATAL_ROLES  # such as KL without a reference
         placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
         if bad.any() and not always_nan and not placeholder:
             fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
@@ -133,10 +133,10 @@ def judge_nan(run: Run) -> Result:
     share = worst.facts.get("share") if worst.kind == "rewards" else None
     met = run.met(NanMetrics.share, ">", share) if isinstance(share, float) else []
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
-    shown, series = Shown(run.column("reward"), highest=False), None
+    ranking, series = Ranking(run.column("reward"), highest=False), None
     if worst.rows is not None:
-        # The first ones tell how it began.
-        shown = Shown(-run.step_index.astype(np.float64), among=worst.rows)
+        # The first responses show how it began.
+        ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
         series = run.by_step(worst.rows.astype(np.float64))
     return NAN_METRICS.finding(
         run,
@@ -145,7 +145,7 @@ def judge_nan(run: Run) -> Result:
         series=series,
         onset=Onset(worst.since, worst.since, worst.since),
         until=worst.until,
-        shown=shown,
+        ranking=ranking,
         steps=worst.steps[:200],
         more=worst.facts,
         kind=worst.kind,

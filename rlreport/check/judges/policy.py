@@ -10,7 +10,7 @@ from rlreport.check.check import KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
 from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
 from rlreport.check.noise import Change
-from rlreport.check.run import Run, Shown, mean, median
+from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, SeriesSource, running_mean
 from rlreport.check.shapes import series_change
 from rlreport.check.windows import Trend
@@ -87,7 +87,7 @@ def judge_kl(run: Run) -> Result:
         and len(run.steps) > 2 * LAST_STEPS
         and np.isin(far_steps, high_steps).all()
     ):
-        # What left its band for some steps is dated; it is no reason to stop.
+        # A KL that was high only for some steps, and recovered, is no reason to stop.
         brief = len(high_steps) <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if brief else "warning"
     if severity is None:
@@ -103,7 +103,7 @@ def judge_kl(run: Run) -> Result:
         series=by_step,
         onset=onset,
         dated=high,
-        shown=Shown(kl, unit="nats", token=positions, among=None if high else beyond),
+        ranking=Ranking(kl, unit="nats", token=positions, among=None if high else beyond),
         until=int(far_steps[-1]) if severity == "info" and len(far_steps) else None,
         steps=None if high else far_steps.tolist(),
         kind="level" if high else "responses",
@@ -256,13 +256,13 @@ def _entropy_finding(
     check: Check, run: Run, entropy: Entropy, severity: Severity, met: list[Met]
 ) -> Finding:
     by = run.column("surprisal_mean")
-    shown = Shown(by, highest=check is ENTROPY_EXPLOSION, unit="nats a token")
+    ranking = Ranking(by, highest=check is ENTROPY_EXPLOSION, unit="nats a token")
     return check.finding(
         run,
         severity,
         met,
         series=entropy.by_step,
-        shown=shown if entropy.series_from == "rollouts" else None,
+        ranking=ranking if entropy.series_from == "rollouts" else None,
         start=entropy.moved.first,
         end=entropy.moved.last,
         series_from=entropy.series_from,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
-from rlreport.check.run import RewardStalled, Run, Shown
+from rlreport.check.run import Ranking, RewardStalled, Run
 from rlreport.check.series import FALL_Z, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import same_prompt_change
 from rlreport.check.windows import window
@@ -73,7 +73,7 @@ def judge_collapse(run: Run) -> Result:
         series=run.align(shape.series),
         onset=onset or run.onset_of(shape.series, (peak, peak + shape.window)),
         until=until,
-        shown=Shown(run.column("reward"), highest=False),
+        ranking=Ranking(run.column("reward"), highest=False),
         more={"start": shape.start, "best": shape.best, "end": end} | facts,
         kind=kind,
         series_from=shape.series.source,
@@ -130,12 +130,12 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         return chosen
 
     if dip is not None and not shape.fell:
-        late, drop = in_steps(dip.start, dip.stop + 1), dip.level - dip.low
-        early = ~late
+        late_rows, drop = in_steps(dip.start, dip.stop + 1), dip.level - dip.low
+        early_rows = ~late_rows
     else:
-        late = in_steps(steps - 2 * size, steps)
-        early = in_steps(shape.best_index - size, shape.best_index + 2 * size) & ~late
-    difference = same_prompt_change(run, run.column("reward"), late, early)
+        late_rows = in_steps(steps - 2 * size, steps)
+        early_rows = in_steps(shape.best_index - size, shape.best_index + 2 * size) & ~late_rows
+    difference = same_prompt_change(run, run.column("reward"), late_rows, early_rows)
     return difference is not None and difference > -drop / 2
 
 
@@ -199,9 +199,9 @@ def judge_watched(run: Run) -> Result:
     loss = watched.best - watched.end
     lost = run.met(WatchedRewardFall.lost, ">", _lost(watched, watched.end))
     span = float(np.ptp(watched.series.values))
-    # On a scale of 0 to 1 a fall of 0.02 is hardly seen, whatever the noise.
+    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
     min_loss = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
-    # Where nothing was gained, the best of many windows lies above the others by chance.
+    # Without a gain, the best of many windows lies above the others by chance.
     significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
     fell = bool(lost) and significant and loss > min_loss
     follows = trained is None or not _does_not_follow(run, watched, trained)
@@ -216,7 +216,7 @@ def judge_watched(run: Run) -> Result:
         series=run.align(watched.series) if in_training else None,
         onset=run.onset_of(watched.series, peak) if fell else None,
         dated=False,
-        shown=Shown(run.column("valid_reward"), highest=False) if in_training else None,
+        ranking=Ranking(run.column("valid_reward"), highest=False) if in_training else None,
         start=watched.start,
         best=watched.best,
         end=watched.end,
@@ -281,7 +281,7 @@ def judge_stalled(run: Run) -> Result:
     else:
         return None
     by = gap if np.isfinite(gap).any() else run.column("reward")
-    return REWARD_STALLED.finding(run, "info", shown=Shown(by, highest=False), more=facts)
+    return REWARD_STALLED.finding(run, "info", ranking=Ranking(by, highest=False), more=facts)
 
 
 def _stalled_title(facts: Facts) -> str:

@@ -13,7 +13,7 @@ from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.noise import centred
 from rlreport.check.onset import noise
-from rlreport.check.run import Run, Shown
+from rlreport.check.run import Ranking, Run
 from rlreport.check.shapes import same_prompt_change
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
@@ -94,7 +94,7 @@ def jump(series: Floats, place: int | None = None) -> Jump | None:
     z = size / max(error, size * 1e-3, 1e-12)
     local = min(step, right - left, key=lambda d: d * np.sign(after - before))
     sudden = size > 0 and local / (after - before) >= SUDDEN
-    # What comes back from a dip jumps too, but not from where it had been before.
+    # A recovery from a dip is sudden too, but does not start at the earlier level.
     distance = max(abs(left - before), abs(right - after))
     moving = max(_moving(y[max(0, at - NEAR) : at]), _moving(y[at : at + NEAR]))
     flat = distance <= STRAY * size and moving <= STRAY * size
@@ -113,7 +113,7 @@ def _exceeds_noise(run: Run, reward: Floats, split: Jump) -> bool:
     Noise is taken from the steps next to the jump: near a ceiling it is smaller.
     """
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
-    # Responses to one prompt are alike: a step has as many draws as prompts.
+    # Responses to one prompt are correlated: the sample size of a step is its prompts.
     sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
     squares = (sums**2).groupby(level=0).sum()
     errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
@@ -181,7 +181,7 @@ def judge_shift(run: Run) -> Result:
         z + large,
         series=series,
         onset=Onset(step, step, step),
-        shown=Shown(reward, highest=size > 0),
+        ranking=Ranking(reward, highest=size > 0),
         before=split.before,
         after=split.after,
         at=step,
@@ -259,7 +259,7 @@ def judge_parts(run: Run) -> Result:
         run,
         "info",
         met,
-        shown=Shown(parts[name]),
+        ranking=Ranking(parts[name]),
         part=name,
         of_variance=of_variance,
         of_gain=of_gain,

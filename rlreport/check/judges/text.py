@@ -15,7 +15,7 @@ from rlreport.check.check import Check, Need, Result
 from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
-from rlreport.check.run import Run, Shown, mean
+from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.spreading import is_verifiable
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
@@ -43,7 +43,7 @@ def judge_diversity(run: Run) -> Result:
     responses repeat each other.
     """
     facts: dict[str, Fact] = {}
-    # Equal answers to one prompt are what sampling it several times is for.
+    # Equal answers to the same prompt are normal: count prompts, not responses.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
     times = prompts.transform("nunique").to_numpy(np.float64)
     twin = (times > 1).astype(np.float64)
@@ -64,12 +64,12 @@ def judge_diversity(run: Run) -> Result:
     validated = run.watched_shape is not None and run.watched_shape.rose
     harmless = run.learned and (validated or is_verifiable(run)) and not repeats
     harmless &= not any(shape.fell for shape in shapes)
-    shown = Shown(times, unit="times in its step")
+    ranking = Ranking(times, unit="times in its step")
     if not twin[run.last.rows].any():
-        shown = Shown(run.column("distinct_2"), highest=False)
+        ranking = Ranking(run.column("distinct_2"), highest=False)
     severity: Severity = "info" if harmless else "warning"
     return DIVERSITY_COLLAPSE.finding(
-        run, severity, met + repeats, series=series, shown=shown, more=facts
+        run, severity, met + repeats, series=series, ranking=ranking, more=facts
     )
 
 
@@ -137,7 +137,7 @@ def judge_template(run: Run) -> Result:
     finding = TEMPLATE_COLLAPSE.finding(
         run, "warning", matched + unmatched, series=series, start=first, end=max(0.0, last)
     )
-    return replace(finding, evidence=run.examples(Shown(run.column(run.length)), None))
+    return replace(finding, evidence=run.examples(Ranking(run.column(run.length)), None))
 
 
 def _match_rates(run: Run, least: int) -> Floats:
@@ -149,12 +149,12 @@ def _match_rates(run: Run, least: int) -> Floats:
     rows, offsets = np.asarray(sample.rows), np.asarray(sample.offsets)
     place, prompts = run.step_index[rows], run.responses["prompt_id"].to_numpy(np.int64)[rows]
     for step in np.unique(place).tolist():
-        own = np.flatnonzero(place == step)
-        _, code, size = np.unique(prompts[own], return_inverse=True, return_counts=True)
-        own, code = own[size[code] >= 2], code[size[code] >= 2]
+        rows_here = np.flatnonzero(place == step)
+        _, code, size = np.unique(prompts[rows_here], return_inverse=True, return_counts=True)
+        rows_here, code = rows_here[size[code] >= 2], code[size[code] >= 2]
         known, code = np.unique(code, return_inverse=True)
         if len(known) >= least:
-            texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in own]
+            texts = [np.asarray(sample.units[offsets[i] : offsets[i + 1]]) for i in rows_here]
             chance = 1 / len(known)
             rates[step] = (_hits(texts, code) - chance) / (1 - chance)
     return rates
@@ -168,15 +168,15 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
         vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
     vectors = vectors[:, vectors.any(axis=0)]
-    # What most texts share tells nothing.
+    # N-grams that most texts share say nothing: weigh by inverse frequency.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
     member = prompt[:, None] == np.arange(prompt.max() + 1)
     sums = member.T.astype(np.float32) @ vectors
-    near = vectors @ _normalize(sums).T
-    own = (vectors * _normalize(sums[prompt] - vectors)).sum(axis=1)
-    near[member] = -1
-    return float((own > near.max(axis=1)).mean())
+    similarity = vectors @ _normalize(sums).T
+    own_similarity = (vectors * _normalize(sums[prompt] - vectors)).sum(axis=1)
+    similarity[member] = -1
+    return float((own_similarity > similarity.max(axis=1)).mean())
 
 
 def _normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -256,7 +256,7 @@ def judge_language(run: Run) -> Result:
         "warning" if watched_fell or majority else "info",
         rise + majority,
         series=run.by_step(foreign),
-        shown=Shown(foreign, among=foreign == 1),
+        ranking=Ranking(foreign, among=foreign == 1),
         share=moved.last,
         share_start=moved.first,
     )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, Onset
 from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits
-from rlreport.check.run import Run, Shown, mean, median
+from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
@@ -66,9 +66,9 @@ def judge_ratio(run: Run) -> Result:
         Figure(RatioDrift.high, ">", series, at_end),
         Figure(RatioDrift.outside, ">", tails, outside),
     ]
-    shown = Shown(tail, unit="of tokens")
+    ranking = Ranking(tail, unit="of tokens")
     facts: dict[str, Fact] = {"ratio": at_end, "outside": outside, "series_from": source}
-    return judge_figures(RATIO_DRIFT, run, figures, shown, **facts)
+    return judge_figures(RATIO_DRIFT, run, figures, ranking, **facts)
 
 
 def _ratio_title(facts: Facts) -> str:
@@ -220,7 +220,7 @@ def _judge_fit(run: Run, returns: str, error: str) -> Result:
         "warning" if misfit or wide else "info",
         met,
         series=np.log1p(figure / np.fmax(base, least)),
-        shown=Shown(np.abs(run.column(f"{error}_mean"))),
+        ranking=Ranking(np.abs(run.column(f"{error}_mean"))),
         explained=explained,
         spread=spread,
         weak=not (misfit or wide),
