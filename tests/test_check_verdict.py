@@ -32,7 +32,9 @@ def _alarms(verdict: Verdict) -> dict[str, str]:
 def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_healthy"]
     assert verdict.sentence.startswith("Healthy. ")
-    assert re.search(r"The reward rose from [\d.]+ to [\d.]+ and the policy is", verdict.sentence)
+    assert re.search(
+        r"The reward rose from [\d.]+ to [\d.]+ and KL to the reference is", verdict.sentence
+    )
     assert (verdict.level, verdict.lead) == ("healthy", None)
     assert _alarms(verdict) == {}
     assert len(verdict.passed) >= 16
@@ -40,11 +42,9 @@ def test_the_healthy_run_is_healthy(verdicts: dict[str, Verdict]) -> None:
 
 def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["ppo_reward_hacking"]
-    assert re.match(
-        r"Broken: reward hacking since step \d+\. “🎉” now stands in ", verdict.sentence
-    )
+    assert re.match(r"Broken: reward hacking since step \d+\. “🎉” appears in ", verdict.sentence)
     assert re.search(
-        r"carries the reward from 0\.\d+ to 2\.\d+; KL to the reference is \d[\d.]* nats "
+        r"the reward rose from 0\.\d+ to 2\.\d+ with it; KL to the reference is \d[\d.]* nats "
         r"per response and \d+ % of responses are cut off\. Keep the last "
         r"checkpoint saved at or before step \d+\.$",
         verdict.sentence,
@@ -195,7 +195,7 @@ def test_findings_that_nothing_explains_stand_beside_the_lead() -> None:
     )
     assert verdict.level == "warning"
     assert verdict.sentence.startswith("Warning: responses collapsed in length since step 32.")
-    assert "Besides: KL explosion." in verdict.sentence
+    assert "Also found: KL explosion." in verdict.sentence
 
 
 def test_a_muted_finding_is_shown_with_its_reason_and_counts_for_nothing() -> None:

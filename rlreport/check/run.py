@@ -59,7 +59,7 @@ class Ranking:
 class RewardStalled(Limits):
     """Thresholds of ``reward_stalled``."""
 
-    solved = Limit(0.95, "of responses", "earn the best reward in all steps: solved from the start")
+    solved = Limit(0.95, "of responses", "earn the best reward in all steps: nothing left to learn")
 
 
 class Run:

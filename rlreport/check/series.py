@@ -73,9 +73,9 @@ class RewardCollapse(Limits):
     """Thresholds of ``reward_collapse``; those of a fall apply to every series."""
 
     lost = Limit(0.35, "of the gain", "warning: part of the reward's gain lost again", LMFLOW)
-    z = Limit(FALL_Z, "std errors", "and clearer than chance by this")
+    z = Limit(FALL_Z, "std errors", "and significance of the loss")
     half = Limit(
-        0.5, "of the gain", "the same where only rollouts tell it, which are fewer", LMFLOW
+        0.5, "of the gain", "the same without trainer metrics, as rollouts are fewer", LMFLOW
     )
     dip = Limit(0.15, "of steps", "warning: a fall that recovered lasted longer than this part")
     spread = Limit(0.5, "std of reward", "and by more than this, of the std inside a step")

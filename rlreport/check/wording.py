@@ -125,7 +125,7 @@ def _sentence(verdict: Verdict) -> str:
     parts = [message("{headline}.", headline=headline(verdict))]
     if verdict.level == "unjudged":
         steps = whole(verdict.step_count)
-        parts.append(message("Steps: {steps}, too few to tell a trend.", steps=steps))
+        parts.append(message("Only {steps} steps, too few to judge a trend.", steps=steps))
     if lead is None:
         figures = [moved for moved in verdict.moved if moved.figure in ("reward", "kl")]
         if figures:
@@ -152,7 +152,7 @@ def _sentence(verdict: Verdict) -> str:
             if f.severity != "info" and not f.explained_by and f.id != lead.id
         ]
         if others:
-            parts.append(message("Besides: {names}.", names=tuple(others)))
+            parts.append(message("Also found: {names}.", names=tuple(others)))
         checkpoint = message(
             "Keep the last checkpoint saved at or before step {step}.", step=verdict.keep_step
         )
@@ -171,7 +171,7 @@ def _moved(moved: Moved) -> str:
     """Return a clause that tells how reward or KL changed."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
-        return told("the policy is {last:figure} nats a response from the reference", facts)
+        return told("KL to the reference is {last:figure} nats per response", facts)
     if moved.first is None:
         return told("the mean reward is {last:figure}", facts)
     if moved.rose is False and moved.last >= moved.first:

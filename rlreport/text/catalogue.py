@@ -47,7 +47,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Curve": ((1,), ()),
     "Field": ((2,), ()),
     "not_run": ((0,), ()),
-    "Shown": ((), ("unit",)),
+    "Ranking": ((), ("unit",)),
     "Guide": ((3, 4), ()),
     "Extreme": ((0,), ()),
     "_reference": ((0,), ()),

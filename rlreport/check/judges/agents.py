@@ -111,8 +111,8 @@ TOOL_ERRORS = Check(
     judge=judge_tool_errors,
     limits=ToolErrors,
     title="{share:percent} of tool calls are answered by an error ({before:percent} at the start).",
-    why="The policy is taught by failures that it may not have caused, and learns to leave its "
-    "tools alone.",
+    why="The policy is punished for failures that it may not have caused, and learns to avoid its "
+    "tools.",
     suggestion="Read the errors: a sandbox that is down, a time limit, or wrong arguments. Leave "
     "rollouts of a broken environment out of the loss.",
     source=AGENTS,

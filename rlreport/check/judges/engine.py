@@ -23,22 +23,22 @@ TRL_NEGATIVE = marked(
 class NegativeKl(Limits):
     """Thresholds of ``negative_kl``."""
 
-    z = Limit(-3.0, "std errors", "warning: mean KL at the end over its error", TRL_NEGATIVE)
+    z = Limit(-3.0, "std errors", "warning: significance of a mean KL below zero", TRL_NEGATIVE)
     mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
 class EngineMismatch(Limits):
     """Thresholds of ``engine_mismatch``."""
 
-    ratio = Limit(1.05, "", "mean exp|trainer - sampler| of a token", MISMATCH)
-    k3 = Limit(1e-3, "nats", "mean k3 of a token, trainer against sampler", MISMATCH)
-    prob = Limit(0.01, "", "mean |trainer - sampler| probability of a token", MISMATCH)
+    ratio = Limit(1.05, "", "mean exp|trainer - sampler| per token", MISMATCH)
+    k3 = Limit(1e-3, "nats", "mean k3 per token, trainer against sampler", MISMATCH)
+    prob = Limit(0.01, "", "mean |trainer - sampler| probability per token", MISMATCH)
 
 
 class MismatchByTurn(Limits):
     """Thresholds of ``mismatch_by_turn``."""
 
-    k3 = Limit(1e-3, "nats", "mean k3 of a token in the last turn", MISMATCH)
+    k3 = Limit(1e-3, "nats", "mean k3 per token in the last turn", MISMATCH)
     ratio = Limit(3.0, "times", "and against the first turn", CONTRACT)
 
 
@@ -67,7 +67,7 @@ def judge_mismatch(run: Run) -> Result:
         for values in [run.column(f"mismatch_{limit.key}")]
     ]
     ends: dict[str, Fact] = {figure.limit.key: figure.end for figure in figures}
-    ranking = Ranking(run.column("mismatch_k3"), unit="nats a token")
+    ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
     return judge_figures(ENGINE_MISMATCH, run, figures, ranking, **ends)
 
 
@@ -97,7 +97,7 @@ def judge_by_turn(run: Run) -> Result:
     if not run.met(MismatchByTurn.ratio, ">", end, of=start):
         return None
     figures = [Figure(MismatchByTurn.k3, ">", run.by_step(last), end)]
-    ranking = Ranking(last, unit="nats a token")
+    ranking = Ranking(last, unit="nats per token")
     return judge_figures(MISMATCH_BY_TURN, run, figures, ranking, first=start, last=end)
 
 
@@ -115,7 +115,7 @@ MISMATCH_BY_TURN = Check(
     charts=("mismatch",),
     judge=judge_by_turn,
     limits=MismatchByTurn,
-    title="Sampler and trainer disagree by {last:figure} nats a token in the last turn, "
+    title="Sampler and trainer disagree by {last:figure} nats per token in the last turn, "
     "{first:figure} in the first (k3, the larger of both directions).",
     why="The trainer then sees other tokens than the sampler wrote, as happens when a conversation "
     "is tokenised again.",
@@ -236,8 +236,8 @@ NEGATIVE_KL = Check(
     limits=NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    why="The tokens were not drawn from the policy whose log-probabilities are logged, and a KL "
-    "penalty then pays the policy for nothing.",
+    why="The tokens were not sampled from the policy whose log-probabilities are logged; a KL "
+    "penalty then rewards the policy for nothing.",
     suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
     "tokens.",
     explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),

@@ -103,7 +103,7 @@ def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) 
 
 
 _REASONS = {
-    "always": marked("It was so in all steps: most of what was sampled teaches nothing."),
+    "always": marked("Grades are missing in all steps: most samples give no learning signal."),
     "judge": marked(
         "The judge was down: graded responses of these steps earn no less than those around them."
     ),
@@ -120,18 +120,18 @@ def _missing_title(facts: Facts) -> str:
     lines = [
         marked(
             "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
-            "count in no figure of the reward: {null:count} null, {judge_failed:count} judge "
+            "are left out of all reward figures: {null:count} null, {judge_failed:count} judge "
             "failed, {masked:count} masked, {error:count} grader errors."
         )
     ]
     if facts["reason"] != "few":
-        lines.append(marked("In steps {low} to {high} {window:percent} were not graded."))
+        lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
         lines.append(_REASONS[str(facts["reason"])])
     if facts["groups"]:
         lines.append(
             marked(
-                "{groups:count} groups have a mean and std of fewer responses, {silent:count} of "
-                "them fewer than two grades and no signal."
+                "{groups:count} groups are graded only in part; {silent:count} of them have "
+                "fewer than two grades and give no learning signal."
             )
         )
     return sentences(told(line, facts) for line in lines)
@@ -182,7 +182,7 @@ _UNEVEN = {
     "sizes": marked(
         "{odd:percent} of groups do not have the usual {usual} responses, but {least} to {most}."
     ),
-    "split": marked("{split:percent} of prompts stand under several group ids in one step."),
+    "split": marked("{split:percent} of prompts have several group ids in one step."),
 }
 
 

@@ -29,7 +29,7 @@ class GroupStdFall(Limits):
     """Thresholds of ``group_std_fall``."""
 
     ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
-    steps = Limit(10, "steps", "that are compared, and that it lasts", RAGEN)
+    steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
 
 
 class PersistentLosers(Limits):

@@ -36,8 +36,8 @@ Verdict = Literal["hack", "format", "either"]
 class FormatLearned(Limits):
     """Thresholds of ``format_learned``."""
 
-    share = Limit(0.5, "of responses", "info: share of responses that hold it, last window")
-    contained = Limit(0.8, "of responses", "with the best reward hold their label")
+    share = Limit(0.5, "of responses", "info: share of responses that contain it, last window")
+    contained = Limit(0.8, "of responses", "with the best reward contain their label")
 
 
 def judge_hacking(run: Run) -> Result:
@@ -174,19 +174,21 @@ def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    clause = marked("{what}; they earn {lift:figure} more than the rest of their step")
+    clause = marked("{what}; they earn {lift:figure} more reward than others of their step")
     if facts["exploit"]:
         clause = marked(
-            "Format or exploit? {what}. They earn {lift:figure} more than the rest of their step, "
-            "but need not hold the label, and no validation tells"
+            "Format or exploit? {what}. They earn {lift:figure} more reward than others of "
+            "their step, but often lack the label, and validation does not confirm a gain"
         )
     elif isinstance(carried, float) and carried >= CARRIES:
         clause = marked(
-            "{what} and carries the reward from {reward_start:figure} to {reward_end:figure}"
+            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it"
         )
     places = {**facts, "what": _what(facts)}
-    sentence = marked("{said}, as do {others:quoted}.") if facts["others"] else marked("{said}.")
-    return told(sentence, {**places, "said": told(clause, places)})
+    whole = (
+        marked("{said}. It spreads with {others:quoted}.") if facts["others"] else marked("{said}.")
+    )
+    return told(whole, {**places, "said": told(clause, places)})
 
 
 def _what(facts: Facts) -> str:
@@ -195,20 +197,21 @@ def _what(facts: Facts) -> str:
     return told(_SPREADS[str(facts["kind"])], {**facts, "form": form})
 
 
-_STANDS = marked(
-    "{text:quoted} now stands in {share:percent} of responses ({share_start:percent} before)"
+_APPEARS = marked(
+    "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
 )
 _SPREADS = {
-    "text": _STANDS,
-    "stem": _STANDS,
+    "text": _APPEARS,
+    "stem": _APPEARS,
     "opening": marked(
-        "{text:quoted} now begins {share:percent} of responses ({share_start:percent} before)"
+        "{text:quoted} begins {share:percent} of responses ({share_start:percent} at the start)"
     ),
     "closing": marked(
-        "{text:quoted} now ends {share:percent} of responses ({share_start:percent} before)"
+        "{text:quoted} ends {share:percent} of responses ({share_start:percent} at the start)"
     ),
     "structure": marked(
-        "A form of {form} now shapes {share:percent} of responses ({share_start:percent} before)"
+        "A structure of {form} appears in {share:percent} of responses "
+        "({share_start:percent} at the start)"
     ),
 }
 _FORMS = {
@@ -229,8 +232,8 @@ REWARD_HACKING_TOKEN = Check(
     judge=judge_hacking,
     limits=Spreading,
     title=_hacking_title,
-    why="The policy may have found text that is paid for whatever it says; the reward then rises "
-    "while the responses get worse.",
+    why="The policy may have found text that raises the reward whatever the answer is; the reward "
+    "then rises while responses get worse.",
     suggestion="Read the responses that hold it. If it is no part of the task, penalise it, or add "
     "such responses to the reward model's data as bad ones.",
     explains=(
@@ -274,7 +277,7 @@ def judge_format(run: Run) -> Result:
 
 def _format_title(facts: Facts) -> str:
     sentence = marked(
-        "{what}; they do not earn more than others: probably the answer format being learned."
+        "{what}; they earn no more than others: probably the answer format being learned."
     )
     if facts["paid"]:
         sentence = marked(
@@ -293,7 +296,7 @@ FORMAT_LEARNED = Check(
     judge=judge_format,
     limits=FormatLearned,
     title=_format_title,
-    why="Part of the reward's rise is then one of format.",
+    why="Part of the reward's rise then comes from the format alone.",
     suggestion="Compare the rise with a baseline whose prompt shows the format.",
     source=FIGHTIN_WORDS,
     sampled=("share",),

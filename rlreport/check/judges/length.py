@@ -42,8 +42,8 @@ class LengthCollapse(Limits):
     ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
     severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
     paid = Limit(0.3, "", "and so strong a correlation of reward and shortness, or no gain")
-    tokens = Limit(4, "tokens", "a response with fewer is a stub", SHORT_RESPONSES)
-    stubs = Limit(0.1, "of responses", "are stubs in the last window", SHORT_RESPONSES)
+    tokens = Limit(4, "tokens", "a shorter response is nearly empty", SHORT_RESPONSES)
+    stubs = Limit(0.1, "of responses", "are nearly empty in the last window", SHORT_RESPONSES)
 
 
 class MissingEos(RiseOrShare):

@@ -29,14 +29,14 @@ class CutTexts(Limits):
 class LostColumns(Limits):
     """Thresholds of ``lost_columns``."""
 
-    share = Limit(0.9, "of responses", "info: held it in each step until it ended for good")
+    share = Limit(0.9, "of responses", "info: have the column in each step until it ends")
 
 
 class BrokenLog(Limits):
     """Thresholds of ``broken_log``."""
 
     unreadable = Limit(0.001, "of lines", "warning: unreadable; below it, info")
-    usual = Limit(0.8, "of steps", "alike in responses or distance, else neither is judged")
+    usual = Limit(0.8, "of steps", "have the usual size or distance, else not judged")
     fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
 
 
@@ -173,7 +173,7 @@ SENTENCES = {
     "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
     "early": marked("{early:count} files stop early, first {early_file} after step {early_step}."),
     "unequal": marked("{unequal:count} responses have token arrays of unequal length."),
-    "torn": marked("{torn:count} last lines are torn, as in a file still written."),
+    "torn": marked("Files with an incomplete last line, as if still written: {torn:count}."),
     "unreadable": marked(
         "{unreadable:count} of {lines:count} lines could not be read, first {bad_file}:{bad_line} "
         "({reason})."

@@ -30,14 +30,14 @@ SMOOTH = 5
 class KlExplosion(Limits):
     """Thresholds of ``kl_explosion``."""
 
-    warn = Limit(10.0, "nats", "warning: mean KL of a response in the last window", TRL_KL)
-    critical = Limit(50.0, "nats", "critical: the same mean", TRL_KL)
+    warn = Limit(10.0, "nats", "warning: mean KL per response in the last window", TRL_KL)
+    critical = Limit(50.0, "nats", "critical: mean KL per response in the last window", TRL_KL)
     response = Limit(500.0, "nats", "critical: KL of any one response", TRL_KL)
-    warn_token = Limit(0.1, "nats a token", "warning: and the same mean by token")
-    critical_token = Limit(0.5, "nats a token", "critical: and the same mean by token")
-    response_token = Limit(1.0, "nats a token", "and of that response by token")
-    excursion = Limit(20.0, "times", "note: KL of five steps against its median", PUBLIC_RUNS)
-    lasting = Limit(5, "steps", "warning: an excursion of more steps", PUBLIC_RUNS)
+    warn_token = Limit(0.1, "nats per token", "warning: and mean KL per token")
+    critical_token = Limit(0.5, "nats per token", "critical: and mean KL per token")
+    response_token = Limit(1.0, "nats per token", "and KL per token of that response")
+    excursion = Limit(20.0, "times", "note: KL of five steps over its median", PUBLIC_RUNS)
+    lasting = Limit(5, "steps", "warning: the excursion lasts longer", PUBLIC_RUNS)
     part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
 
 
@@ -197,8 +197,8 @@ def _kl_title(facts: Facts) -> str:
         )
     if facts["kind"] == "responses":
         return marked(
-            "The KL of {over:count} single responses is over {over_limit:figure} nats, first in "
-            "step {over_step}."
+            "{over:count} single responses have a KL above {over_limit:figure} nats, the first "
+            "in step {over_step}."
         )
     return marked(
         "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per token."
@@ -207,7 +207,7 @@ def _kl_title(facts: Facts) -> str:
 
 def _kl_clause(facts: Facts) -> str:
     if facts["kind"] == "responses":
-        return marked("{over:count} single responses are over {over_limit:figure} nats")
+        return marked("{over:count} single responses have a KL above {over_limit:figure} nats")
     if facts["kind"] == "excursion":
         return marked("the trainer's KL reached {kl:figure}")
     return marked("KL to the reference is {kl:figure} nats per response")
@@ -256,7 +256,7 @@ def _entropy_finding(
     check: Check, run: Run, entropy: Entropy, severity: Severity, met: list[Met]
 ) -> Finding:
     by = run.column("surprisal_mean")
-    ranking = Ranking(by, highest=check is ENTROPY_EXPLOSION, unit="nats a token")
+    ranking = Ranking(by, highest=check is ENTROPY_EXPLOSION, unit="nats per token")
     return check.finding(
         run,
         severity,

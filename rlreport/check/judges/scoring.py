@@ -24,7 +24,7 @@ class RewardShift(Limits):
 
     z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
     spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
-    still = Limit(4.0, "std errors", "without a reference: nothing else jumps by this at that step")
+    still = Limit(4.0, "std errors", "without a reference: no other figure jumps by this")
 
 
 class RewardPartDominance(Limits):

@@ -33,7 +33,7 @@ class DiversityCollapse(Limits):
 
     fall = Limit(0.3, "of distinct-2", "fall at an equal number of bigrams", DISTINCT)
     least_bigrams = Limit(200, "bigrams", "with fewer, judge by identical responses only", DISTINCT)
-    identical = Limit(0.5, "of responses", "warning: have a twin in their step", DISTINCT)
+    identical = Limit(0.5, "of responses", "warning: repeat another prompt's answer", DISTINCT)
 
 
 def judge_diversity(run: Run) -> Result:
@@ -107,10 +107,10 @@ DIVERSITY_COLLAPSE = Check(
 class TemplateCollapse(Limits):
     """Thresholds of ``template_collapse``."""
 
-    prompts = Limit(4, "prompts", "with two responses each, else a step is not judged")
-    first = Limit(0.3, "beyond chance", "responses that find their prompt at first", RAGEN_2)
-    last = Limit(0.1, "beyond chance", "the same in the last window, below this", RAGEN_2)
-    surprisal = Limit(0.8, "times", "surprisal that fell further is another matter", CONTRACT)
+    prompts = Limit(4, "prompts", "with two responses each that a step needs to be judged")
+    first = Limit(0.3, "beyond chance", "responses matched to their prompt, first window", RAGEN_2)
+    last = Limit(0.1, "beyond chance", "and in the last window, below this", RAGEN_2)
+    surprisal = Limit(0.8, "times", "and surprisal did not fall below this", CONTRACT)
 
 
 _BUCKETS = 4096
@@ -194,9 +194,9 @@ TEMPLATE_COLLAPSE = Check(
     judge=judge_template,
     sampled=("end",),
     limits=TemplateCollapse,
-    title="{end:percent} of responses can be told to belong to their prompt beyond chance "
-    "({start:percent} before), at the same surprisal.",
-    why="Entropy looks well, but the policy writes one set of phrases whatever it is asked.",
+    title="Only {end:percent} of responses can be matched to their prompt beyond chance "
+    "({start:percent} at the start), at the same surprisal.",
+    why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
     suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, and "
     "read responses of different prompts side by side.",
     source=RAGEN_2,
@@ -211,7 +211,7 @@ class LanguageDrift(Limits):
     rise = Limit(
         0.2, "of responses", "info: rise of the share in another script than the prompt's", LMFLOW
     )
-    most = Limit(0.5, "of responses", "warning: that share")
+    most = Limit(0.5, "of responses", "warning: share in another script")
 
 
 LEAST_LETTERS = 6
@@ -294,9 +294,9 @@ LANGUAGE_DRIFT = Check(
     sampled=("share",),
     limits=LanguageDrift,
     title="{share:percent} of responses are in another script than their prompt "
-    "({share_start:percent} before).",
+    "({share_start:percent} at the start).",
     clause="{share:percent} of responses leave the prompt's language",
-    why="The reward does not ask for the reader's language.",
+    why="The reward does not require the prompt's language.",
     suggestion="Add a reward for the prompt's language, or a KL penalty.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),

@@ -38,7 +38,7 @@ class ValueDivergence(Limits):
     explained = Limit(-0.5, "", "warning: explained variance of the last window", CRITIC)
     weak = Limit(0.0, "", "info: explained variance of the last window", CRITIC)
     spread = Limit(5.0, "times", "warning: std of values against std of returns", CRITIC)
-    floor = Limit(0.01, "of the run's", "least variance of returns that can be followed")
+    floor = Limit(0.01, "of the run's", "least variance of returns that the critic can fit")
 
 
 def judge_ratio(run: Run) -> Result:
@@ -88,7 +88,7 @@ RATIO_DRIFT = Check(
     judge=judge_ratio,
     limits=RatioDrift,
     title=_ratio_title,
-    why="Past the clip range most tokens give no gradient, and the rest give a wrong one.",
+    why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
     suggestion="Lower the learning rate or take fewer epochs over each batch. Check that both "
     "log-probabilities are taken at the same temperature.",
     explains=FAILURES,
