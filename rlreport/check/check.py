@@ -41,6 +41,7 @@ class Need:
 REWARD = Need("reward", ("reward",))
 REF_REWARD = Need("ref_reward", ("ref_reward",))
 LOGPROBS = Need("logprobs", ("surprisal_mean",))
+RESPONSE = Need("response", ("response_chars",))
 KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 

@@ -167,7 +167,7 @@ class Muted:
 class Moved:
     """A key figure in the first window, if there is one, and in the last.
 
-    ``rose`` by more than chance; None if unknown, as the windows share steps.
+    ``rose``: whether it rose by more than chance; None if unknown, as windows share steps.
     """
 
     figure: Literal["reward", "kl", "tokens", "characters"]

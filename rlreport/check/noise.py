@@ -188,9 +188,9 @@ def correlation_within(
 ) -> tuple[float, float]:
     """Return the correlation of x and y inside steps, pooled over a window, and its z.
 
-    Both are centred on the mean of their step, or of their group if ``inside`` says so, so a
-    shared trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the
-    degrees of freedom minus one. NaN if either does not vary.
+    Both are centred on the mean of their step (or group, if that is ``column``), so a shared
+    trend over steps has no effect. z is Fisher's: atanh(r) times the square root of the degrees
+    of freedom minus one. NaN if either does not vary.
     """
     step = tables.responses[column].to_numpy()[window.rows]
     x, y = x[window.rows], y[window.rows]

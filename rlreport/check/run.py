@@ -27,7 +27,7 @@ from rlreport.text.messages import message
 if TYPE_CHECKING:
     from rlreport.check.spreading import SpreadingTexts
 
-SHOWN = 3
+MAX_EXAMPLES = 3
 """Responses in the evidence of a finding."""
 
 _MEETS: Mapping[Op, Callable[[float, float], bool]] = {
@@ -334,8 +334,8 @@ class Run:
         order = order[:400]  # enough to find three different prompts
         prompts = self.responses["prompt_id"].to_numpy()
         _, first_rows = np.unique(prompts[order], return_index=True)
-        chosen = order[np.sort(first_rows)][:SHOWN].tolist()
-        chosen += [row for row in order.tolist() if row not in chosen][: SHOWN - len(chosen)]
+        chosen = order[np.sort(first_rows)][:MAX_EXAMPLES].tolist()
+        chosen += [row for row in order.tolist() if row not in chosen][: MAX_EXAMPLES - len(chosen)]
 
         n = self.responses["n"].to_numpy(np.int64)
 

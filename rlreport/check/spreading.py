@@ -64,7 +64,7 @@ class SpreadingTexts:
 
 
 def _structures(run: Run, search: Search) -> list[Text]:
-    """Return the structure of responses that spreads: a single one, or any of them."""
+    """Return the structure (lists, headings) that spreads, or "any" if responses mix several."""
     bits = run.responses["structure"].to_numpy(np.int64)[search.words.sample.rows]
     masks = {ANY_FORM: -1} | {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
     start, of_start = search.start, search.start.stop - search.start.start
@@ -100,7 +100,7 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     if search is None or not (search.of_end and search.of_baseline):
         return SpreadingTexts(pd.DataFrame(columns=COLUMNS), series[0])
     rows = search.words.sample.rows
-    inside = Lift(run, rows)
+    lifts = Lift(run, rows)
     gain = max(
         float(np.nan_to_num(run.change(run.column(name)).difference, nan=0.0))
         for name in ("reward", "reward_gap")
@@ -121,9 +121,9 @@ def spreading_texts(run: Run) -> SpreadingTexts:
         by_step = run.by_step(shares)
         onset = run.onset(by_step)
         since = onset.low if onset else None
-        lift, in_std, z = inside.of(text.counts > 0, since)
+        lift, in_std, z = lifts.effect(text.counts > 0, since)
         often = run.change(counts).difference
-        earned = max(lift * moved.difference, inside.of(text.counts, since)[0] * often)
+        earned = max(lift * moved.difference, lifts.effect(text.counts, since)[0] * often)
         best = run.responses[in_last_window & (shares == 1)]
         best = best.sort_values("reward", ascending=False, kind="stable")
         table.append(
@@ -174,7 +174,7 @@ class Lift:
             values = centred(centred(values, self.prompts), self.steps)
         return values
 
-    def of(self, figure: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
+    def effect(self, figure: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
         """Return the effect of a figure per response on the reward, the same in std, and its z."""
         after = self.steps >= (self.steps.min(initial=0) if since is None else since)
         x = self.centred(figure[self.known].astype(np.float64))[after]

@@ -105,7 +105,7 @@ def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | Non
 
 
 def _comparable_run(run: Run, shift: Finding) -> Run:
-    """Return the run that the checks of the reward judge if the reward function changed."""
+    """Return the part of the run, or its reward gap, on which the reward is comparable."""
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
@@ -155,7 +155,7 @@ def _place(finding: Finding) -> int:
 def _explains(
     cause: Finding, other: Finding, checks: Mapping[str, Check], order: list[str], run: Run
 ) -> bool:
-    """Return whether a finding explains another; within a rank, only a later one."""
+    """Return whether a finding explains another; if both explain each other, the earlier does."""
     if (
         cause.severity == "info"
         or other.id not in checks[cause.id].explains

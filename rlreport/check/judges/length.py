@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlreport.check.check import REWARD, Check, Need, Result
+from rlreport.check.check import RESPONSE, REWARD, Check, Result
 from rlreport.check.limits import EOS, Limit, Limits
 from rlreport.check.noise import correlation_within
 from rlreport.check.run import Ranking, Run, mean, median
@@ -85,7 +85,7 @@ def judge_hacking(run: Run) -> Result:
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     """Return the correlation of reward and length inside groups, or else steps, and its z.
 
-    The larger of the last window's and the run's: at the limit length no longer varies.
+    The larger of the last window's and the run's, as length no longer varies at its limit.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside = "group" if grouped else "step"
@@ -202,7 +202,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(run: Run) -> Result:
-    """Find responses of a few tokens; if they were always there or the run learns, a note."""
+    """Find responses of a few tokens; a note if they were always there or the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
@@ -242,7 +242,7 @@ LENGTH_COLLAPSE = Check(
     name="responses collapsed in length",
     rank="consequence",
     looks_for="responses shrink to nothing",
-    needs=(Need("response", ("response_chars",)),),
+    needs=(RESPONSE,),
     charts=("length",),
     judge=judge_collapse,
     limits=LengthCollapse,

@@ -40,7 +40,7 @@ class BrokenLog(Limits):
     fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
 
 
-SHOWN = 3
+MIN_STEPS = 3
 SHARED_STEPS = 0.8
 """Two files are ranks of one run if this share of one's steps is in the other, too."""
 
@@ -115,7 +115,7 @@ def _incomplete(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
     """Find steps with fewer responses than usual, if the run has a usual number of responses."""
     steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
     size = commonest(responses, limits.usual)
-    if len(steps) < SHOWN or size is None:
+    if len(steps) < MIN_STEPS or size is None:
         return
     incomplete = responses < limits.fewer * size
     inside = tuple(steps[:-1][incomplete[:-1]].tolist())
@@ -130,7 +130,7 @@ def _missing_steps(steps: Ints, limits: BrokenLog) -> Iterator[Fault]:
     """Find gaps wider than the usual distance of steps."""
     gaps = np.diff(steps)
     distance = commonest(gaps, limits.usual)
-    if len(gaps) < SHOWN or not distance:
+    if len(gaps) < MIN_STEPS or not distance:
         return
     at = np.flatnonzero(gaps >= 2 * distance)
     if len(at):
@@ -146,7 +146,7 @@ def _early_ranks(tables: Tables) -> Iterator[Fault]:
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     step_counts = pairs.groupby("file")["step"].transform("size")
     # Files with fewer steps are too short to be compared.
-    pairs = pairs[step_counts >= SHOWN]
+    pairs = pairs[step_counts >= MIN_STEPS]
     files, file = np.unique(pairs["file"].to_numpy(), return_inverse=True)
     if not 1 < len(files) <= len(tables.files):
         return
@@ -267,7 +267,7 @@ def judge_columns(run: Run) -> Result:
         share = run.by_step(present.to_numpy().astype(np.float64))
         end = int(np.flatnonzero(share).max(initial=-1)) + 1
         always = (share[:end] >= run.limits[LostColumns].share).all()
-        if SHOWN <= end <= len(share) - SHOWN and always:
+        if MIN_STEPS <= end <= len(share) - MIN_STEPS and always:
             ended.append((int(run.steps[end]), name))
     if not ended:
         return None

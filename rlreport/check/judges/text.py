@@ -11,21 +11,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.check import Check, Need, Result
+from rlreport.check.check import LOGPROBS, RESPONSE, Check, Result
 from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Ranking, Run, mean
+from rlreport.check.series import LMFLOW
 from rlreport.check.spreading import is_verifiable
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 from rlreport.text.messages import marked, told
 
-LMFLOW = marked("LMFlow post on PPO training")
 DISTINCT = marked("LMFlow post: distinct-2 fell from 0.39 to 0.22")
 RAGEN_2 = marked("RAGEN-2 (template collapse)")
-RESPONSE = Need("response", ("response_chars",))
 
 
 class DiversityCollapse(Limits):
@@ -37,10 +36,10 @@ class DiversityCollapse(Limits):
 
 
 def judge_diversity(run: Run) -> Result:
-    """Find a fall of distinct-2 at equal counts, or more responses that repeat another prompt's.
+    """Find a fall of distinct-2, or a rise of responses equal to an answer to another prompt.
 
-    Fewer words are only a note in a run that learns (by labels, rules or validation), unless
-    responses repeat each other.
+    Less distinct words are only a note in a run that learns (by labels, rules or validation),
+    unless responses repeat each other.
     """
     facts: dict[str, Fact] = {}
     # Equal answers to the same prompt are normal: count prompts, not responses.
@@ -141,7 +140,7 @@ def judge_template(run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return by step how much better than chance responses are matched to their prompts, (S,)."""
+    """Return the share of responses matched to their prompts in each step, less chance, (S,)."""
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -189,7 +188,7 @@ TEMPLATE_COLLAPSE = Check(
     id="template_collapse",
     name="responses no longer depend on their prompts",
     rank="consequence",
-    needs=(Need("logprobs", ("surprisal_mean",)),),
+    needs=(LOGPROBS,),
     charts=("surprisal", "reward"),
     judge=judge_template,
     sampled=("end",),
