@@ -159,7 +159,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Dip:
-    """A fall that recovered: indices of its first and last step, the means around it and in it."""
+    """A fall that recovered: indices of its first and last step, mean outside it, lowest mean."""
 
     start: int
     stop: int

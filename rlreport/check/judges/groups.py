@@ -42,8 +42,8 @@ class PersistentLosers(Limits):
 def judge_zero_variance(run: Run) -> Result:
     """Count the groups of the last window whose rewards are all equal.
 
-    It is a note if most of these groups are solved, or if the run learns and groups in which
-    all responses are wrong are few or become fewer.
+    The severity is info if most of these groups are solved, or if the run learns and groups
+    whose responses are all wrong are few or become fewer.
     """
     limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
@@ -129,7 +129,7 @@ ZERO_VARIANCE_GROUPS = Check(
 def judge_std_fall(run: Run) -> Result:
     """Compare the std inside groups of the last ten steps with the mean of the first ten.
 
-    In a run that learns or was solved a fall is a sign of success: a note.
+    In a run that learns or was solved, a fall is a sign of success: severity info.
     """
     limits, steps = run.limits[GroupStdFall], run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):

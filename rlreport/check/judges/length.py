@@ -202,7 +202,7 @@ def _shortness_pays(run: Run, length: Floats) -> bool:
 
 
 def _stubs(run: Run) -> Result:
-    """Find responses of a few tokens; a note if they were always there or the run learns."""
+    """Find responses of a few tokens; severity info if always present, or if the run learns."""
     tokens, limit = run.column("response_tokens"), run.limits[LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)

@@ -272,7 +272,7 @@ def _entropy_finding(
 def judge_entropy_collapse(run: Run) -> Result:
     """Find an entropy that fell to a fraction of the start, and below a floor.
 
-    It is a note if the run learns, keeps what it learned and stays near the reference.
+    The severity is info if the run learns, keeps what it learned and stays near the reference.
     """
     entropy = _entropy(run)
     if entropy is None:

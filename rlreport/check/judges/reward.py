@@ -29,7 +29,7 @@ def judge_collapse(run: Run) -> Result:
     """Find a reward that died, fell, or fell and recovered.
 
     It is critical if the reward stays at its lowest value to the end, or ends further below its
-    start than its best lay above it; a note if harder prompts explain the fall.
+    start than its best lay above it; info if harder prompts explain the fall.
     """
     shape = run.reward_shape
     if shape is None:

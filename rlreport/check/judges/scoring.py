@@ -149,10 +149,10 @@ def _prompts_changed(run: Run, reward: Floats, split: Jump) -> bool:
 
 
 def judge_shift(run: Run) -> Result:
-    """Find a step at which the reward of the frozen reference jumps, and stays.
+    """Find a step from which the frozen reference earns a different reward.
 
-    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. It
-    is a note if prompts on both sides earn the same as before, as then the prompts changed.
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. The
+    severity is info if only the prompts changed, that is, prompts on both sides earn the same.
     """
     referenced = run.has("ref_reward")
     column = "ref_reward" if referenced else "reward"

@@ -38,7 +38,7 @@ class DiversityCollapse(Limits):
 def judge_diversity(run: Run) -> Result:
     """Find a fall of distinct-2, or a rise of responses equal to an answer to another prompt.
 
-    Less distinct words are only a note in a run that learns (by labels, rules or validation),
+    Less distinct words are severity info in a run that learns (by labels, rules or validation),
     unless responses repeat each other.
     """
     facts: dict[str, Fact] = {}

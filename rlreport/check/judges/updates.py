@@ -100,7 +100,7 @@ RATIO_DRIFT = Check(
 def judge_gradient(run: Run) -> Result:
     """Find steps whose gradient norm is many times the median.
 
-    A spike is a note. It is a warning if the reward falls soon after it, unless at least as
+    A spike is only info, but a warning if the reward falls soon after it, unless at least as
     many earlier spikes did no harm.
     """
     norm = run.series_of("grad_norm")
