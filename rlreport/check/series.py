@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import deviate
+from rlreport.check.noise import BIAS, STRONGEST_CORRELATION, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
@@ -61,12 +61,6 @@ ABRUPT_Z = 6.0
 """A fall within so many steps that is larger than such differences are in this run."""
 
 DIP_Z = 8.5
-
-STRONGEST_CORRELATION = 0.9
-"""Largest autocorrelation of steps that is assumed."""
-
-BIAS = 6
-"""Over the number of differences: how much a trend inflates the estimated autocorrelation."""
 
 
 class RewardCollapse(Limits):
@@ -127,9 +121,7 @@ class Noise:
 
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
-        lag = np.arange(1, steps)
-        alike = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
-        drift = self._drift * np.sqrt(alike)
+        drift = self._drift * np.sqrt(ar1_variance(self.rho, steps))
         return float(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
@@ -237,8 +229,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     white = min(inside**2, half)
     if half - white < LEAST_DRIFT * half:
         return Noise(max(float(np.sqrt(half)), inside))
-    lag_1 = float((clipped[1:] * clipped[:-1]).mean() / (clipped**2).mean())
-    left = -(2 * lag_1 * half + white) / (half - white)
+    left = -(2 * lag_1(clipped) * half + white) / (half - white)
     left = float(np.clip(left + BIAS / len(jumps), 1 - STRONGEST_CORRELATION, 1))
     return Noise(inside, float(np.sqrt((half - white) / left)), 1 - left)
 

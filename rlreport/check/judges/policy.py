@@ -72,20 +72,23 @@ def judge_kl(run: Run) -> Result:
         own = np.where(tokens > 0, kl / tokens, np.inf)
     beyond = (kl > limits.response) & (own > limits.response_token)
     per_response, per_token = _kl_of(run, run.last.rows)
-    severity, met = _kl_level(run, per_response, per_token)
+    level, met = _kl_level(run, per_response, per_token)
+    severity = level
     if beyond.any():
         severity = "critical"
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     by_step = run.by_step(kl)
     far = run.steps[np.unique(run.place[beyond])]
-    out = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
+    out = by_step > max(limits.warn, 3 * median(by_step))
+    # The first and the last step of an excursion may hold few responses of it.
+    around = run.steps[np.convolve(out, np.ones(3))[1:-1] > 0]
     late = slice(int(np.searchsorted(run.place, len(run.steps) - LAST_STEPS)), None)
-    inside_again = _kl_level(run, *_kl_of(run, late))[0] is None and not beyond[late].any()
-    back = inside_again and len(run.steps) > 2 * LAST_STEPS
-    if severity and back and np.isin(far, out).all():
+    end = _kl_level(run, *_kl_of(run, late))[0]
+    back = end != "critical" and not beyond[late].any() and len(run.steps) > 2 * LAST_STEPS
+    if severity and back and np.isin(far, around).all():
         # What left its band for some steps is dated; it is no reason to stop.
-        short = len(out) <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if short else "warning"
+        short = out.sum() <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if short and (level is None or end is None) else "warning"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
     inside = above(per_response, limits.warn)

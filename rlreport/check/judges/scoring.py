@@ -50,7 +50,7 @@ NEW = 0.8
 LEAST_SIDE = 3
 """Steps that each side of a jump has at least."""
 
-EVIDENT = 4.0
+EVIDENT = 5.0
 """Without a reference: errors of a single step's mean that the jump is larger than at least."""
 
 
