@@ -18,6 +18,12 @@ from rlreport.tables import Tables
 MIN_CLUSTERS = 10
 """With fewer prompts a cluster-robust variance is itself mostly noise."""
 
+MAX_CORRELATION = 0.9
+"""Upper bound of the estimated autocorrelation of steps."""
+
+BIAS = 6
+"""A trend inflates the estimated autocorrelation by this over the number of differences."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mean:
@@ -155,11 +161,33 @@ def _step_noise(
             variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
     steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
     means = means_by(place, len(steps), values, weights)
-    means = means[~np.isnan(means)]
+    steps, means = steps[~np.isnan(means)], means[~np.isnan(means)]
     if len(means) < 3:
         return np.sqrt(variance), len(means) - 1
-    between = float(np.diff(means).var()) / 2 * sum(1 / len(np.unique(p.steps)) for p in parts)
+    jumps = np.diff(means)
+    # A trend may turn at its peak, in the middle of the window that the last is compared with.
+    peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
+    turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
+    sides = np.split(jumps, [peak] if turns else [])
+    jumps = np.concatenate([side - side.mean() for side in sides])
+    rho = float(np.clip(1 + 2 * lag_1(jumps) - BIAS / len(jumps), 0, MAX_CORRELATION))
+    sizes = [len(np.unique(part.steps)) for part in parts]
+    between = float((jumps**2).mean()) / 2 / (1 - rho)
+    between *= sum(ar1_variance(rho, size) / size for size in sizes)
     return float(np.sqrt(max(variance, between))), 2 * (len(means) - 1) / 3
+
+
+def lag_1(differences: Floats) -> float:
+    """Return the lag-1 autocorrelation of differences, −0.5 (white noise) if all are zero."""
+    variance = float((differences**2).mean())
+    products = differences[1:] * differences[:-1]
+    return float(products.mean()) / variance if variance > 0 else -0.5
+
+
+def ar1_variance(rho: float, steps: int) -> float:
+    """Return the variance of a mean of AR(1) values, relative to that of independent ones."""
+    lag = np.arange(1, steps)
+    return 1 + 2 * float(((1 - lag / steps) * rho**lag).sum())
 
 
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:

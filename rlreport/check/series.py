@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import deviate
+from rlreport.check.noise import BIAS, MAX_CORRELATION, ar1_variance, deviate, lag_1
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.text.messages import marked
 
@@ -61,12 +61,6 @@ ABRUPT_Z = 6.0
 """An abrupt fall: within so many steps, by so many times the scatter of such differences."""
 
 DIP_Z = 8.5
-
-MAX_CORRELATION = 0.9
-"""Upper bound of the estimated autocorrelation of steps."""
-
-BIAS = 6
-"""A trend inflates the estimated autocorrelation by this over the number of differences."""
 
 
 class RewardCollapse(Limits):
@@ -127,9 +121,7 @@ class Noise:
 
     def of_mean(self, steps: int) -> float:
         """Return the standard error of the mean of consecutive steps (exact for AR(1))."""
-        lag = np.arange(1, steps)
-        alike = 1 + 2 * float(((1 - lag / steps) * self.rho**lag).sum())
-        drift = self._drift * np.sqrt(alike)
+        drift = self._drift * np.sqrt(ar1_variance(self.rho, steps))
         return float(np.hypot(self.white, drift) / np.sqrt(steps))
 
     def of_slope(self, steps: int) -> float:
@@ -238,8 +230,7 @@ def noise_of(series: Series, *, independent: bool = False, whole: bool = False) 
     white = min(sampling**2, half)
     if half - white < MIN_DRIFT * half:
         return Noise(max(float(np.sqrt(half)), sampling))
-    lag_1 = float((clipped[1:] * clipped[:-1]).mean() / (clipped**2).mean())
-    left = -(2 * lag_1 * half + white) / (half - white)
+    left = -(2 * lag_1(clipped) * half + white) / (half - white)
     left = float(np.clip(left + BIAS / len(jumps), 1 - MAX_CORRELATION, 1))
     return Noise(sampling, float(np.sqrt((half - white) / left)), 1 - left)
 

@@ -23,6 +23,7 @@ class ZeroVarianceGroups(Limits):
     """Thresholds of ``zero_variance_groups``."""
 
     share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
+    grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
 
 
 class GroupStdFall(Limits):
@@ -48,7 +49,8 @@ def judge_zero_variance(run: Run) -> Result:
     limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
-    if last_groups.empty:
+    graded = np.isfinite(run.column("reward")[run.last.rows]).sum()
+    if last_groups.empty or last_groups["size"].sum() < limits.grouped * graded:
         return ZERO_VARIANCE_GROUPS.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
         return ZERO_VARIANCE_GROUPS.not_run("a run that learns from groups; this one has a critic")

@@ -72,24 +72,23 @@ def judge_kl(run: Run) -> Result:
         kl_per_token = np.where(tokens > 0, kl / tokens, np.inf)
     beyond = (kl > limits.response) & (kl_per_token > limits.response_token)
     per_response, per_token = _kl_of(run, run.last.rows)
-    severity, met = _kl_level(run, per_response, per_token)
+    level, met = _kl_level(run, per_response, per_token)
+    severity = level
     if beyond.any():
         severity = "critical"
         met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
     by_step = run.by_step(kl)
     far_steps = run.steps[np.unique(run.step_index[beyond])]
-    high_steps = run.steps[by_step > max(limits.warn, 3 * median(by_step))]
+    high_steps = by_step > max(limits.warn, 3 * median(by_step))
+    # The first and the last step of an excursion may hold few of its responses.
+    around = run.steps[np.convolve(high_steps, np.ones(3))[1:-1] > 0]
     last_rows = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
-    low_again = _kl_level(run, *_kl_of(run, last_rows))[0] is None and not beyond[last_rows].any()
-    if (
-        severity
-        and low_again
-        and len(run.steps) > 2 * LAST_STEPS
-        and np.isin(far_steps, high_steps).all()
-    ):
+    end = _kl_level(run, *_kl_of(run, last_rows))[0]
+    back = end != "critical" and not beyond[last_rows].any() and len(run.steps) > 2 * LAST_STEPS
+    if severity and back and np.isin(far_steps, around).all():
         # A KL that was high only for some steps, and recovered, is no reason to stop.
-        brief = len(high_steps) <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if brief else "warning"
+        brief = high_steps.sum() <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if brief and (level is None or end is None) else "warning"
     if severity is None:
         return None if trainers is None else _judge_excursion(run, trainers)
     high = above(per_response, limits.warn)

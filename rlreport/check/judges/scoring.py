@@ -50,7 +50,7 @@ NEW = 0.8
 MIN_SIDE = 3
 """Fewest steps on each side of a jump."""
 
-EVIDENT = 4.0
+EVIDENT = 5.0
 """Standard errors of a single step's mean that a jump must exceed, without a reference."""
 
 
