@@ -121,7 +121,9 @@ def test_thinned_steps_keep_both_ends_and_what_is_pinned(count, room, pinned):
     steps = [candidate(2, pinned=int(place in pinned)) for place in range(count)]
     kept = [next(i for i, s in enumerate(steps) if s is one) for one in fewer_steps(steps, room)]
     assert kept == sorted(set(kept))
-    assert len(kept) == min(count, max(2, room))
+    assert len(kept) == count if room >= count else len(kept) <= max(2, room)
+    strides = [set(range(0, count, 2**power)) for power in range(9)]
+    assert any(stride <= set(kept) for stride in strides)
     assert {0, count - 1} <= set(kept)
     wanted = {place for place in pinned if place < count}
     if len(wanted | {0, count - 1}) <= room:

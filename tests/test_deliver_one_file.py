@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -94,7 +95,7 @@ def test_report_json_is_there_for_scripts(hostile):
         if attributes.get("class") == "report-json"
     )
     written = json.loads((folder / "data" / "report.json").read_bytes())
-    carried = json.loads(inside)
+    carried = json.loads(gzip.decompress(base64.b64decode(inside)))
     assert carried["steps"] == written["steps"]
     assert carried["generator"]["name"] == "rlreport"
 

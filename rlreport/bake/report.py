@@ -26,7 +26,7 @@ from rlreport.bake.overview_page import token_responses
 from rlreport.bake.pages import Maker, run_pages, shell
 from rlreport.bake.responses_page import rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
-from rlreport.bake.script_json import canonical_json, script_json
+from rlreport.bake.script_json import canonical_json, packed_json, script_json
 from rlreport.bake.step_page import steps_data
 from rlreport.bake.step_pages import Finish, StepPages
 from rlreport.bake.views import Shell
@@ -214,7 +214,7 @@ class ReportBuilder(Maker):
         """Data of the one file: (media type, class, content)."""
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
-            ("application/json", "report-json", script_json(self.report_json())),
+            ("application/octet-stream", "report-json", packed_json(self.report_json())),
             (
                 "application/octet-stream",
                 "responses-data",

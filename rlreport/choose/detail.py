@@ -23,6 +23,9 @@ DERIVABLE = frozenset({"ref_logp", "advantage", "return"})
 LEAST_BYTES = 0.5
 """Bytes that a token value takes in a page at the least; 1.5 are usual."""
 
+MAX_STEP_PAGES = 1_000
+"""Steps of a longer run have a row in the table of steps; every n-th has a page, too."""
+
 MAX_FINE_VALUES = 120_000
 """Token values of one page from which they have COMPACT digits: a page stays near 1 MB."""
 
@@ -137,7 +140,7 @@ class Plan:
             said.append(
                 message(
                     "{some:count} of {all:count} steps have no page of their own: the first, the "
-                    "last, those of findings and an even selection of the others do.",
+                    "last, those of findings and extremes and every n-th of the others do.",
                     some=self.steps_in_all - len(self.steps),
                     all=self.steps_in_all,
                 )
@@ -171,19 +174,20 @@ class Plan:
 
 
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:
-    """An even selection of ``room`` steps, two at least.
+    """Return at most ``room`` steps, two at least, that have a page of their own.
 
-    The first and the last stay, and those that findings and extremes refer to as long as they fit.
+    The first and the last stay, those that findings and extremes refer to as long as they fit,
+    and every n-th step. n is a power of two, so a growing run seldom changes the choice.
     """
-    room = max(2, room)
+    room = min(max(2, room), MAX_STEP_PAGES)
     if room >= len(steps):
         return list(steps)
     pinned = [place for place, step in enumerate(steps) if step.pinned]
     kept = set(list(dict.fromkeys([0, len(steps) - 1, *pinned]))[:room])
-    others = [place for place in range(len(steps)) if place not in kept]
-    if more := room - len(kept):
-        kept.update(others[i] for i in evenly(len(others), more).tolist())
-    return [steps[place] for place in sorted(kept)]
+    stride = 2
+    while len(kept.union(range(0, len(steps), stride))) > room:
+        stride *= 2
+    return [steps[place] for place in sorted(kept.union(range(0, len(steps), stride)))]
 
 
 def evenly(count: int, room: int) -> NDArray[np.int64]:
