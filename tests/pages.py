@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.addresses import FolderAddresses
+from rlreport.bake.addresses import Addresses
 from rlreport.bake.assets import assets
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.environment import environment
-from rlreport.bake.responses_page import ListedRows, responses_view
+from rlreport.bake.responses_page import responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
-from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, StepView, TableView
+from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
 from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written
@@ -120,22 +120,19 @@ def write_list(folder: Path, steps: int, each: int, columns: int = 12) -> Path:
         return " ".join(random.choice(words, 40))[:120]
 
     rows = [
-        ListedRows(
-            step,
-            list(range(each)),
-            {
-                "prompt_id": np.arange(each, dtype=float) // 4,
-                "worth": np.arange(1.0, each + 1),
-                **{column.key: random.normal(size=each).round(5) for column in shown},
-            },
-            {"finding": ["Reward hacking" if n == 3 else None for n in range(each)]},
-            {key: [text() for _ in range(each)] for key in _LISTED},
-            min(each, 200 // steps),
-        )
+        {
+            "step": [float(step)] * each,
+            "n": list(range(each)),
+            "prompt_id": [float(n // 4) for n in range(each)],
+            "worth": [n + 1.0 for n in range(each)],
+            **{column.key: random.normal(size=each).round(5) for column in shown},
+            "finding": ["Reward hacking" if n == 3 else None for n in range(each)],
+            **{key: [text() for _ in range(each)] for key in _LISTED},
+        }
         for step in range(steps)
     ]
     view = responses_view(
-        rows, context, FolderAddresses(frozenset(range(steps))), steps * each, steps * each
+        rows, context, Addresses(frozenset(range(steps))), steps * each, steps * each
     )
     shell = Shell(
         title="Responses · made up",
@@ -181,7 +178,7 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-def step_view(made: Made) -> StepView:
+def step_view(made: Made) -> dict[str, Any]:
     """A step's view with ``made.responses`` responses in descending order of reward."""
     random = np.random.default_rng(0)
     keys = ["reward", "kl_k1", *(f"extra:m{k}" for k in range(made.columns - 2))]
@@ -235,19 +232,22 @@ def step_view(made: Made) -> StepView:
     table = TableView(
         "responses", "Responses of step 100", [ColumnView("n", "#"), *text_columns, *columns], rows
     )
-    return StepView(
-        step="100",
-        previous=None,
-        next=None,
-        first=None,
-        all=Link("All steps", "../index.html#steps"),
-        figures=[],
-        charts=[],
-        findings=[],
-        responses=table,
-        data=data,
-        tokens=pack_tokens(rollouts, 4),
-    )
+    return {
+        "incomplete": "",
+        "in_progress": False,
+        "sample_note": "",
+        "step": "100",
+        "previous": None,
+        "next": None,
+        "first": None,
+        "all": Link("All steps", "../index.html#steps"),
+        "figures": [],
+        "charts": [],
+        "findings": [],
+        "responses": table,
+        "data": data,
+        "tokens": pack_tokens(rollouts, 4),
+    }
 
 
 def _rollout(n: int, made: Made, random: np.random.Generator) -> Rollout:

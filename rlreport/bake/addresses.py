@@ -3,35 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from rlreport.bake.views import Link
 
 PROMPTS = "data/prompts.csv"
 """File of the figures of all prompts."""
-
-
-class Addresses(Protocol):
-    """Addresses as seen from one page."""
-
-    def page(self, kind: str) -> str:
-        """Address of a page of PAGE_FILES."""
-
-    def step(self, step: int) -> str | None:
-        """Address of a step's page, None when it has none."""
-
-    def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """Address of a response, at a token if given; None when its step has no page."""
-
-    def prompt(self, prompt_id: int) -> str | None:
-        """Address of an opened prompt on the prompts page."""
-
-    def any_response(self) -> str:
-        """Address of a response, ``{step}`` and ``{n}`` still to be filled in."""
-
-    def file(self, path: str) -> str | None:
-        """Address of an exported file, None where the form carries none."""
-
 
 PAGE_FILES = {
     "overview": "index.html",
@@ -44,80 +20,62 @@ PAGE_FILES = {
 
 
 @dataclass(frozen=True, slots=True)
-class FolderAddresses:
-    """Addresses between the files of a folder.
+class Addresses:
+    """Addresses as seen from one page.
 
     Attributes:
         steps: steps that have a page.
-        root: the report's root as seen from this page: "" or "../".
+        root: the report's root as seen from the page: "" or "../".
+        one_file: pages are views of one file.
     """
 
-    steps: frozenset[int]
+    steps: frozenset[int] = frozenset()
     root: str = ""
+    one_file: bool = False
 
     def page(self, kind: str) -> str:
-        """See Addresses."""
+        """Return the address of a page of PAGE_FILES."""
+        if self.one_file:
+            return "#/" if kind == "overview" else f"#/{kind}"
         return self.root + PAGE_FILES[kind]
 
     def step(self, step: int) -> str | None:
-        """See Addresses."""
-        return f"{self.root}{step_file(step)}" if step in self.steps else None
+        """Return the address of a step's page, None when it has none."""
+        return self._any_step(step) if step in self.steps else None
 
     def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """See Addresses."""
+        """Return the address of a response or one of its tokens, None without a page."""
         at_token = "" if token is None else f"&token={token}"
-        return f"{self.root}{step_file(step)}#r={n}{at_token}" if step in self.steps else None
+        return f"{self._any_response(step, n)}{at_token}" if step in self.steps else None
+
+    def response_pattern(self) -> str:
+        """Return the address of a response with places ``{step}`` and ``{n}``."""
+        return self._any_response("{step}", "{n}")
 
     def prompt(self, prompt_id: int) -> str:
-        """See Addresses."""
-        return f"{self.root}{PAGE_FILES['prompts']}#p={prompt_id}"
-
-    def any_response(self) -> str:
-        """See Addresses."""
-        return f"{self.root}{step_file('{step}')}#r={{n}}"
+        """Return the address of an opened prompt on the prompts page."""
+        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
 
     def file(self, path: str) -> str | None:
-        """See Addresses."""
-        return self.root + path
+        """Return the address of an exported file; one file has none beside it."""
+        return None if self.one_file else self.root + path
 
+    @property
+    def _mark(self) -> str:
+        return "?" if self.one_file else "#"
 
-@dataclass(frozen=True, slots=True)
-class ViewAddresses:
-    """Addresses of the views of the one-file form."""
+    def _any_step(self, step: int | str) -> str:
+        return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
 
-    steps: frozenset[int]
-
-    def page(self, kind: str) -> str:
-        """See Addresses."""
-        return "#/" if kind == "overview" else f"#/{kind}"
-
-    def step(self, step: int) -> str | None:
-        """See Addresses."""
-        return f"#/steps/{step}" if step in self.steps else None
-
-    def response(self, step: int, n: int, token: int | None = None) -> str | None:
-        """See Addresses."""
-        at_token = "" if token is None else f"&token={token}"
-        return f"#/steps/{step}?r={n}{at_token}" if step in self.steps else None
-
-    def prompt(self, prompt_id: int) -> str:
-        """See Addresses."""
-        return f"#/prompts?p={prompt_id}"
-
-    def any_response(self) -> str:
-        """See Addresses."""
-        return "#/steps/{step}?r={n}"
-
-    def file(self, path: str) -> str | None:
-        """The one file holds ``report.json`` alone, as a node without an address."""
-        return None
+    def _any_response(self, step: int | str, n: int | str) -> str:
+        return f"{self._any_step(step)}{self._mark}r={n}"
 
 
 def step_file(step: int | str) -> str:
-    """File of a step's page, relative to the root."""
+    """Return the file of a step's page, relative to the root."""
     return f"steps/{step}.html"
 
 
 def link(text: str, href: str | None) -> Link:
-    """A link; an empty address is shown as plain text."""
+    """Return a link; an empty address is shown as plain text."""
     return Link(text, href or "")

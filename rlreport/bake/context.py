@@ -1,10 +1,10 @@
-"""What every page of one report shares; small and picklable, so that workers can bake pages."""
+"""What the pages of one report share, and the columns of their lists."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,8 +16,9 @@ from rlreport.bake.views import ColumnView, number_column
 from rlreport.card import Card
 from rlreport.check.finding import Finding, Verdict
 from rlreport.check.limits import Thresholds
-from rlreport.columns import RESPONSE_COLUMNS, STEP, Column
+from rlreport.columns import RESPONSE_COLUMNS, Column
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.tables import Tables
 from rlreport.text.messages import message
 
 TEXT_COLUMNS = (
@@ -57,174 +58,139 @@ LONGEST_NAME = 40
 """Longer names of fields stay as they are logged."""
 
 
-_NO_FIGURES = pd.DataFrame()
-
-
-class OfStep(NamedTuple):
-    """Attributes of a context in which the parts of steps differ, see there."""
-
-    steps: pd.DataFrame
-    shown_steps: list[int]
-    verdict: Verdict
-    finding_places: dict[str, int]
-    usual_responses: int | None
-    in_progress: int | None
-
-
-NOTHING = OfStep(_NO_FIGURES, [], Verdict("unjudged"), {}, None, None)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PageContext:
-    """Facts that pages need beyond their own rows.
+    """What the pages of steps share; picklable, so that workers can render them.
 
     Attributes:
         run: name of the run.
-        steps: the table of steps.
+        columns: numeric columns of the response list, for every step the same.
+        string_columns: short-string columns as logged.
+        text_columns: ``prompt``, ``response`` and what else is logged.
+        first_rewards: ``step`` and ``reward`` of the first step's responses.
+        one_file: pages are views of one file.
+        advantages_logged: advantages are the log's, not recomputed.
+        file_aliases: log files by their names, where names are redacted.
+        asset_files: logical name -> file of the shared assets, empty in one file.
+        stamp: time of building, or "".
+        tile_names: columns of the table of steps that are key figures.
+        sampled: figures of texts and tokens come from a sample of the responses.
+    """
+
+    run: str
+    report: ReportOptions
+    read: ReadOptions
+    figures: FigureOptions
+    columns: list[ColumnView]
+    string_columns: list[ColumnView]
+    text_columns: list[ColumnView]
+    first_rewards: pd.DataFrame
+    one_file: bool
+    advantages_logged: bool
+    file_aliases: dict[str, str]
+    asset_files: dict[str, str]
+    stamp: str
+    tile_names: tuple[str, ...]
+    sampled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What the page of a step says about the run.
+
+    Attributes:
+        figures: rows of the table of steps: the first, the previous, and this step as the last.
+        linked: steps with a page that it links to, ascending: itself, its neighbours, the first.
+        findings: those that name the step, reduced to what concerns it.
+        usual_responses: responses of a usual step where this one is incomplete.
+        in_progress: the step is still written.
+    """
+
+    figures: pd.DataFrame
+    linked: list[int]
+    findings: list[Finding]
+    usual_responses: int | None
+    in_progress: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext(PageContext):
+    """What the pages of the run need.
+
+    Attributes:
+        tables: all tables.
         windows: first and last step of the run's first window and of its last.
         window_figures: their rows, as those of the table of steps.
         shown_steps: steps with a page, ascending.
         verdict: outcome of the checks.
-        columns: numeric columns of the response list, for every step the same.
-        string_columns: short-string columns as logged.
-        text_columns: ``prompt``, ``response`` and what else is logged.
-        first_rows: response table of the first step, for the ghost histogram.
         usual_responses: responses of a usual step, None when steps differ.
-        file_names: log files by index.
-        metrics_names: files of trainer metrics.
-        one_file: pages are views of one file.
-        advantages_logged: advantages are the log's, not recomputed.
-        left_out: sentences about what is not shown.
-        listed: most responses of a step in the list of the run.
-        listed_static: of each shown step, those that the list holds as HTML.
-        file_aliases: log files by their names, where names are redacted.
         thresholds: limits that the checks used.
         card: what the run was.
         mixed: what says that the logs look like several runs, or "".
-        asset_files: logical name -> file of the shared assets, empty in one file.
-        tile_names: columns of ``steps`` that are key figures.
         trainer_figures: key figures of the run from the trainer's metrics, by column.
-        in_progress: step that is still written, None without one.
-        sampled: figures of texts and tokens come from a sample of the responses.
-        sample_note: which responses that is, "" on pages of steps.
-        finding_places: name of a finding -> its place, from below 0: the first is the lowest.
+        left_out: sentences about what is not shown.
+        listed: most responses of a step in the list of the run.
     """
 
-    run: str
-    steps: pd.DataFrame
+    tables: Tables
     windows: tuple[tuple[int, int], tuple[int, int]]
     window_figures: pd.DataFrame
     shown_steps: list[int]
     verdict: Verdict
-    columns: list[ColumnView]
-    string_columns: list[ColumnView]
-    text_columns: list[ColumnView]
-    first_rows: pd.DataFrame
     usual_responses: int | None
-    file_names: list[str]
-    metrics_names: list[str]
-    report: ReportOptions
-    read: ReadOptions
-    figures: FigureOptions
-    one_file: bool = False
-    advantages_logged: bool = False
+    thresholds: Thresholds
+    card: Card
+    mixed: str
+    trainer_figures: dict[str, RunFigure]
     left_out: list[str] = field(default_factory=list)
     listed: int = 0
-    listed_static: list[int] = field(default_factory=list)
-    file_aliases: dict[str, str] = field(default_factory=dict)
-    asset_files: dict[str, str] = field(default_factory=dict)
-    stamp: str = ""
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    card: Card = field(default_factory=Card)
-    mixed: str = ""
-    tile_names: tuple[str, ...] = ()
-    trainer_figures: dict[str, RunFigure] = field(default_factory=dict)
-    in_progress: int | None = None
-    sampled: bool = False
-    sample_note: str = ""
-    finding_places: dict[str, int] = field(default_factory=dict)
 
-    def of_step(self, step: int) -> PageContext:
-        """Return the part that the page of a step is made of, and nothing else.
+    @property
+    def steps(self) -> pd.DataFrame:
+        """The table of steps."""
+        return self.tables.steps
 
-        So a page stays as it is as long as this part does, whatever else the run brings.
-        """
-        findings = [finding.at(step) for finding in self.findings_at(step)]
-        linked = {finding.onset.step for finding in findings if finding.onset}
-        place = self._places[step]
-        linked |= {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
-        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
-        rows = self._step_figures.iloc[sorted({0, max(0, row - 1), row})]
-        incomplete = bool(rows["incomplete"].iat[-1])
-        own = OfStep(
-            steps=rows,
-            shown_steps=sorted(linked & self._places.keys()),
-            verdict=Verdict("unjudged", findings=findings),
-            finding_places={f.name: self.finding_places[f.name] for f in findings},
-            usual_responses=self.usual_responses if incomplete else None,
-            in_progress=self.in_progress if self.in_progress == step else None,
-        )
-        return replace(self.of_steps, **own._asdict())
-
-    @cached_property
     def of_steps(self) -> PageContext:
-        """What is the same in the parts of all steps; of what is their own, nothing."""
-        return replace(
-            self,
-            **NOTHING._asdict(),
-            windows=((0, 0), (0, 0)),
-            window_figures=_NO_FIGURES,
-            trainer_figures={},
-            first_rows=self._first_rewards,
-            file_names=[],
-            metrics_names=[],
-            read=replace(self.read, workers=0, metrics=(), cache="", cache_size=0, ray=None),
-            left_out=[],
-            listed_static=[],
-            thresholds=Thresholds(),
-            card=Card(),
-            mixed="",
-            sample_note="",
-        )
+        """Return what pages of steps share, without what else the run brings."""
+        return PageContext(**{item.name: getattr(self, item.name) for item in fields(PageContext)})
 
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        """Places of the steps that have a page, among them."""
-        return {step: place for place, step in enumerate(self.shown_steps)}
+    def step_facts(self, step: int) -> StepFacts:
+        """Return what the page of a step says about the run."""
+        findings = [finding.at(step) for finding in self._findings_at(step)]
+        place = self._places[step]
+        linked = {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
+        linked |= {f.onset.step for f in findings if f.onset} & self._places.keys()
+        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
+        figures = self._step_figures.iloc[sorted({0, max(0, row - 1), row})]
+        incomplete = bool(figures["incomplete"].iat[-1])
+        usual = self.usual_responses if incomplete else None
+        in_progress = step == self.tables.in_progress
+        return StepFacts(figures, sorted(linked), findings, usual, in_progress)
 
-    @cached_property
-    def _step_figures(self) -> pd.DataFrame:
-        return self.steps[["step", "responses", "incomplete", *self.tile_names]]
-
-    @cached_property
-    def _first_rewards(self) -> pd.DataFrame:
-        return self.first_rows[["step", "reward"]]
-
-    @cached_property
-    def tiles(self) -> list[tuple[Column, NDArray[np.float64]]]:
-        """The key figures: their columns of the table of steps, and the values."""
-        return [(STEP[name], self.steps[name].to_numpy(np.float64)) for name in self.tile_names]
-
-    def findings_at(self, step: int) -> list[Finding]:
-        """Findings that name ``step``, or a response of it."""
+    def _findings_at(self, step: int) -> list[Finding]:
+        """Return the findings that name ``step``, or a response of it."""
         return [
             finding
             for finding in self.verdict.findings
             if step in finding.steps or any(ref.step == step for ref in finding.shown)
         ]
 
-    def blamed_at(self, step: int) -> dict[int, list[str]]:
-        """Responses of ``step`` that findings point at: n -> the findings' names."""
-        blamed: dict[int, list[str]] = {}
-        for finding in self.verdict.findings:
-            for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
-                blamed.setdefault(n, []).append(finding.name)
-        return blamed
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {step: place for place, step in enumerate(self.shown_steps)}
+
+    @cached_property
+    def _step_figures(self) -> pd.DataFrame:
+        return self.steps[["step", "responses", "incomplete", *self.tile_names]]
 
 
-def tile_names(steps: pd.DataFrame) -> tuple[str, ...]:
-    """Columns of the table of steps that are key figures, where the log feeds them."""
-    return tuple(fed(steps, TILES))
+def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
+    """Return names of the findings that point at responses of ``step``, by n."""
+    names: dict[int, list[str]] = {}
+    for finding in findings:
+        for n in sorted({ref.n for ref in finding.evidence if ref.step == step}):
+            names.setdefault(n, []).append(finding.name)
+    return names
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:

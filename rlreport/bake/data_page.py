@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlreport import __version__
-from rlreport.bake.addresses import Addresses
-from rlreport.bake.context import PageContext
+from rlreport.bake.addresses import Addresses, link
+from rlreport.bake.context import PageContext, RunContext
 from rlreport.bake.redact import USUAL_SPLITS
 from rlreport.bake.tokens_page import sampling
-from rlreport.bake.views import Cell, ColumnView, DataView, Link, RowView, TableView
+from rlreport.bake.views import Cell, ColumnView, TableView, table
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
 from rlreport.text.messages import message, sentences
@@ -23,22 +23,21 @@ from rlreport.text.numbers import byte_size
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
-def data_view(
-    tables: Tables, context: PageContext, addresses: Addresses, exported: Sequence[str]
-) -> DataView:
-    """Builds the view of the data page; ``exported`` are paths of files below the root."""
-    return DataView(
-        files=_files(tables),
-        metrics=_metrics(tables.metrics_files) if tables.metrics_files else None,
-        fields=_fields(tables),
-        bad_lines=_bad_lines(tables),
-        notes=[note_in_words(note) for note in tables.notes],
-        sample=_sample(tables),
-        left_out=context.left_out,
-        settings=[(one.label, one.words) for one in settings(context) if one.words],
-        versions=versions(),
-        exports=[Link(path, href) for path in exported if (href := addresses.file(path))],
-    )
+def data_view(context: RunContext, addresses: Addresses, exported: Sequence[str]) -> dict[str, Any]:
+    """Return the view of the data page; ``exported`` are paths of files below the root."""
+    tables = context.tables
+    return {
+        "files": _files(tables),
+        "metrics": _metrics(tables.metrics_files) if tables.metrics_files else None,
+        "fields": _fields(tables),
+        "bad_lines": _bad_lines(tables),
+        "notes": [note_in_words(note) for note in tables.notes],
+        "sample": _sample(tables),
+        "left_out": context.left_out,
+        "settings": _listed_settings(context),
+        "versions": versions(),
+        "exports": [link(path, addresses.file(path)) for path in exported],
+    }
 
 
 def _sample(tables: Tables) -> str:
@@ -71,33 +70,29 @@ class Setting(NamedTuple):
         key: name in ``report.json``.
         label: what the data page calls it.
         value: as ``report.json`` has it.
-        words: as the data page has it, "" of one that is not given and not listed there.
+        words: as the data page has it; None is the value itself, "" is not listed.
     """
 
     key: str
     label: str
     value: object
-    words: str
+    words: str | None = None
 
 
 def settings(context: PageContext) -> list[Setting]:
-    """All that a report of the same logs needs to be the same."""
+    """Return all that a report of the same logs needs to be the same."""
     report, read, figures = context.report, context.read, context.figures
-    redact = "names" if report.redact_names else report.redact
     # Fields of the log may be named in it, which --redact=names withholds.
     mapping = {} if report.redact_names else read.mapping
     tokenizer = Path(read.tokenizer).name if read.tokenizer and not report.redact_names else None
     split = None if report.redact and read.split not in USUAL_SPLITS else read.split
-    end = read.system_end_token
+    redact = "names" if report.redact_names else report.redact
+    redacted = message("texts and names") if report.redact_names else message("texts")
+    band, end = f"{report.band:g}", read.system_end_token
     return [
         Setting("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
         Setting("lam", "λ (--lam)", figures.lam, f"{figures.lam:g}"),
-        Setting(
-            "band",
-            message("Band (--band)"),
-            report.band,
-            message("± {band} std", band=f"{report.band:g}"),
-        ),
+        Setting("band", message("Band (--band)"), report.band, message("± {band} std", band=band)),
         Setting(
             "max_responses",
             message("Responses a step (--max-responses)"),
@@ -105,14 +100,7 @@ def settings(context: PageContext) -> list[Setting]:
             f"{report.max_responses:,}",
         ),
         Setting("seed", message("Seed (--seed)"), report.seed, str(report.seed)),
-        Setting(
-            "redact",
-            message("Left out (--redact)"),
-            redact,
-            (message("texts and names") if report.redact_names else message("texts"))
-            if redact
-            else "",
-        ),
+        Setting("redact", message("Left out (--redact)"), redact, redacted if redact else ""),
         Setting(
             "pad_tokens",
             message("Padding (--pad-token)"),
@@ -125,13 +113,8 @@ def settings(context: PageContext) -> list[Setting]:
             end,
             end or message("none"),
         ),
-        Setting("restarts", message("Restarted steps (--restarts)"), read.restarts, read.restarts),
-        Setting(
-            "log_format",
-            message("Format of the logs (--log-format)"),
-            read.log_format,
-            read.log_format or "",
-        ),
+        Setting("restarts", message("Restarted steps (--restarts)"), read.restarts),
+        Setting("log_format", message("Format of the logs (--log-format)"), read.log_format),
         Setting(
             "map",
             message("Fields (--map)"),
@@ -142,10 +125,9 @@ def settings(context: PageContext) -> list[Setting]:
             "step_from_path",
             message("Step from the path (--step-from-path)"),
             read.step_from_path,
-            read.step_from_path or "",
         ),
-        Setting("split", message("Split (--split)"), split, split or ""),
-        Setting("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer, tokenizer or ""),
+        Setting("split", message("Split (--split)"), split),
+        Setting("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer),
         Setting(
             "merge",
             message("Several runs as one (--merge)"),
@@ -153,6 +135,14 @@ def settings(context: PageContext) -> list[Setting]:
             message("yes") if report.merge else "",
         ),
     ]
+
+
+def _listed_settings(context: PageContext) -> list[tuple[str, str]]:
+    words = (
+        (one.label, one.words if one.words is not None else str(one.value or ""))
+        for one in settings(context)
+    )
+    return [(label, text) for label, text in words if text]
 
 
 @cache
@@ -170,91 +160,73 @@ def _files(tables: Tables) -> TableView:
         ColumnView("name", message("File"), kind="text"),
         ColumnView("format", message("Format"), kind="text"),
         ColumnView("size", message("Size")),
-        ColumnView("lines", message("Lines")),
-        ColumnView("rows", message("Responses")),
-        ColumnView("bad", message("Left out")),
+        ColumnView("lines", message("Lines"), written="count"),
+        ColumnView("rows", message("Responses"), written="count"),
+        ColumnView("bad", message("Left out"), written="count"),
     ]
-    rows = [
-        RowView(
-            str(i),
-            [
-                Cell(file.name, file.name),
-                Cell(file.format, file.format),
-                Cell(
-                    byte_size(file.size),
-                    float(file.size),
-                    message("{count:count} bytes", count=file.size),
-                ),
-                *(_count(n) for n in (file.lines, file.rows, file.bad)),
-            ],
-        )
-        for i, file in enumerate(tables.files)
+    values: dict[str, list[Any]] = {
+        c.key: [getattr(file, c.key) for file in tables.files] for c in columns
+    }
+    values["size"] = [
+        Cell(byte_size(size), float(size), message("{count:count} bytes", count=size))
+        for size in values["size"]
     ]
-    return TableView("files", message("Files read"), columns, rows)
+    caption = message("Files read")
+    return table("files", caption, columns, values, ids=range(len(tables.files)))
 
 
 def _metrics(files: Sequence[MetricsFile]) -> TableView:
     columns = [
         ColumnView("name", message("File"), kind="text"),
-        ColumnView("steps", message("Steps")),
-        ColumnView("count", message("Metrics")),
+        ColumnView("steps", message("Steps"), written="count"),
+        ColumnView("count", message("Metrics"), written="count"),
         ColumnView("metrics", message("Names"), kind="text"),
     ]
-    rows = [
-        RowView(
-            str(i),
-            [
-                Cell(file.name, file.name),
-                *(_count(n) for n in (file.steps, len(file.metrics))),
-                Cell(", ".join(file.metrics)),
-            ],
-        )
-        for i, file in enumerate(files)
-    ]
-    return TableView("metrics-files", message("Trainer metrics read"), columns, rows)
+    values: dict[str, list[Any]] = {
+        "name": [file.name for file in files],
+        "steps": [file.steps for file in files],
+        "count": [len(file.metrics) for file in files],
+        "metrics": [", ".join(file.metrics) for file in files],
+    }
+    caption = message("Trainer metrics read")
+    return table("metrics-files", caption, columns, values, ids=range(len(files)))
 
 
 def _fields(tables: Tables) -> TableView:
     columns = [
         ColumnView("field", message("Field"), kind="text"),
         ColumnView("meaning", message("Meaning"), kind="text"),
-        ColumnView("rows", message("Rows with it")),
+        ColumnView("rows", message("Rows with it"), written="count"),
     ]
-    known = [(field.name, message(field.meaning)) for field in FIELDS]
-    named = [str(name) for name in tables.extras.columns]
-    others = [(name, message("as logged")) for name in named if name not in CANONICAL]
-    found = [(name, meaning) for name, meaning in (*known, *others) if tables.fields.get(name)]
-    rows = [
-        RowView(name, [Cell(name, name), Cell(meaning, meaning), _count(tables.fields[name])])
-        for name, meaning in found
-    ]
-    missing = tuple(name for name, _ in known if not tables.fields.get(name))
+    meanings = {field.name: message(field.meaning) for field in FIELDS}
+    missing = tuple(name for name in meanings if not tables.fields.get(name))
+    logged = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
+    meanings |= dict.fromkeys(logged, message("as logged"))
+    found = [name for name in meanings if tables.fields.get(name)]
+    values: dict[str, list[Any]] = {
+        "field": found,
+        "meaning": [meanings[name] for name in found],
+        "rows": [tables.fields[name] for name in found],
+    }
     note = message("In no row: {fields}.", fields=missing) if missing else ""
-    return TableView("fields", message("Fields found and missing"), columns, rows, note)
+    caption = message("Fields found and missing")
+    return table("fields", caption, columns, values, ids=found, note=note)
 
 
 def _bad_lines(tables: Tables) -> TableView:
     columns = [
         ColumnView("file", message("File"), kind="text"),
-        ColumnView("line", message("Line")),
+        ColumnView("line", message("Line"), written="count"),
         ColumnView("reason", message("Reason"), kind="text"),
     ]
-    rows = [
-        RowView(
-            str(i),
-            [
-                Cell(bad.file, bad.file),
-                Cell(f"{bad.line:,}" if bad.line else message("whole file"), float(bad.line)),
-                Cell(bad.reason, bad.reason),
-            ],
-        )
-        for i, bad in enumerate(tables.bad_lines)
-    ]
-    count, note = len(tables.bad_lines), ""
+    bad_lines = tables.bad_lines
+    values: dict[str, list[Any]] = {
+        "file": [bad.file for bad in bad_lines],
+        "line": [bad.line or Cell(message("whole file"), 0.0) for bad in bad_lines],
+        "reason": [bad.reason for bad in bad_lines],
+    }
+    count, note = len(bad_lines), ""
     if count < tables.bad_count:
         note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
-    return TableView("bad-lines", message("Lines that could not be read"), columns, rows, note)
-
-
-def _count(value: int) -> Cell:
-    return Cell(f"{value:,}", float(value), str(value))
+    caption = message("Lines that could not be read")
+    return table("bad-lines", caption, columns, values, ids=range(count), note=note)

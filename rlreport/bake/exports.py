@@ -11,22 +11,20 @@ import pandas as pd
 
 from rlreport import __version__
 from rlreport.bake.addresses import PROMPTS
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import RunContext
 from rlreport.bake.data_page import note_in_words, settings, versions
 from rlreport.bake.script_json import canonical_json
 from rlreport.check import findings_json
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
-from rlreport.tables import Tables
 from rlreport.text.cells import escape
 
 TOKENS_LISTED = 10_000
 
 
-def exports(
-    tables: Tables, context: PageContext, charts: Sequence[Chart]
-) -> Iterator[tuple[str, bytes]]:
-    """Yields (path below the root, bytes) of every exported file but ``report.json``."""
+def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
+    """Yield (path below the root, bytes) of every exported file but ``report.json``."""
+    tables = context.tables
     yield "data/findings.json", canonical_json(findings_json(context.verdict), indent=True)
     yield "data/steps.csv", csv(tables.steps)
     yield PROMPTS, csv(tables.prompts)
@@ -36,9 +34,9 @@ def exports(
         yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
 
-def report_json(tables: Tables, context: PageContext, plan: Plan) -> dict[str, Any]:
+def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
     """``report.json``: run, settings, versions, per-step table, findings, files, bad lines."""
-    found = findings_json(context.verdict)
+    tables, found = context.tables, findings_json(context.verdict)
     return {
         "schema": found.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},

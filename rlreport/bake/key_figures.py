@@ -7,7 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlreport.bake.context import RUN_TILES, SAMPLED_FIGURE, PageContext, RunFigure
+from rlreport.bake.context import (
+    RUN_TILES,
+    SAMPLED_FIGURE,
+    PageContext,
+    RunContext,
+    RunFigure,
+    StepFacts,
+)
 from rlreport.bake.views import Change, KeyFigure, Num, number
 from rlreport.check.run import Run
 from rlreport.columns import STEP
@@ -51,20 +58,22 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
     return found
 
 
-def run_figures(context: PageContext) -> list[KeyFigure]:
-    """First window → last window of every figure the log can feed, with a sparkline."""
-    made = []
+def run_figures(context: RunContext) -> list[KeyFigure]:
+    """Return every figure the log can feed: first window → last window, with a sparkline."""
+    result = []
     (before, after), table = context.windows, context.window_figures
     figures = {
-        figure.name: RunFigure(figure, values, *map(float, table[figure.name]))
-        for figure, values in context.tiles
+        name: RunFigure(
+            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, table[name])
+        )
+        for name in context.tile_names
     } | context.trainer_figures
     if "response_tokens_mean" in figures:
         figures.pop("response_chars_mean", None)
     for name in sorted(figures, key=RUN_TILES.index):
         figure, values, first, last = figures[name]
         delta = change(last, first, span(before), figure.kind) if before != after else None
-        made.append(
+        result.append(
             KeyFigure(
                 figure.name,
                 figure.label,
@@ -76,18 +85,18 @@ def run_figures(context: PageContext) -> list[KeyFigure]:
                 figure.help,
             )
         )
-    return made
+    return result
 
 
-def windows_in_words(context: PageContext) -> str:
-    """What the key figures of the run are means of: "Mean of steps 0–11 → mean of steps 48–59"."""
+def windows_in_words(context: RunContext) -> str:
+    """Say what the run's key figures are means of: "Mean of steps 0–11 → mean of steps 48–59"."""
     before, after = map(span, context.windows)
     if before == after:
-        said = message("Mean of {steps}.", steps=after)
+        words = message("Mean of {steps}.", steps=after)
     else:
-        said = message("Mean of {before} → mean of {after}.", before=before, after=after)
+        words = message("Mean of {before} → mean of {after}.", before=before, after=after)
     shown = SAMPLED_FIGURE in context.tile_names
-    return sentences([said, distinct_2_note(context.sample_note) if shown else ""])
+    return sentences([words, distinct_2_note(context.tables.sample_note) if shown else ""])
 
 
 def distinct_2_note(sample_note: str) -> str:
@@ -95,35 +104,28 @@ def distinct_2_note(sample_note: str) -> str:
     return message("Distinct-2 is {sample}.", sample=sample_note) if sample_note else ""
 
 
-def step_figures(context: PageContext, position: int) -> list[KeyFigure]:
-    """Figures of one step with their change since the previous and the first step."""
-    made = []
-    names = context.steps["step"].to_numpy()
-    for figure, values in context.tiles:
-        against = dict.fromkeys(i for i in (position - 1, 0) if 0 <= i < position)
-        changes = [
-            delta
-            for i in against
-            if (
-                delta := change(
-                    float(values[position]),
-                    float(values[i]),
-                    message("step {step}", step=names[i]),
-                    figure.kind,
-                )
-            )
-        ]
-        made.append(
+def step_figures(context: PageContext, facts: StepFacts) -> list[KeyFigure]:
+    """Return the figures of one step with their change since the previous and the first step."""
+    steps, last = facts.figures["step"].tolist(), len(facts.figures) - 1
+    earlier = dict.fromkeys(i for i in (last - 1, 0) if 0 <= i < last)
+    result = []
+    for name in context.tile_names:
+        figure, values = STEP[name], facts.figures[name].to_numpy(np.float64).tolist()
+        changes = (
+            change(values[last], values[i], message("step {step}", step=steps[i]), figure.kind)
+            for i in earlier
+        )
+        result.append(
             KeyFigure(
-                figure.name,
+                name,
                 figure.label,
                 figure.unit,
-                number(float(values[position]), figure.kind, message("not in this step")),
-                changes=changes,
+                number(values[last], figure.kind, message("not in this step")),
+                changes=[one for one in changes if one],
                 help=figure.help,
             )
         )
-    return made
+    return result
 
 
 _CHANGED = {

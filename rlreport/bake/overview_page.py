@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.context import SAMPLED_FIGURE, PageContext, fed
+from rlreport.bake.context import SAMPLED_FIGURE, RunContext, fed
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import distinct_2_note, run_figures, windows_in_words
 from rlreport.bake.views import (
-    CardView,
     Cell,
     ColumnView,
     Num,
-    OverviewView,
-    RowView,
     TableView,
+    name_cell,
     number,
-    number_cell,
     number_column,
+    table,
 )
 from rlreport.card import Card
 from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
 from rlreport.credentials import Scalar
 from rlreport.draw.chart import Chart
+from rlreport.draw.wall import not_drawn
 from rlreport.rollout import Rollout
+from rlreport.tables import Tables
 from rlreport.text.chat import spoken
 from rlreport.text.clean import shortened
 from rlreport.text.messages import clauses, listed, message, plural, sentences, told, with_unit
@@ -59,67 +60,65 @@ STEPS_SHOWN = (
 
 
 def overview_view(
-    context: PageContext,
+    context: RunContext,
     addresses: Addresses,
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
-    responses_in_all: int,
-    not_drawn: Sequence[str] = (),
-) -> OverviewView:
-    """Builds the view of the overview.
+) -> dict[str, Any]:
+    """Return the view of the overview.
 
     Args:
-        context: what every page shares.
+        context: what the pages of the run need.
         addresses: addresses as seen from the overview.
         charts: charts of the run, in order.
         extremes: extreme responses with their text.
-        responses_in_all: responses logged.
-        not_drawn: sentences about columns without a chart.
     """
-    return OverviewView(
-        verdict=verdict_view(context.verdict, addresses),
-        figures=run_figures(context),
-        windows=windows_in_words(context),
-        charts=sorted(charts, key=lambda chart: chart.group),  # one heading a group
-        extremes=_extremes(extremes, addresses),
-        steps=_steps(context, addresses),
-        summary=_summary(context, responses_in_all),
-        left_out=context.left_out,
-        not_drawn=list(not_drawn),
-        card=card_view(context.card),
-        mixed=context.mixed,
-    )
+    return {
+        "verdict": verdict_view(context.verdict, addresses),
+        "figures": run_figures(context),
+        "windows": windows_in_words(context),
+        "charts": sorted(charts, key=lambda chart: chart.group),  # one heading per group
+        "extremes": _extremes(extremes, addresses),
+        "steps": _steps(context, addresses),
+        "summary": _summary(context.tables),
+        "left_out": context.left_out,
+        "not_drawn": not_drawn(context.tables),
+        "card": card_view(context.card),
+        "mixed": context.mixed,
+    }
 
 
-def _summary(context: PageContext, responses_in_all: int) -> str:
-    steps = context.steps["step"]
-    ranks = len(context.file_names)
-    files = plural("{count} file", "{count} files", ranks)
-    responses = plural("{count} response", "{count} responses", responses_in_all)
-    places = {"responses": responses, "files": files, "low": steps.iloc[0], "high": steps.iloc[-1]}
+def _summary(tables: Tables) -> str:
+    steps = tables.steps["step"].tolist()
+    places = {
+        "responses": plural("{count} response", "{count} responses", len(tables.responses)),
+        "files": plural("{count} file", "{count} files", len(tables.files)),
+        "low": steps[0],
+        "high": steps[-1],
+    }
     if len(steps) == 1:
-        said = told("{responses} at step {low}, from {files}.", places)
+        logs = told("{responses} at step {low}, from {files}.", places)
     else:
-        said = message(
+        logs = message(
             "{responses} over {steps:count} steps ({low}–{high}), from {files}.",
             steps=len(steps),
             **places,
         )
-    sample = context.sample_note
+    sample = tables.sample_note
     texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
-    return sentences([said, texts, _metrics(context.metrics_names)])
+    return sentences([logs, texts, _metrics([file.name for file in tables.metrics_files])])
 
 
-def card_view(card: Card) -> CardView | None:
-    """The run's card as text, nested by indentation; None where nothing is known of the run."""
+def card_view(card: Card) -> dict[str, str] | None:
+    """Return the run's card as text, nested by indentation; None if nothing is known."""
     if card.withheld:
-        return CardView(message("What the run was: left out with the names"), "")
+        return {"summary": message("What the run was: left out with the names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
         return None
-    sources = listed(card.sources)
+    files = listed(card.sources)
     count = len(card.entries)
     said = [
-        plural("{count} entry from {files}", "{count} entries from {files}", count, files=sources)
+        plural("{count} entry from {files}", "{count} entries from {files}", count, files=files)
     ]
     if card.hidden:
         said.append(
@@ -132,7 +131,7 @@ def card_view(card: Card) -> CardView | None:
     if card.cut:
         said.append(message("{count:count} left out for their number or length", count=card.cut))
     summary = message("What the run was: {what}", what=clauses(said))
-    return CardView(summary, "\n".join(_card_lines(card)))
+    return {"summary": summary, "text": "\n".join(_card_lines(card))}
 
 
 def _card_lines(card: Card) -> list[str]:
@@ -175,56 +174,70 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
         ColumnView("prompt", message("Prompt"), kind="text"),
         ColumnView("response", message("Response"), kind="text"),
     ]
-    rows = []
-    for extreme, rollout in extremes:
-        href = addresses.response(rollout.step, rollout.n, extreme.token)
-        if href and extreme.at_error:
-            href += "&turn=error"
-        value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
-        rows.append(
-            RowView(
-                f"{rollout.step}-{rollout.n}-{extreme.metric}",
-                [
-                    Cell(extreme.label, extreme.label, href=href),
-                    Cell(with_unit(value.text, unit), value.value, value.exact),
-                    Cell(str(rollout.step), float(rollout.step)),
-                    Cell(snippet(spoken(rollout.turns) or rollout.prompt)),
-                    Cell(snippet(rollout.response)),
-                ],
-                href=href,
-            )
-        )
-    return TableView("extremes", message("Extreme responses of the run"), columns, rows)
+    hrefs = [
+        (addresses.response(r.step, r.n, extreme.token) or "")
+        + ("&turn=error" if extreme.at_error and r.step in addresses.steps else "")
+        for extreme, r in extremes
+    ]
+    return table(
+        "extremes",
+        message("Extreme responses of the run"),
+        columns,
+        {
+            "which": [Cell(extreme.label, extreme.label) for extreme, _ in extremes],
+            "value": [_extreme_cell(extreme) for extreme, _ in extremes],
+            "step": [name_cell(rollout.step) for _, rollout in extremes],
+            "prompt": [snippet(spoken(r.turns) or r.prompt) for _, r in extremes],
+            "response": [snippet(rollout.response) for _, rollout in extremes],
+        },
+        ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
+        hrefs=hrefs,
+    )
 
 
 def extreme_number(extreme: Extreme) -> Num:
-    """The value that makes a response extreme."""
+    """Return the value that makes a response extreme."""
     return number(extreme.value, RESPONSE[extreme.metric].kind)
 
 
-def _steps(context: PageContext, addresses: Addresses) -> TableView:
-    shown = [STEP[name] for name in fed(context.steps, STEPS_SHOWN)]
-    if not context.steps["failed_rollouts"].any():
+def _extreme_cell(extreme: Extreme) -> Cell:
+    value = extreme_number(extreme)
+    text = with_unit(value.text, RESPONSE[extreme.metric].unit)
+    return Cell(text, value.value, value.exact)
+
+
+def _steps(context: RunContext, addresses: Addresses) -> TableView:
+    steps = context.steps
+    shown = [STEP[name] for name in fed(steps, STEPS_SHOWN)]
+    if not steps["failed_rollouts"].any():
         shown = [c for c in shown if c.name != "failed_rollouts"]
-    columns = [ColumnView("step", message("Step"), kind="link"), *map(number_column, shown)]
-    values = {c.name: context.steps[c.name].to_numpy(np.float64) for c in shown}
-    rows = []
-    for i, step in enumerate(context.steps["step"].tolist()):
-        href = addresses.step(step)
-        cells = [Cell(str(step), float(step), href=href)]
-        cells += [number_cell(float(values[c.name][i]), c.kind) for c in shown]
-        rows.append(RowView(str(step), cells, href, _step_badges(context, step, i)))
+    names = steps["step"].tolist()
+    hrefs = [addresses.step(step) for step in names]
     sampled = any(c.name == SAMPLED_FIGURE for c in shown)
-    note = distinct_2_note(context.sample_note) if sampled else ""
-    return TableView("steps", message("Steps"), columns, rows, note)
+    return table(
+        "steps",
+        message("Steps"),
+        [ColumnView("step", message("Step"), kind="link"), *map(number_column, shown)],
+        {
+            **{c.name: steps[c.name].to_numpy(np.float64).tolist() for c in shown},
+            "step": map(name_cell, names),
+        },
+        ids=names,
+        hrefs=hrefs,
+        badges=[
+            _step_badges(context, step, incomplete)
+            for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)
+        ],
+        note=distinct_2_note(context.tables.sample_note) if sampled else "",
+    )
 
 
-def _step_badges(context: PageContext, step: int, position: int) -> list[str]:
-    lead = context.verdict.lead
-    badges = [f.name for f in context.verdict.findings if f.id == lead and step in f.steps]
-    if step == context.in_progress:
-        badges.insert(0, message("in progress"))
-    return ([message("incomplete")] if context.steps["incomplete"].iloc[position] else []) + badges
+def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
+    verdict = context.verdict
+    badges = [message("incomplete")] if incomplete else []
+    if step == context.tables.in_progress:
+        badges.append(message("in progress"))
+    return badges + [f.name for f in verdict.findings if f.id == verdict.lead and step in f.steps]
 
 
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:

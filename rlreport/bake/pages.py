@@ -1,28 +1,16 @@
-"""Pages: how each is rendered, and those of the run."""
+"""Pages: how each is rendered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from rlreport.bake.addresses import PAGE_FILES, Addresses, FolderAddresses, ViewAddresses, step_file
+from rlreport.bake.addresses import PAGE_FILES, Addresses, step_file
 from rlreport.bake.context import PageContext
-from rlreport.bake.data_page import data_view
 from rlreport.bake.environment import environment
-from rlreport.bake.method_page import method_view
-from rlreport.bake.overview_page import overview_view
-from rlreport.bake.prompts_page import prompts_view
-from rlreport.bake.responses_page import ListedRows, responses_view
-from rlreport.bake.tokens_page import tokens_view
 from rlreport.bake.views import Link, Shell
-from rlreport.draw.prompts import prompt_charts
-from rlreport.draw.tokens import token_charts
-from rlreport.draw.wall import not_drawn
 from rlreport.text.messages import message
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
 
 T = TypeVar("T")
 
@@ -35,7 +23,7 @@ NAMES = {
 }
 """Pages of the main navigation."""
 
-APART = {"checks": message("How the verdict is made")}
+UNLISTED = {"checks": message("How the verdict is made")}
 """Pages that others link to."""
 
 FOLDER_POLICY = (
@@ -80,69 +68,8 @@ class Page:
     html: str
 
 
-def run_pages(builder: ReportBuilder) -> Iterator[Page]:
-    """Yields the pages of the run, the overview first, that on how the verdict is made last."""
-    context, tables, texts = builder.context, builder.tables, builder.texts
-    addresses = addresses_from(context, root="")
-
-    def kept(kind: str, view: Callable[[], object]) -> Page:
-        # A page that links to steps, but says nothing of what else is shown.
-        return builder.once(
-            (kind, len(context.shown_steps)), lambda: rendered(kind, view(), context, addresses)
-        )
-
-    overview = overview_view(
-        context,
-        addresses,
-        builder.charts,
-        texts.extremes,
-        len(tables.responses),
-        not_drawn(tables),
-    )
-    yield rendered("overview", overview, context, addresses)
-    yield responses_page(
-        builder.steps.listed if builder.steps else [],
-        context,
-        addresses,
-        len(tables.responses),
-        builder.plan.responses,
-    )
-    yield kept(
-        "prompts",
-        lambda: prompts_view(tables, texts, builder.drawn(prompt_charts(tables)), addresses),
-    )
-    yield kept(
-        "tokens",
-        lambda: tokens_view(
-            tables,
-            builder.spreading.table,
-            builder.drawn(token_charts(builder.spreading.by_step)),
-            context.windows,
-            addresses,
-        ),
-    )
-    yield rendered(
-        "data", data_view(tables, context, addresses, builder.exported), context, addresses
-    )
-    yield kept("checks", lambda: method_view(context.thresholds))
-
-
-def responses_page(
-    listed: Sequence[ListedRows],
-    context: PageContext,
-    addresses: Addresses,
-    in_all: int = 0,
-    shown: int = 0,
-) -> Page:
-    """The list of the run, of the rows that steps give to it."""
-    view = responses_view(listed, context, addresses, in_all, shown)
-    return rendered("responses", view, context, addresses)
-
-
-def addresses_from(context: PageContext, root: str) -> Addresses:
-    """Addresses as seen from a page whose root is ``root``."""
-    steps = frozenset(context.shown_steps)
-    return ViewAddresses(steps) if context.one_file else FolderAddresses(steps, root)
+Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
+"""Encodes a page for an output format: returns (path, bytes) and its size there."""
 
 
 def rendered(
@@ -150,70 +77,41 @@ def rendered(
     view: object,
     context: PageContext,
     addresses: Addresses,
-    *,
-    root: str = "",
     step: int | None = None,
 ) -> Page:
-    """Renders a page: a whole document, or in the one-file form what stands in ``<main>``."""
-    frame = shell(
-        kind,
-        context,
-        addresses,
-        root=root,
-        step=step,
-        assets=context.asset_files,
-        csp=FOLDER_POLICY,
-    )
+    """Render a page: a whole document, or in the one-file form what stands in ``<main>``."""
+    frame = shell(kind, context, addresses, step)
     template = f"main/{kind}.html" if context.one_file else "page.html"
     language = context.report.language
     html = environment(language).get_template(template).render(view=language.of(view), shell=frame)
-    if kind == "step":
-        assert step is not None
+    if step is not None:
         return Page(step_file(step), f"steps/{step}", frame.title, html)
-    name = "" if kind == "overview" else kind
-    return Page(PAGE_FILES[kind], name, frame.title, html)
+    return Page(PAGE_FILES[kind], "" if kind == "overview" else kind, frame.title, html)
 
 
-def shell(
-    kind: str,
-    context: PageContext,
-    addresses: Addresses,
-    *,
-    root: str = "",
-    step: int | None = None,
-    assets: dict[str, str] | None = None,
-    csp: str = "",
-) -> Shell:
-    """The frame of one page.
+def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
+    """Return the frame of one page.
 
     Args:
-        kind: a key of NAMES or APART, or ``step``.
+        kind: a key of NAMES or UNLISTED, or ``step``.
         context: what every page shares.
         addresses: addresses as seen from the page.
-        root: the report's root as seen from the page.
         step: the step of a step page.
-        assets: logical name -> file below the root.
-        csp: Content-Security-Policy.
     """
-    names = {**NAMES, **APART}
-    nav = [(key, Link(name, addresses.page(key))) for key, name in NAMES.items()]
-    crumbs = [Link(context.run, addresses.page("overview"))]
-    if kind == "step":
-        crumbs.append(Link(message("Step {step}", step=step), ""))
-    elif kind != "overview":
-        crumbs.append(Link(names[kind], ""))
-    name = message("Step {step}", step=step) if kind == "step" else names[kind]
+    crumbs, title = [Link(context.run, addresses.page("overview"))], context.run
+    if kind != "overview":
+        name = {**NAMES, **UNLISTED, "step": message("Step {step}", step=step)}[kind]
+        crumbs.append(Link(name, ""))
+        title = message("{page} · {run}", page=name, run=context.run)
     frame = Shell(
-        title=context.run
-        if kind == "overview"
-        else message("{page} · {run}", page=name, run=context.run),
+        title=title,
         run=context.run,
         kind=kind,
-        root=root,
-        nav=nav,
+        root=addresses.root,
+        nav=[(key, Link(name, addresses.page(key))) for key, name in NAMES.items()],
         crumbs=crumbs,
-        assets={key: root + path for key, path in (assets or {}).items()},
-        csp=csp,
+        assets={name: addresses.root + path for name, path in context.asset_files.items()},
+        csp="" if context.one_file else FOLDER_POLICY,
         stamp=context.stamp,
     )
     return context.report.language.of(frame)

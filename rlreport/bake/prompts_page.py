@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,13 +14,11 @@ from rlreport.bake.run_texts import RunTexts
 from rlreport.bake.views import (
     Cell,
     ColumnView,
-    PromptDetail,
-    PromptsView,
-    RowView,
     TableView,
+    name_cell,
     number,
-    number_cell,
     number_column,
+    table,
 )
 from rlreport.columns import PROMPT, STEP
 from rlreport.draw.chart import Chart
@@ -43,8 +42,8 @@ def prompts_view(
     texts: RunTexts,
     charts: Sequence[Chart],
     addresses: Addresses,
-) -> PromptsView:
-    """Builds the view of the prompts page.
+) -> dict[str, Any]:
+    """Return the view of the prompts page.
 
     Args:
         tables: all tables.
@@ -52,43 +51,15 @@ def prompts_view(
         charts: charts of the page.
         addresses: addresses as seen from the page.
     """
-    shown, details = texts.listed, texts.opened
-    paths = reward_paths(tables.responses, shown["prompt_id"].tolist())
-    fed = [PROMPT[name] for name in _SHOWN if shown[name].notna().any()]
-    columns = [
-        ColumnView("prompt", message("Prompt"), kind="text"),
-        ColumnView("path", message("Reward over steps"), kind="path"),
-        *map(number_column, fed),
-    ]
-    rows = []
-    for record in shown.to_dict("records"):
-        prompt_id = int(record["prompt_id"])
-        prompt = snippet(spoken(turns(str(record["prompt"]))) or str(record["prompt"]))
-        cells = [Cell(prompt, prompt[:80])]
-        cells.append(Cell(sparkline(paths[prompt_id]), float(record["reward_last"])))
-        cells += [number_cell(float(record[c.name]), c.kind) for c in fed]
-        badges = [message("never won")] if record["never_won"] else []
-        href = addresses.prompt(prompt_id) if prompt_id in details else None
-        rows.append(RowView(f"prompt-{prompt_id}", cells, href, badges))
-    note = ""
-    if len(shown) < len(tables.prompts):
-        note = message(
-            "{some:count} of {all:count} prompts listed, those that never beat the reference "
-            "and the longest losing streaks first.",
-            some=len(shown),
-            all=len(tables.prompts),
-        )
-        if addresses.file(PROMPTS):
-            note = sentences([note, message("{file} has all of them.", file=PROMPTS)])
-    return PromptsView(
-        table=TableView("prompts", message("Prompts over the steps"), columns, rows, note),
-        groups=_groups(tables, addresses),
-        charts=list(charts),
-        details=[
-            PromptDetail(
-                str(prompt_id),
-                spoken(opened[0][1].turns) or opened[0][1].prompt,
-                [
+    return {
+        "table": _prompts(tables, texts, addresses),
+        "groups": _groups(tables, addresses),
+        "charts": charts,
+        "details": [
+            {
+                "prompt_id": prompt_id,
+                "prompt": spoken(opened[0][1].turns) or opened[0][1].prompt,
+                "responses": [
                     (
                         link(
                             message("step {step}, response {n}", step=r.step, n=r.n),
@@ -100,26 +71,66 @@ def prompts_view(
                     )
                     for which, r, reward in opened
                 ],
-            )
-            for prompt_id, opened in details.items()
+            }
+            for prompt_id, opened in texts.opened.items()
         ],
+    }
+
+
+def _prompts(tables: Tables, texts: RunTexts, addresses: Addresses) -> TableView:
+    shown = texts.listed
+    ids = shown["prompt_id"].tolist()
+    paths = reward_paths(tables.responses, ids)
+    columns = [PROMPT[name] for name in _SHOWN if shown[name].notna().any()]
+    prompts = [snippet(spoken(turns(text)) or text) for text in shown["prompt"].astype(str)]
+    lines = zip(ids, shown["reward_last"].tolist(), strict=True)
+    note = ""
+    if len(shown) < len(tables.prompts):
+        note = message(
+            "{some:count} of {all:count} prompts listed, those that never beat the reference "
+            "and the longest losing streaks first.",
+            some=len(shown),
+            all=len(tables.prompts),
+        )
+        if addresses.file(PROMPTS):
+            note = sentences([note, message("{file} has all of them.", file=PROMPTS)])
+    return table(
+        "prompts",
+        message("Prompts over the steps"),
+        [
+            ColumnView("prompt", message("Prompt"), kind="text"),
+            ColumnView("path", message("Reward over steps"), kind="path"),
+            *map(number_column, columns),
+        ],
+        {
+            **{c.name: shown[c.name].astype(float) for c in columns},
+            "prompt": [Cell(text, text[:80]) for text in prompts],
+            "path": [Cell(sparkline(paths[one]), float(last)) for one, last in lines],
+        },
+        ids=[f"prompt-{one}" for one in ids],
+        hrefs=[addresses.prompt(one) if one in texts.opened else None for one in ids],
+        badges=[[message("never won")] if never else [] for never in shown["never_won"]],
+        note=note,
     )
 
 
 def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
-    """Groups by step; None when no group has two responses."""
+    """Return groups by step; None when no group has two responses."""
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:
         return None
     columns = [STEP[name] for name in _OF_GROUPS]
-    rows = []
-    for record in steps.to_dict("records"):
-        step = int(record["step"])
-        cells = [Cell(str(step), float(step), href=addresses.step(step))]
-        cells += [number_cell(float(record[c.name]), c.kind) for c in columns]
-        rows.append(RowView(str(step), cells))
-    heads = [ColumnView("step", message("Step"), kind="link"), *map(number_column, columns)]
-    return TableView("groups", message("Groups by step"), heads, rows)
+    names = steps["step"].tolist()
+    return table(
+        "groups",
+        message("Groups by step"),
+        [ColumnView("step", message("Step"), kind="link"), *map(number_column, columns)],
+        {
+            **{c.name: steps[c.name].astype(float) for c in columns},
+            "step": [name_cell(step, addresses.step(step)) for step in names],
+        },
+        ids=names,
+    )
 
 
 def reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:

@@ -5,30 +5,34 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xxhash
 
-from rlreport.bake.addresses import ViewAddresses
+from rlreport.bake.addresses import Addresses
 from rlreport.bake.assets import assets
 from rlreport.bake.context import (
     TEXT_COLUMNS,
-    PageContext,
+    TILES,
+    RunContext,
+    fed,
     number_columns,
     string_columns,
-    tile_names,
 )
+from rlreport.bake.data_page import data_view
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.key_figures import trainer_figures
-from rlreport.bake.overview_page import token_responses
-from rlreport.bake.pages import Maker, run_pages, shell
-from rlreport.bake.responses_page import rows_listed
+from rlreport.bake.method_page import method_view
+from rlreport.bake.overview_page import overview_view, token_responses
+from rlreport.bake.pages import Finish, Maker, Page, rendered, shell
+from rlreport.bake.prompts_page import prompts_view
+from rlreport.bake.responses_page import ListedRows, responses_view, rows_listed
 from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, packed_json, script_json
 from rlreport.bake.step_page import steps_data
-from rlreport.bake.step_pages import Finish, StepPages
+from rlreport.bake.tokens_page import tokens_view
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
@@ -41,7 +45,9 @@ from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
+from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.svg import drawn
+from rlreport.draw.tokens import token_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read.readback import RowLocations
@@ -55,6 +61,23 @@ _RESPONSES = "responses"
 RUN_SCRIPT = "data/run.js"
 """What pages of steps say of the whole run, so that they stay as they are when it goes on."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
+
+
+@dataclass(slots=True)
+class StepPages:
+    """The rendered pages of the steps.
+
+    Attributes:
+        plan: what they show.
+        pages: path below the report's root and bytes, by step.
+        listed: their rows in the list of the run.
+        weight: bytes that the pages take.
+    """
+
+    plan: Plan
+    pages: list[tuple[str, bytes]] = field(default_factory=list)
+    listed: list[ListedRows] = field(default_factory=list)
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +104,7 @@ class ReportBuilder(Maker):
 
     locations: RowLocations
     tables: Tables
-    context: PageContext
+    context: RunContext
     candidates: list[Candidate]
     finish: Finish
     texts: RunTexts
@@ -99,18 +122,15 @@ class ReportBuilder(Maker):
         context, verdict = self.context, self.context.verdict
         # Shading is for the finding that leads; all of them would be confetti.
         leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
-        return self.once(
-            "charts",
-            lambda: [
-                *self.drawn(
-                    overview_charts(self.tables, leading, band=context.report.band, run=context.run)
-                ),
-                *self.own_charts,
-            ],
-        )
 
-    def drawn(self, charts: Sequence[Chart]) -> list[Chart]:
-        """Return charts of a page, drawn."""
+        def charts() -> list[Chart]:
+            band, run = context.report.band, context.run
+            own = overview_charts(self.tables, leading, band=band, run=run)
+            return [*self._drawn(own), *self.own_charts]
+
+        return self.once("charts", charts)
+
+    def _drawn(self, charts: Sequence[Chart]) -> list[Chart]:
         return drawn(charts, self.context.report.language)
 
     @property
@@ -130,8 +150,7 @@ class ReportBuilder(Maker):
         least = Plan(
             [one.at(len(LEVELS) - 1) for one in candidates], self.tables.steps_with_responses
         )
-        listed, static = rows_listed(candidates, limit)
-        context = replace(self.context, listed=listed, listed_static=static)
+        context = replace(self.context, listed=rows_listed(candidates, limit))
         return replace(self, candidates=candidates, context=context)._saying(least)
 
     def without_responses(self) -> ReportBuilder:
@@ -169,10 +188,48 @@ class ReportBuilder(Maker):
         return replace(self, context=context)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yields every page as the form takes it: those of the run, then the steps in order."""
-        for page in run_pages(self):
+        """Yield every page as the form takes it: those of the run, then the steps in order."""
+        for page in self._run_pages():
             yield self.finish(page)[0]
-        yield from self.steps or ()
+        if self.steps:
+            yield from self.steps.pages
+
+    def _run_pages(self) -> Iterator[Page]:
+        context, tables, texts = self.context, self.tables, self.texts
+        addresses, spreading = self.addresses, self.spreading
+
+        def kept(kind: str, view: Callable[[], object]) -> Page:
+            # A page that links to steps, but says nothing of what else is shown.
+            key = (kind, len(context.shown_steps))
+            return self.once(key, lambda: rendered(kind, view(), context, addresses))
+
+        overview = overview_view(context, addresses, self.charts, texts.extremes)
+        listed = self.steps.listed if self.steps else []
+        total = len(tables.responses)
+        responses = responses_view(listed, context, addresses, total, self.plan.responses)
+        yield rendered("overview", overview, context, addresses)
+        yield rendered("responses", responses, context, addresses)
+        yield kept(
+            "prompts",
+            lambda: prompts_view(tables, texts, self._drawn(prompt_charts(tables)), addresses),
+        )
+        yield kept(
+            "tokens",
+            lambda: tokens_view(
+                tables,
+                spreading.table,
+                self._drawn(token_charts(spreading.by_step)),
+                context.windows,
+                addresses,
+            ),
+        )
+        yield rendered("data", data_view(context, addresses, self.exported), context, addresses)
+        yield kept("checks", lambda: method_view(context.thresholds))
+
+    @property
+    def addresses(self) -> Addresses:
+        """Addresses as seen from the pages of the run."""
+        return Addresses(frozenset(self.context.shown_steps), one_file=self.context.one_file)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yields (path below the root, bytes) of every file of the folder form, pages first."""
@@ -189,7 +246,7 @@ class ReportBuilder(Maker):
 
     @property
     def _exports(self) -> list[tuple[str, bytes]]:
-        return self.once("exports", lambda: list(exports(self.tables, self.context, self.charts)))
+        return self.once("exports", lambda: list(exports(self.context, self.charts)))
 
     @property
     def exported(self) -> list[str]:
@@ -208,7 +265,7 @@ class ReportBuilder(Maker):
 
     def frame(self) -> Shell:
         """The frame of the one file, its policy still empty."""
-        return shell("overview", self.context, ViewAddresses(frozenset(self.context.shown_steps)))
+        return shell("overview", self.context, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:
         """Data of the one file: (media type, class, content)."""
@@ -229,7 +286,7 @@ class ReportBuilder(Maker):
 
     def report_json(self) -> dict[str, Any]:
         """What ``data/report.json`` holds."""
-        return report_json(self.tables, self.context, self.plan)
+        return report_json(self.context, self.plan)
 
 
 def prepare(
@@ -258,47 +315,39 @@ def prepare(
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
-    context = PageContext(
+    style = assets(report.language).files
+    context = RunContext(
         run=report.title or name,
-        steps=tables.steps,
-        windows=windows,
-        window_figures=window_table(judged.responses, judged.steps, windows),
-        shown_steps=[candidate.step for candidate in candidates],
-        verdict=verdict,
+        report=report,
+        read=read,
+        figures=figures,
         columns=number_columns(
             responses, tables.extras, tables.reward_parts, sampled=bool(tables.sample_note)
         ),
         string_columns=string_columns(tables.extras),
         text_columns=[c for c in TEXT_COLUMNS if tables.fields.get(c.key)],
-        first_rows=judged.responses[steps == steps[0]],
-        usual_responses=commonest(judged.steps["responses"].to_numpy()),
-        file_names=[file.name for file in tables.files],
-        metrics_names=[file.name for file in tables.metrics_files],
-        report=report,
-        read=read,
-        figures=figures,
+        first_rewards=judged.responses.loc[steps == steps[0], ["step", "reward"]],
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
-        stamp=stamp(report),
         file_aliases=file_aliases,
-        thresholds=thresholds,
-        card=card,
-        tile_names=tile_names(tables.steps),
-        trainer_figures=trainer_figures(Run(tables.settled(), thresholds)),
-        in_progress=tables.in_progress,
-        sampled=bool(tables.sample_note),
-        sample_note=tables.sample_note,
-        finding_places={
-            finding.name: place - len(verdict.findings)
-            for place, finding in reversed(list(enumerate(verdict.findings)))
-        },
-        mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         asset_files={}
         if one_file
-        else {name: path for name, (path, _) in assets(report.language).files.items()}
-        | {"run": RUN_SCRIPT},
+        else {**{key: path for key, (path, _) in style.items()}, "run": RUN_SCRIPT},
+        stamp=stamp(report),
+        tile_names=tuple(fed(tables.steps, TILES)),
+        sampled=bool(tables.sample_note),
+        tables=tables,
+        windows=windows,
+        window_figures=window_table(judged.responses, judged.steps, windows),
+        shown_steps=[candidate.step for candidate in candidates],
+        verdict=verdict,
+        usual_responses=commonest(judged.steps["responses"].to_numpy()),
+        thresholds=thresholds,
+        card=card,
+        mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
+        trainer_figures=trainer_figures(Run(tables.settled(), thresholds)),
     )
-    texts = run_texts(locations, tables, context)
+    texts = run_texts(locations, context)
     return ReportBuilder(
         locations,
         tables,

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from rlreport.bake.context import PageContext
+from rlreport.bake.context import RunContext
 from rlreport.bake.redact import redacted, response_numbers
 from rlreport.choose import Extreme, extremes
 from rlreport.display import fetch
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
-from rlreport.tables import Tables
 
 PROMPTS_LISTED = 300
 PROMPTS_OPENED = 40
@@ -35,8 +34,9 @@ class RunTexts:
     opened: dict[int, list[tuple[str, Rollout, float]]] = field(default_factory=dict)
 
 
-def run_texts(locations: RowLocations, tables: Tables, context: PageContext) -> RunTexts:
-    """Reads back what the run's pages show."""
+def run_texts(locations: RowLocations, context: RunContext) -> RunTexts:
+    """Read back what the run's pages show."""
+    tables = context.tables
     listed = prompts_by_worth(tables.prompts).head(PROMPTS_LISTED)
     found = extremes(tables.responses)
     telling = {
@@ -47,7 +47,7 @@ def run_texts(locations: RowLocations, tables: Tables, context: PageContext) -> 
         {extreme.row for extreme in found}
         | {row for opened in telling.values() for _, row in opened}
     )
-    rollouts = dict(zip(rows, _rollouts(locations, rows, tables, context), strict=True))
+    rollouts = dict(zip(rows, _rollouts(locations, rows, context), strict=True))
     reward = tables.responses["reward"].to_numpy()
     return RunTexts(
         [(extreme, rollouts[extreme.row]) for extreme in found],
@@ -82,13 +82,12 @@ def _telling(responses: pd.DataFrame, prompt_id: int) -> list[tuple[str, int]]:
     return [(which, row) for row, which in named.items()]
 
 
-def _rollouts(
-    locations: RowLocations, rows: Sequence[int], tables: Tables, context: PageContext
-) -> list[Rollout]:
+def _rollouts(locations: RowLocations, rows: Sequence[int], context: RunContext) -> list[Rollout]:
     found = list(fetch(locations, rows, context.read, context.figures))
     locations.close()
     if not context.report.redact:
         return found
-    prompts = tables.responses["prompt_id"].to_numpy()[rows].tolist()
-    numbers = response_numbers(tables.responses)[rows].tolist()
+    responses = context.tables.responses
+    prompts = responses["prompt_id"].to_numpy()[rows].tolist()
+    numbers = response_numbers(responses)[rows].tolist()
     return [redacted(*of) for of in zip(found, prompts, numbers, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
+from rlreport.bake.views import Cell, ColumnView, table
 from rlreport.card import card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.wording import translatable_title
@@ -46,14 +46,6 @@ class Listed:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunsView:
-    """The page of the index."""
-
-    summary: str
-    table: TableView
-
-
 _COLUMNS = (
     ColumnView("run", message("Run"), kind="link"),
     ColumnView("verdict", message("Verdict"), kind="text"),
@@ -74,29 +66,33 @@ _COLUMNS = (
     ColumnView(
         "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
     ),
-    ColumnView("steps", message("Steps")),
+    ColumnView("steps", message("Steps"), written="count"),
 )
 _LAST = (
-    ColumnView("responses", message("Responses"), hidden=True),
+    ColumnView("responses", message("Responses"), hidden=True, written="count"),
     ColumnView("version", message("Built by"), kind="text", hidden=True),
 )
 _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
-def runs_view(listed: Sequence[Listed]) -> RunsView:
-    """Build the view."""
+_NAMES = [column.key for column in (*_COLUMNS, *_LAST, _PLACE)]
+
+
+def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
+    """Return the view of the index."""
     cards = [_card(one.about) for one in listed]
     differing = _differing([card for card, one in zip(cards, listed, strict=True) if one.about])
     keys = differing[:MOST_KEYS]
-    columns = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
-    rows = []
-    for i, (one, card) in enumerate(zip(listed, cards, strict=True)):
-        settings = [_key_cell(card, key, column) for key, column in zip(keys, columns, strict=True)]
-        rows.append(_row(str(i), one, settings))
+    settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
+    rows = [_row(one) for one in listed]
+    values = {name: [row.get(name) for row in rows] for name in _NAMES} | {
+        column.key: [_key_value(card, key, column) for card in cards]
+        for key, column in zip(keys, settings, strict=True)
+    }
     broken = sum(one.about is None for one in listed)
-    said = [plural("{count} report.", "{count} reports.", len(listed))]
+    summary = [plural("{count} report.", "{count} reports.", len(listed))]
     if broken:
-        said.append(message("{count:count} could not be read.", count=broken))
+        summary.append(message("{count:count} could not be read.", count=broken))
     note = ""
     if len(keys) < len(differing):
         note = message(
@@ -104,29 +100,22 @@ def runs_view(listed: Sequence[Listed]) -> RunsView:
             some=len(keys),
             all=len(differing),
         )
-    names = [row.cells[0].text for row in rows]
-    place = replace(_PLACE, hidden=len(set(names)) == len(names))  # what tells namesakes apart
-    table = TableView("runs", message("Runs"), [*_COLUMNS, *columns, *_LAST, place], rows, note)
-    return RunsView(sentences(said), table)
+    namesakes = len(set(values["run"])) < len(rows)
+    place = replace(_PLACE, hidden=not namesakes)
+    hrefs = [one.href for one in listed]
+    columns = [*_COLUMNS, *settings, *_LAST, place]
+    runs = table(
+        "runs", message("Runs"), columns, values, ids=range(len(rows)), hrefs=hrefs, note=note
+    )
+    return {"summary": sentences(summary), "table": runs}
 
 
-def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
+def _row(one: Listed) -> dict[str, Any]:
+    """Return the cells of a report by column; those of numbers may lack."""
     about = one.about
+    texts = {"run": one.place, "version": "", "trend": "", "place": one.place}
     if about is None:
-        unknown = [number_cell(None) for _ in range(2)]
-        cells = [
-            Cell(one.place, href=one.href),
-            Cell(message("– cannot be read")),
-            Cell(one.why),
-            *unknown,
-            Cell(""),
-            *(number_cell(None) for _ in range(3)),
-            *settings,
-            number_cell(None),
-            Cell(""),
-            Cell(one.place),
-        ]
-        return RowView(number, cells, one.href)
+        return {**texts, "verdict": message("– cannot be read"), "finding": one.why}
     level, lead = verdict_of(about)
     steps = [
         step
@@ -135,22 +124,20 @@ def _row(number: str, one: Listed, settings: list[Cell]) -> RowView:
     ]
     reward = _series(steps, "reward_mean")
     size = window_size(len(steps))
-    cells = [
-        Cell(_text(about.get("run")) or one.place, href=one.href),
-        Cell(verdict_words(level)),
-        Cell(translatable_title(lead, _text(lead.get("title"))) if lead else ""),
-        _mean(reward[:size]),
-        _mean(reward[-size:]),
-        Cell(sparkline(reward)),
-        _mean(_series(steps, "kl_k1_mean")[-size:]),
-        _mean(_series(steps, "response_tokens_mean")[-size:]),
-        _count(len(steps)),
-        *settings,
-        _count(about.get("responses")),
-        Cell(_text(about["generator"].get("version"))),
-        Cell(one.place),
-    ]
-    return RowView(number, cells, one.href)
+    return {
+        **texts,
+        "run": _text(about.get("run")) or one.place,
+        "verdict": verdict_words(level),
+        "finding": translatable_title(lead, _text(lead.get("title"))) if lead else "",
+        "reward_first": _mean(reward[:size]),
+        "reward_last": _mean(reward[-size:]),
+        "trend": sparkline(reward),
+        "kl": _mean(_series(steps, "kl_k1_mean")[-size:]),
+        "length": _mean(_series(steps, "response_tokens_mean")[-size:]),
+        "steps": len(steps),
+        "responses": _finite(about.get("responses")),
+        "version": _text(about["generator"].get("version")),
+    }
 
 
 def verdict_words(level: str) -> str:
@@ -186,23 +173,22 @@ def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool
     return ColumnView(f"card:{key}", key, kind=kind, help=message("from the card"), hidden=hidden)
 
 
-def _key_cell(card: Mapping[str, Scalar], key: str, column: ColumnView) -> Cell:
-    value = card.get(key)
+def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> object:
     if column.kind == "number":
-        return number_cell(None if key not in card else _number(value))
+        return _number(card.get(key))
     if key not in card:
         return Cell(MISSING, exact=message("not on its card"))
-    return Cell(_text("null" if value is None else value))
+    return _text("null" if card[key] is None else card[key])
 
 
 def _series(steps: Sequence[Mapping[str, Any]], name: str) -> Floats:
     return np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
 
 
-def _mean(values: Floats) -> Cell:
+def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     # Divided first, as rewards may be as large as a float holds.
-    return number_cell(float((known / len(known)).sum()) if len(known) else None)
+    return float((known / len(known)).sum()) if len(known) else math.nan
 
 
 def _number(value: object) -> float:
@@ -214,11 +200,9 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _count(value: object) -> Cell:
+def _finite(value: object) -> float:
     number = _number(value)
-    if not math.isfinite(number):
-        return number_cell(None)
-    return Cell(f"{int(number):,}", number, str(int(number)))
+    return number if math.isfinite(number) else math.nan
 
 
 def _text(value: object) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses, link, step_file
-from rlreport.bake.context import SAMPLED_FIGURE, PageContext, extra_key, is_numeric, reading_order
+from rlreport.bake.context import (
+    SAMPLED_FIGURE,
+    PageContext,
+    RunContext,
+    StepFacts,
+    extra_key,
+    findings_of_responses,
+    is_numeric,
+    reading_order,
+)
 from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
 from rlreport.bake.groups import group_data
 from rlreport.bake.key_figures import distinct_2_note, step_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
-from rlreport.bake.views import Cell, ColumnView, Link, RowView, StepView, TableView, number
+from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number, table
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
 from rlreport.draw.labels import finite_or_none
@@ -40,7 +50,7 @@ LEAST_CHARTED = 8
 """Responses of a step from which it has charts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StepRows:
     """The rows of one step as its page needs them.
 
@@ -60,13 +70,24 @@ class StepRows:
     with_tokens: frozenset[int]
     digits: int
 
+    @cached_property
+    def places(self) -> NDArray[np.intp]:
+        """Rows of ``responses`` that are shown, in the order of the list."""
+        by_n = pd.Index(self.responses["n"])
+        places: NDArray[np.intp] = by_n.get_indexer([r.n for r in self.rollouts])
+        return places
+
+    def values(self, key: str) -> NDArray[np.float64]:
+        """Return a column of the list for all responses of the step."""
+        return values_of(key, self.responses, self.extras)
+
 
 def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
-    """Charts of a step, still to be drawn; none of a step of few responses: its list says more."""
+    """Return the charts of a step, not drawn yet; of few responses the list says more."""
     responses = _judged(responses)
     if len(responses) < LEAST_CHARTED:
         return []
-    return step_charts(responses, context.first_rows, step=step)
+    return step_charts(responses, context.first_rewards, step=step)
 
 
 def best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
@@ -87,167 +108,139 @@ def _judged(responses: pd.DataFrame) -> pd.DataFrame:
 
 
 def step_view(
-    rows: StepRows, context: PageContext, addresses: Addresses, charts: Sequence[Chart]
-) -> StepView:
-    """Builds the view of a step's page."""
-    steps = context.steps["step"].to_numpy()
-    position = int(np.searchsorted(steps, rows.step))
-    findings = context.findings_at(rows.step)
-    shown = _Shown(rows, context, addresses)
-    overview = addresses.page("overview")
-    before, after = _neighbours(rows.step, context.shown_steps)
+    rows: StepRows,
+    facts: StepFacts,
+    context: PageContext,
+    addresses: Addresses,
+    charts: Sequence[Chart],
+) -> dict[str, Any]:
+    """Return the view of a step's page."""
+    overview, linked = addresses.page("overview"), facts.linked
+    place = linked.index(rows.step)
+    before = linked[place - 1] if place else None
+    after = linked[place + 1] if place + 1 < len(linked) else None
+    every = [link(message("all of them"), overview)]
     with_tokens = [r for r in rows.rollouts if r.n in rows.with_tokens]
-    return StepView(
-        step=str(rows.step),
-        previous=_step_link(before, addresses),
-        next=_step_link(after, addresses),
-        first=_step_link(context.shown_steps[0], addresses),
-        all=Link(message("All steps"), overview + ("" if context.one_file else "#steps")),
-        figures=step_figures(context, position),
-        sample_note=_sample_note(rows.responses, context),
-        charts=list(charts),
-        findings=[
-            replace(
-                finding_view(finding, addresses), steps=[Link(message("all of them"), overview)]
-            )
-            for finding in findings
-        ],
-        responses=shown.table(),
-        data=shown.data(findings),
-        tokens=pack_tokens(
+    return {
+        "step": str(rows.step),
+        "previous": _step_link(before, addresses),
+        "next": _step_link(after, addresses),
+        "first": _step_link(linked[0], addresses),
+        "all": link(message("All steps"), overview + ("" if context.one_file else "#steps")),
+        "figures": step_figures(context, facts),
+        "sample_note": _sample_note(rows.responses, context),
+        "charts": charts,
+        "findings": [{**finding_view(f, addresses), "steps": every} for f in facts.findings],
+        "responses": _table(rows, facts, context, addresses),
+        "data": _data(rows, facts, context),
+        "tokens": pack_tokens(
             with_tokens,
             rows.digits,
             context.figures,
             advantages_logged=context.advantages_logged,
         ),
-        incomplete=_incomplete(context, position),
-        in_progress=context.in_progress == rows.step,
+        "incomplete": _incomplete(facts),
+        "in_progress": facts.in_progress,
+    }
+
+
+def _table(
+    rows: StepRows, facts: StepFacts, context: PageContext, addresses: Addresses
+) -> TableView:
+    rollouts, places = rows.rollouts[:STATIC_ROWS], rows.places
+    first = np.arange(len(rollouts))
+    numeric = {column.key for column in context.columns}
+    columns = reading_order(context.columns, context.text_columns)
+    values: dict[str, Iterable[Any]] = {
+        c.key: number_cells(c.written, rows.values(c.key)[places], first)
+        if c.key in numeric
+        else [shown_text(rollout, c.key) for rollout in rollouts]
+        for c in columns
+    }
+    names = [rollout.n for rollout in rollouts]
+    in_file = context.one_file
+    findings = findings_of_responses(facts.findings, rows.step)
+    note = ""
+    if len(rows.rollouts) < len(rows.responses):
+        note = message(
+            "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
+            "metric, and a seeded sample of the rest.",
+            some=len(rows.rollouts),
+            all=len(rows.responses),
+        )
+    return table(
+        "responses",
+        message("Responses of step {step}", step=rows.step),
+        [NUMBERED, *columns],
+        {**values, "n": map(name_cell, names)},
+        ids=names,
+        hrefs=[addresses.response(rows.step, n) if in_file else f"#r={n}" for n in names],
+        badges=[findings.get(n, []) for n in names],
+        note=note,
     )
 
 
-class _Shown:
-    """The shown responses with their figures, in the order of the list."""
-
-    def __init__(self, rows: StepRows, context: PageContext, addresses: Addresses) -> None:
-        self.rows = rows
-        self.context = context
-        self.addresses = addresses
-        by_n = pd.Index(rows.responses["n"])
-        self.places: NDArray[np.intp] = by_n.get_indexer([r.n for r in rows.rollouts])
-        self.in_all = {
-            c.key: values_of(c.key, rows.responses, rows.extras) for c in context.columns
-        }
-        self.values = {key: values[self.places] for key, values in self.in_all.items()}
-
-    def table(self) -> TableView:
-        rollouts = self.rows.rollouts[:STATIC_ROWS]
-        columns = reading_order(self.context.columns, self.context.text_columns)
-        blamed = self.context.blamed_at(self.rows.step)
-        first = np.arange(len(rollouts))
-        numbers = {
-            c.key: number_cells(c.written, self.values[c.key], first)
-            for c in columns
-            if c.key in self.values
-        }
-        rows = [
-            RowView(
-                str(rollout.n),
-                [Cell(str(rollout.n), float(rollout.n))]
-                + [
-                    numbers[c.key][i] if c.key in numbers else text_cell(shown_text(rollout, c.key))
-                    for c in columns
-                ],
-                href=self._address(rollout.n),
-                badges=blamed.get(rollout.n, []),
-            )
-            for i, rollout in enumerate(rollouts)
+def _data(rows: StepRows, facts: StepFacts, context: PageContext) -> dict[str, Any]:
+    """Return the rows-data node; see docs/page-data.md."""
+    rollouts, places = rows.rollouts, rows.places
+    columns = {c.key: rows.values(c.key) for c in context.columns}
+    unranked = {SAMPLED_FIGURE} if context.sampled else set()
+    texts = {
+        column.key: [
+            None if i < STATIC_ROWS and "\r" not in (text or "") else text
+            for i, text in enumerate(shown_text(rollout, column.key) for rollout in rollouts)
         ]
-        return TableView(
-            "responses",
-            message("Responses of step {step}", step=self.rows.step),
-            [NUMBERED, *columns],
-            rows,
-            self._note(),
-        )
+        for column in context.text_columns
+    }
+    return {
+        "run": context.run,
+        "step": str(rows.step),
+        "total": len(rows.responses),
+        "n": [rollout.n for rollout in rollouts],
+        "columns": [c.data() for c in (*context.columns, *context.string_columns)],
+        "values": {key: values[places] for key, values in columns.items()},
+        "strings": strings_of(rows.extras, places),
+        "texts": texts,
+        "turns": {str(r.n): r.turns for r in rollouts if r.turns},
+        "ranks": {
+            key: [None] * len(places) if key in unranked else _ranks(values, places)
+            for key, values in columns.items()
+        },
+        "where": [f"{r.file}:{r.line}" for r in rollouts],
+        "badges": _badges(facts.findings, rows.step),
+        "highlights": sorted({text for f in facts.findings for text in f.texts}),
+        "metrics": token_metrics(rollouts),
+        "nan": empty_metrics(rollouts),
+        "prompts": rows.responses["prompt_id"].to_numpy()[places],
+        **conversation_data(rollouts),
+        **group_data(
+            rows.responses,
+            rows.extras,
+            [rollout.n for rollout in rollouts],
+            ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
+        ),
+    }
 
-    def _address(self, n: int) -> str | None:
-        """Address of a response on its own page."""
-        if self.context.one_file:
-            return self.addresses.response(self.rows.step, n)
-        return f"#r={n}"
 
-    def _note(self) -> str:
-        in_all, shown = len(self.rows.responses), len(self.rows.rollouts)
-        if shown == in_all:
-            return ""
-        return message(
-            "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
-            "metric, and a seeded sample of the rest.",
-            some=shown,
-            all=in_all,
-        )
+def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
+    """Return the ranks of some values among all, 1 is the largest; None for NaN."""
+    known = np.sort(values[~np.isnan(values)])
+    some = values[places]
+    ranks = (len(known) - np.searchsorted(known, some, side="right") + 1).tolist()
+    return [
+        None if missing else rank
+        for missing, rank in zip(np.isnan(some).tolist(), ranks, strict=True)
+    ]
 
-    def data(self, findings: Sequence[Finding]) -> dict[str, Any]:
-        """The rows-data node; see docs/page-data.md."""
-        rollouts, context = self.rows.rollouts, self.context
-        texts = {
-            column.key: [
-                None if i < STATIC_ROWS and "\r" not in (text or "") else text
-                for i, text in enumerate(shown_text(rollout, column.key) for rollout in rollouts)
-            ]
-            for column in context.text_columns
-        }
-        return {
-            "run": context.run,
-            "step": str(self.rows.step),
-            "total": len(self.rows.responses),
-            "n": [rollout.n for rollout in rollouts],
-            "columns": [c.data() for c in (*context.columns, *context.string_columns)],
-            "values": dict(self.values),
-            "strings": strings_of(self.rows.extras, self.places),
-            "texts": texts,
-            "turns": {str(r.n): r.turns for r in rollouts if r.turns},
-            "ranks": {c.key: self._ranks(c.key) for c in context.columns},
-            "where": [f"{r.file}:{r.line}" for r in rollouts],
-            "badges": self._badges(findings),
-            "highlights": sorted({text for f in findings for text in f.texts}),
-            "metrics": token_metrics(rollouts),
-            "nan": empty_metrics(rollouts),
-            "prompts": self.rows.responses["prompt_id"].to_numpy()[self.places],
-            **conversation_data(rollouts),
-            **group_data(
-                self.rows.responses,
-                self.rows.extras,
-                [rollout.n for rollout in rollouts],
-                ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
-            ),
-        }
 
-    def _ranks(self, key: str) -> list[int | None]:
-        """Ranks of the shown responses among all of the step, 1 is the largest value."""
-        if key == SAMPLED_FIGURE and self.context.sampled:
-            return [None] * len(self.places)
-        values = self.in_all[key]
-        known = np.sort(values[~np.isnan(values)])
-        mine = self.values[key]
-        ranks = (len(known) - np.searchsorted(known, mine, side="right") + 1).tolist()
-        missing = np.isnan(mine).tolist()
-        return [None if gone else rank for gone, rank in zip(missing, ranks, strict=True)]
-
-    def _badges(self, findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
-        badges: dict[str, list[dict[str, Any]]] = {}
-        for finding in findings:
-            for ref in finding.evidence:
-                if ref.step == self.rows.step:
-                    badges.setdefault(str(ref.n), []).append(
-                        {
-                            "id": finding.id,
-                            "severity": finding.severity,
-                            "title": finding.title,
-                            "token": ref.token,
-                        }
-                    )
-        return badges
+def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
+    badges: dict[str, list[dict[str, Any]]] = {}
+    for finding in findings:
+        facts = {"id": finding.id, "severity": finding.severity, "title": finding.title}
+        for ref in finding.evidence:
+            if ref.step == step:
+                badges.setdefault(str(ref.n), []).append({**facts, "token": ref.token})
+    return badges
 
 
 def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArray[np.float64]:
@@ -287,11 +280,6 @@ def number_cells(
     ]
 
 
-def text_cell(text: str | None) -> Cell:
-    """The cell of a text, which may not be logged."""
-    return Cell("–", None, message("not logged")) if text is None else Cell(text)
-
-
 def _bars(values: NDArray[np.float64]) -> list[int]:
     """Lengths of the bars in twentieths; none where a value is not finite."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
@@ -304,21 +292,15 @@ def _string(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _neighbours(step: int, shown: Sequence[int]) -> tuple[int | None, int | None]:
-    place = shown.index(step)
-    before = shown[place - 1] if place > 0 else None
-    return before, shown[place + 1] if place + 1 < len(shown) else None
-
-
 def _step_link(step: int | None, addresses: Addresses) -> Link | None:
     return None if step is None else link(message("Step {step}", step=step), addresses.step(step))
 
 
-def steps_data(context: PageContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Return what pages of steps say about the whole run: see docs/page-data.md.
 
     Args:
-        context: what every page shares.
+        context: what the pages of the run need.
         prompts: where prompts are shown that occur at several steps, see ``shown_prompts``.
     """
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
@@ -346,11 +328,12 @@ def _sample_note(responses: pd.DataFrame, context: PageContext) -> str:
     return distinct_2_note(sample_note(counted, len(responses)))
 
 
-def _incomplete(context: PageContext, position: int) -> str:
-    if not context.steps["incomplete"].iat[position]:
+def _incomplete(facts: StepFacts) -> str:
+    figures = facts.figures
+    if not figures["incomplete"].iat[-1]:
         return ""
     return message(
         "Incomplete: {some:count} of the usual {usual:count} responses.",
-        some=context.steps["responses"].to_numpy()[position].item(),
-        usual=context.usual_responses,
+        some=figures["responses"].tolist()[-1],
+        usual=facts.usual_responses,
     )

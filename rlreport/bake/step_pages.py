@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlreport.bake.context import PageContext
-from rlreport.bake.page_cache import RenderedStep, page_cache, page_key, shared_key
-from rlreport.bake.pages import Page, addresses_from, rendered
+from rlreport.bake.addresses import Addresses
+from rlreport.bake.context import PageContext, StepFacts
+from rlreport.bake.page_cache import RenderedStep, digest, page_cache
+from rlreport.bake.pages import Finish, rendered
 from rlreport.bake.redact import redacted, response_numbers
-from rlreport.bake.responses_page import ListedRows, arranged, listed_rows
+from rlreport.bake.report import ReportBuilder, StepPages
+from rlreport.bake.responses_page import listed_rows, with_interest
 from rlreport.bake.step_page import StepRows, best_first, charts_of, step_view
 from rlreport.choose import Candidate, Plan, StepPlan
 from rlreport.choose.detail import LEVELS
 from rlreport.display import fetch
 from rlreport.draw.svg import drawn
+from rlreport.read.cache import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
-
-if TYPE_CHECKING:
-    from rlreport.bake.report import ReportBuilder
-
-Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
-"""Encodes a page for an output format: returns (path, bytes) and its size there."""
+from rlreport.store import program
 
 MIN_PARALLEL_PAGES = 32
 """Fewer pages are rendered faster by this process than others start."""
@@ -35,45 +33,22 @@ MEASURED = 3
 """Pages that the size of all is estimated from."""
 
 
-@dataclass(slots=True)
-class StepPages:
-    """The pages of the steps; iterating yields (path, bytes).
-
-    Attributes:
-        plan: what they show.
-        level: their level of detail, an index into LEVELS.
-        pages: path below the report's root and bytes, by step.
-        listed: their rows in the list of the run.
-        weight: bytes that the pages take.
-    """
-
-    plan: Plan
-    level: int
-    pages: list[tuple[str, bytes]] = field(default_factory=list)
-    listed: list[ListedRows] = field(default_factory=list)
-    weight: int = 0
-
-    def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        return iter(self.pages)
-
-
 def render_steps(builder: ReportBuilder, level: int) -> StepPages:
     """Render the pages of all steps that are shown, at a level of detail."""
     context, candidates = builder.context, builder.candidates
-    made = StepPages(Plan([], builder.tables.steps_with_responses), level)
+    result = StepPages(Plan([], builder.tables.steps_with_responses))
     known = _measured(builder, level)
-    left = [one for one in candidates if one.step not in known]
-    parallel = len(left) >= MIN_PARALLEL_PAGES
+    others = [one for one in candidates if one.step not in known]
     with builder.progress.phase("pages", len(candidates), "pages") as phase:
-        fresh = _rendered(builder, left, level, parallel=parallel)
-        for candidate, static in zip(candidates, context.listed_static, strict=True):
+        fresh = _rendered(builder, others, level, parallel=len(others) >= MIN_PARALLEL_PAGES)
+        for candidate in candidates:
             page = known.get(candidate.step) or next(fresh)
-            made.plan.steps.append(candidate.at(level))
-            made.pages.append(page.content)
-            made.listed.append(arranged(page.listed, context, candidate.pinned, static))
-            made.weight += page.weight
+            result.plan.steps.append(candidate.at(level))
+            result.pages.append(page.content)
+            result.listed.append(with_interest(page.listed, context, candidate.pinned))
+            result.weight += page.weight
             phase.advance(1)
-    return made
+    return result
 
 
 def estimated_weight(builder: ReportBuilder, level: int) -> float:
@@ -92,7 +67,7 @@ def fitting_level(builder: ReportBuilder, room: float, level: int) -> int:
 def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
     """Return the pages that sizes are estimated from, by step: small, medium and large ones."""
 
-    def made() -> dict[int, RenderedStep]:
+    def measure() -> dict[int, RenderedStep]:
         candidates = sorted(builder.candidates, key=lambda one: (one.tokens.sum(), one.step))
         places = (np.arange(MEASURED) + 0.5) * len(candidates) / MEASURED
         some = [candidates[i] for i in sorted(set(places.astype(int).tolist()))]
@@ -101,7 +76,7 @@ def _measured(builder: ReportBuilder, level: int) -> dict[int, RenderedStep]:
         return {one.step: page for one, page in zip(some, pages, strict=True)}
 
     shown = tuple(builder.context.shown_steps)
-    return builder.once(("measured", level, shown, builder.context.listed), made)
+    return builder.once(("measured", level, shown), measure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,57 +88,44 @@ class StepJob:
         responses: RESPONSE_COLUMNS of all responses of the step.
         extras: their further columns.
         texts: numbers of their texts where these are redacted, see ``response_numbers``.
-        context: what the page is made of besides.
-        key: of the page in the cache, b"" without one.
+        facts: what the page says about the run.
     """
 
     plan: StepPlan
     responses: pd.DataFrame
     extras: pd.DataFrame
     texts: list[int]
-    context: PageContext
-    key: bytes = b""
+    facts: StepFacts
 
     def __reduce__(self) -> tuple[Callable[..., StepJob], tuple[list[Any], dict[str, Any]]]:
-        """Travel without the columns that hold nothing."""
-        own = {item.name: getattr(self, item.name) for item in fields(self)}
-        own["responses"] = self.responses.dropna(axis=1, how="all")
-        return _arrived, (list(self.responses), own)
+        """Pickle without the columns that hold nothing."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["responses"] = self.responses.dropna(axis=1, how="all")
+        return _unpickled, (list(self.responses), values)
 
 
-def _arrived(columns: list[Any], own: dict[str, Any]) -> StepJob:
-    return StepJob(**{**own, "responses": own["responses"].reindex(columns=columns)})
+def _unpickled(columns: list[Any], values: dict[str, Any]) -> StepJob:
+    return StepJob(**{**values, "responses": values["responses"].reindex(columns=columns)})
 
 
 def _rendered(
     builder: ReportBuilder, candidates: Sequence[Candidate], level: int, *, parallel: bool
 ) -> Iterator[RenderedStep]:
     """Yield the pages of some steps in order, from the cache or rendered."""
-    shared = builder.locations.without_rows(), builder.finish
-    kept = page_cache(builder.context.read)
-    if kept is None:
-        jobs = (_job(builder, candidate, level) for candidate in candidates)
+    context = builder.context.of_steps()
+    shared = builder.locations.without_rows(), builder.finish, context
+    cache = page_cache(context.read)
+    jobs = (_job(builder, candidate, level) for candidate in candidates)
+    if cache is None:
         yield from builder.workers.map(render_step, jobs, shared, parallel=parallel)
         return
-    run = shared_key(builder)
-    cached: list[RenderedStep | None] = []
-    missing: list[StepJob] = []
-    for candidate in candidates:
-        job = _job(builder, candidate, level)
-        job = replace(job, key=page_key(job, run, builder.locations))
-        cached.append(kept.get(job.key))
-        if cached[-1] is None:
-            missing.append(job)
-    fresh = zip(
-        missing, builder.workers.map(render_step, missing, shared, parallel=parallel), strict=True
-    )
-    for known in cached:
-        if known is not None:
-            yield known
-            continue
-        job, page = next(fresh)
-        kept.put(job.key, page)
-        yield page
+    run = _run_key(builder, context)
+    keyed = [(job, _page_key(job, run, builder.locations, context)) for job in jobs]
+    cached = [cache.get(key) for _, key in keyed]
+    missing = [job for (job, _), page in zip(keyed, cached, strict=True) if page is None]
+    fresh = builder.workers.map(render_step, missing, shared, parallel=parallel)
+    for (_, key), page in zip(keyed, cached, strict=True):
+        yield page or cache.put(key, next(fresh))
 
 
 def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
@@ -173,15 +135,43 @@ def _job(builder: ReportBuilder, candidate: Candidate, level: int) -> StepJob:
     numbers = []
     if builder.context.report.redact:
         numbers = builder.once("texts", lambda: response_numbers(responses))[rows].tolist()
-    context = builder.context.of_step(candidate.step)
-    return StepJob(candidate.at(level), responses.iloc[rows], extras.iloc[rows], numbers, context)
+    facts = builder.context.step_facts(candidate.step)
+    return StepJob(candidate.at(level), responses.iloc[rows], extras.iloc[rows], numbers, facts)
 
 
-def render_step(job: StepJob, shared: tuple[RowLocations, Finish]) -> RenderedStep:
+def _run_key(builder: ReportBuilder, context: PageContext) -> bytes:
+    """Hash what the pages of all steps share."""
+    read = replace(context.read, workers=0, metrics=(), cache="", cache_size=0, ray=None)
+    finish, style = builder.finish.__qualname__, builder.locations.style
+    return digest("page", program(), finish, replace(context, read=read), style)
+
+
+def _page_key(job: StepJob, run: bytes, locations: RowLocations, context: PageContext) -> bytes:
+    """Hash everything that a page is made of; b"" if the lines of its rows are not known."""
+    responses, plan = job.responses, job.plan
+    rows = plan.rows - responses.index[0]
+    if not responses["line_hash"].to_numpy()[rows].all():
+        return b""
+    file = responses["file"].to_numpy()[rows]
+    files = np.unique(file).tolist()
+    formats = format_keys([locations.formats[one] for one in files], context.read.tokenizer)
+    if not formats:
+        return b""
+    # Where a line lies does not matter, as its hash is known; the page names its file and number.
+    responses = responses.drop(columns=["file", "offset", "length"])
+    names = [locations.sources[one].name for one in files], np.searchsorted(files, file)
+    shown = rows, plan.with_tokens, plan.digits
+    try:
+        return digest(run.hex(), names, formats, responses, job.extras, job.facts, shown, job.texts)
+    except TypeError:  # text that is not Unicode
+        return b""
+
+
+def render_step(job: StepJob, shared: tuple[RowLocations, Finish, PageContext]) -> RenderedStep:
     """Read the shown responses of a step back and render its page."""
-    locations, finish = shared
-    plan, context = job.plan, job.context
-    shown = _read(job, locations)
+    locations, finish, context = shared
+    plan = job.plan
+    shown = _read(job, locations, context)
     rows = StepRows(
         plan.step,
         job.responses,
@@ -191,16 +181,13 @@ def render_step(job: StepJob, shared: tuple[RowLocations, Finish]) -> RenderedSt
         plan.digits,
     )
     charts = drawn(charts_of(job.responses, context, plan.step), context.report.language)
-    addresses = addresses_from(context, root="../")
-    view = step_view(rows, context, addresses, charts)
-    page = rendered("step", view, context, addresses, root="../", step=plan.step)
-    content, weight = finish(page)
-    listed = listed_rows(plan.step, job.responses, job.extras, shown, context)
-    return RenderedStep(content, weight, listed)
+    addresses = Addresses(frozenset(job.facts.linked), root="../", one_file=context.one_file)
+    view = step_view(rows, job.facts, context, addresses, charts)
+    content, weight = finish(rendered("step", view, context, addresses, plan.step))
+    return RenderedStep(content, weight, listed_rows(job.responses, job.extras, shown, context))
 
 
-def _read(job: StepJob, locations: RowLocations) -> list[Rollout]:
-    context = job.context
+def _read(job: StepJob, locations: RowLocations, context: PageContext) -> list[Rollout]:
     locations.select(job.responses)
     rows = job.plan.rows - job.responses.index[0]
     rollouts = list(

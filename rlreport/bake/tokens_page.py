@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from rlreport.bake.addresses import Addresses
-from rlreport.bake.views import (
-    Cell,
-    ColumnView,
-    RowView,
-    TableView,
-    TokensView,
-    number_cell,
-    number_column,
-)
+from rlreport.bake.views import Cell, ColumnView, TableView, number_column, table
 from rlreport.columns import TOKEN
 from rlreport.draw.chart import Chart
 from rlreport.read.sample_parts import EDGE
@@ -28,6 +20,7 @@ LEAST_SUPPORT = 20
 """Occurrences below which a token's mean says little."""
 
 _TOKEN = ColumnView("token", message("Token"), kind="token")
+_TEXT = ColumnView("ngram", message("Text"), kind="token")
 _SEEN_IN = ColumnView(
     "example", message("Seen in"), kind="link", help=message("a response that holds it")
 )
@@ -39,8 +32,8 @@ def tokens_view(
     charts: Sequence[Chart],
     windows: tuple[tuple[int, int], tuple[int, int]],
     addresses: Addresses,
-) -> TokensView:
-    """Builds the view of the tokens page.
+) -> dict[str, Any]:
+    """Return the view of the tokens page.
 
     Args:
         tables: all tables.
@@ -50,67 +43,93 @@ def tokens_view(
         windows: first and last step of the run's first window and of its last.
         addresses: addresses as seen from the page.
     """
+    missing = message("The log holds no token strings (response_tokens).")
+    return {
+        "tables": list(_rankings(tables.tokens, windows, addresses)),
+        "ngrams": _spreading(spreading, addresses),
+        "charts": charts,
+        "summary": sentences(["" if len(tables.tokens) else missing, sampling(tables)]),
+    }
+
+
+def _rankings(
+    tokens: pd.DataFrame,
+    windows: tuple[tuple[int, int], tuple[int, int]],
+    addresses: Addresses,
+) -> Iterator[TableView]:
+    if tokens.empty:
+        return
+    least = min(LEAST_SUPPORT, int(tokens["count"].max()))
+    supported = tokens[tokens["count"] >= least]
+    in_both = supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)]
+    support = plural("Tokens seen at least once.", "Tokens seen at least {count} times.", least)
     first, last = map(span, windows)
-    tokens, ranking = tables.tokens, _Ranking(tables, addresses)
-    listed = []
-    if len(tokens):
-        least = min(LEAST_SUPPORT, int(tokens["count"].max()))
-        supported = tokens[tokens["count"] >= least]
-        support = plural("Tokens seen at least once.", "Tokens seen at least {count} times.", least)
-        listed = [
-            ranking.table(
-                "kl-share",
-                message("Tokens by share of the KL, k3"),
-                tokens,
-                "kl_share",
-                ("kl_share", "kl_mean"),
-            ),
-            ranking.table(
-                "log-ratio",
-                message("Tokens furthest from the reference"),
-                supported,
-                "abs_log_ratio_mean",
-                ("abs_log_ratio_mean", "log_ratio_mean"),
-                support,
-            ),
-            ranking.table(
-                "rising",
-                message("Tokens whose probability changed most"),
-                supported[(supported["count_first"] > 0) & (supported["count_last"] > 0)],
-                "prob_change",
-                ("prob_first", "prob_last", "prob_change"),
-                sentences(
-                    [
-                        support,
-                        message(
-                            "Mean probability within {first} and within {last}.",
-                            first=first,
-                            last=last,
-                        ),
-                    ]
-                ),
-                by_size=True,
-            ),
-            ranking.table(
-                "value-error",
-                message("Tokens by the critic's error"),
-                supported,
-                "abs_value_error_mean",
-                ("abs_value_error_mean",),
-                support,
-            ),
-        ]
-    return TokensView(
-        tables=[table for table in listed if table is not None],
-        ngrams=_spreading(spreading, addresses),
-        charts=list(charts),
-        summary=sentences(
-            [
-                "" if len(tokens) else message("The log holds no token strings (response_tokens)."),
-                sampling(tables),
-            ]
+    means = message("Mean probability within {first} and within {last}.", first=first, last=last)
+    for name, caption, rows, by, shown, note in (
+        (
+            "kl-share",
+            message("Tokens by share of the KL, k3"),
+            tokens,
+            "kl_share",
+            ("kl_share", "kl_mean"),
+            "",
         ),
-    )
+        (
+            "log-ratio",
+            message("Tokens furthest from the reference"),
+            supported,
+            "abs_log_ratio_mean",
+            ("abs_log_ratio_mean", "log_ratio_mean"),
+            support,
+        ),
+        (
+            "rising",
+            message("Tokens whose probability changed most"),
+            in_both,
+            "prob_change",
+            ("prob_first", "prob_last", "prob_change"),
+            sentences([support, means]),
+        ),
+        (
+            "value-error",
+            message("Tokens by the critic's error"),
+            supported,
+            "abs_value_error_mean",
+            ("abs_value_error_mean",),
+            support,
+        ),
+    ):
+        size = rows[by].abs()
+        if not size.max() > 0:
+            continue
+        ranked = rows.assign(_size=size)[size.notna()]
+        top = ranked.sort_values(["_size", "raw"], ascending=[False, True]).head(LISTED)
+        columns = [TOKEN[column] for column in ("count", *shown)]
+        yield table(
+            name,
+            caption,
+            [_TOKEN, *map(number_column, columns), _SEEN_IN],
+            {
+                **{c.name: top[c.name].astype(float).tolist() for c in columns},
+                "token": map(Cell, top["token"].astype(str), top["raw"], top["raw"]),
+                "example": [_example(token, addresses) for token in top.to_dict("records")],
+            },
+            ids=[f"{name}-{place}" for place in range(len(top))],
+            note=note,
+        )
+
+
+def _example(token: Mapping[Hashable, Any], addresses: Addresses) -> Cell:
+    if pd.isna(token["example_step"]):
+        return Cell("–", None, message("in none of the sampled responses"))
+    at = token["example_position"]
+    position = None if pd.isna(at) else int(at)
+    return _response(int(token["example_step"]), int(token["example_n"]), addresses, position)
+
+
+def _response(step: int, n: int, addresses: Addresses, token: int | None = None) -> Cell:
+    text = message("step {step}, response {n}", step=step, n=n)
+    return Cell(text, float(step), href=addresses.response(step, n, token))
 
 
 def sampling(tables: Tables) -> str:
@@ -126,82 +145,27 @@ def sampling(tables: Tables) -> str:
     )
 
 
-class _Ranking:
-    """Tables of tokens, each row with a response that holds the token."""
-
-    def __init__(self, tables: Tables, addresses: Addresses) -> None:
-        self.tables = tables
-        self.addresses = addresses
-
-    def table(
-        self,
-        table_id: str,
-        caption: str,
-        tokens: pd.DataFrame,
-        by: str,
-        shown: Sequence[str],
-        note: str = "",
-        *,
-        by_size: bool = False,
-    ) -> TableView | None:
-        """The LISTED tokens with the largest ``by`` (in magnitude with ``by_size``)."""
-        known = tokens[tokens[by].notna()]
-        if known.empty or not known[by].abs().max() > 0:
-            return None
-        key = known[by].abs() if by_size else known[by]
-        ranked = known.assign(_key=key).sort_values(["_key", "raw"], ascending=[False, True])
-        top = ranked.head(LISTED)
-        columns = [TOKEN[name] for name in ("count", *shown)]
-        rows = []
-        for i, record in enumerate(top.to_dict("records")):
-            cells = [Cell(str(record["token"]), str(record["raw"]), str(record["raw"]))]
-            cells += [number_cell(float(record[c.name]), c.kind) for c in columns]
-            cells.append(self._example(record))
-            rows.append(RowView(f"{table_id}-{i}", cells))
-        return TableView(
-            table_id, caption, [_TOKEN, *map(number_column, columns), _SEEN_IN], rows, note
-        )
-
-    def _example(self, token: Mapping[Hashable, Any]) -> Cell:
-        if pd.isna(token["example_step"]):
-            return Cell("–", None, message("in none of the sampled responses"))
-        step, n = int(token["example_step"]), int(token["example_n"])
-        at = token["example_position"]
-        position = None if pd.isna(at) else int(at)
-        href = self.addresses.response(step, n, position)
-        return Cell(_place(step, n), float(step), href=href)
-
-
-def _place(step: int, n: int) -> str:
-    return message("step {step}, response {n}", step=step, n=n)
-
-
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView | None:
     if spreading.empty:
         return None
+    held = message("share of responses that hold it")
     columns = [
-        ColumnView("ngram", message("Text"), kind="token"),
-        ColumnView(
-            "share_first", message("First steps"), help=message("share of responses that hold it")
-        ),
-        ColumnView(
-            "share_last", message("Last steps"), help=message("share of responses that hold it")
-        ),
+        _TEXT,
+        ColumnView("share_first", message("First steps"), help=held, written="share"),
+        ColumnView("share_last", message("Last steps"), help=held, written="share"),
         ColumnView("z", "z", help=message("how clearly its share rose, in standard errors")),
         ColumnView("reward_lift", message("Reward lift"), help=message("inside a step")),
         _SEEN_IN,
     ]
-    rows = []
-    for i, record in enumerate(spreading.to_dict("records")):
-        cells = [Cell(str(record["ngram"]), str(record["ngram"]))]
-        for key in ("share_first", "share_last", "z", "reward_lift"):
-            share = key.startswith("share")
-            cells.append(number_cell(float(record[key]), "share" if share else "number"))
-        examples = list(record["examples"])
-        if examples:
-            step, n = examples[0]
-            cells.append(Cell(_place(step, n), float(step), href=addresses.response(step, n)))
-        else:
-            cells.append(Cell("–"))
-        rows.append(RowView(str(i), cells))
-    return TableView("ngrams", message("Texts that spread through the responses"), columns, rows)
+    examples = [
+        _response(places[0][0], places[0][1], addresses) if places else Cell("–")
+        for places in map(list, spreading["examples"])
+    ]
+    texts = [Cell(text, text) for text in spreading["ngram"].astype(str)]
+    return table(
+        "ngrams",
+        message("Texts that spread through the responses"),
+        columns,
+        {**spreading, "ngram": texts, "example": examples},
+        ids=range(len(spreading)),
+    )

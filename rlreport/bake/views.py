@@ -1,18 +1,19 @@
-"""View models: exactly what the templates print, already formatted; templates compute nothing.
+"""Parts of pages: numbers, links, tables and key figures, formatted for the templates.
 
-Text is plain text: the Jinja environment escapes it. Every number carries the text that is
-shown and the exact value for ``title`` and ``data-v``.
+A view of a page is a dict whose values a template prints. Text is plain text: the Jinja
+environment escapes it. Every number carries the text that is shown and the exact value for
+``title`` and ``data-v``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from rlreport.columns import Column
-from rlreport.draw.chart import Chart
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
@@ -138,94 +139,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class ExampleView:
-    """A response that shows a finding, to be read on the spot."""
-
-    link: Link
-    excerpt: str | None
-    value: str
-    before: ExampleView | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FindingView:
-    """A finding with links to its steps and responses.
-
-    ``since`` names the onset and its interval, ``limits`` each threshold with the value
-    that met it, ``folded`` what the finding explains. ``charts`` are the names of those that it
-    speaks of, ``span`` the steps at which it began and ended.
-    """
-
-    id: str
-    severity: str
-    name: str
-    title: str
-    why: str
-    suggestion: str
-    source: str
-    since: Link | None
-    interval: str
-    limits: list[str]
-    steps: list[Link]
-    examples: list[ExampleView]
-    texts: list[str]
-    folded: list[FindingView]
-    charts: list[str]
-    span: tuple[int, int | None] | None
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictView:
-    """The verdict and everything that led to it.
-
-    Attributes:
-        level, sentence: the verdict.
-        lead: the finding that leads, None without a warning.
-        others: further findings that nothing explains, notes left out.
-        notes: what is worth knowing and no fault.
-        muted: findings set aside, with the reason.
-        passed: what was looked for and not found.
-        not_run: names of checks that could not run, and what they need.
-        checks_run: how many passed and could not run, as a clause.
-        method: address of the page on how the verdict is made.
-    """
-
-    level: str
-    sentence: str
-    lead: FindingView | None
-    others: list[FindingView]
-    notes: list[FindingView]
-    muted: list[tuple[FindingView, str]]
-    passed: list[str]
-    not_run: list[tuple[str, str]]
-    checks_run: str
-    method: Link
-
-    @property
-    def findings(self) -> list[FindingView]:
-        """All findings that are not folded, in the order of the report."""
-        return [*([self.lead] if self.lead else []), *self.others, *self.notes]
-
-
-@dataclass(frozen=True, slots=True)
-class CheckView:
-    """A check as the page on how the verdict is made explains it."""
-
-    id: str
-    name: str
-    facts: list[tuple[str, str]]
-    limits: list[tuple[str, str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class MethodView:
-    """``checks.html``: how the verdict is made."""
-
-    parts: list[tuple[str, list[str]]]
-    checks: list[CheckView]
-
-
-@dataclass(frozen=True, slots=True)
 class Shell:
     """What every page shares.
 
@@ -252,119 +165,11 @@ class Shell:
     stamp: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CardView:
-    """The run's card: the line it is folded to, and its entries as indented text."""
-
-    summary: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class OverviewView:
-    """``index.html``. ``windows`` says which steps the key figures are means of.
-
-    ``not_drawn`` are sentences about columns without a chart; ``mixed`` says that the logs look
-    like several runs.
-    """
-
-    verdict: VerdictView
-    figures: list[KeyFigure]
-    windows: str
-    charts: list[Chart]
-    extremes: TableView
-    steps: TableView
-    summary: str
-    left_out: list[str]
-    not_drawn: list[str]
-    card: CardView | None
-    mixed: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
-    """``steps/<step>.html``.
-
-    ``data`` is the page's row data, ``tokens`` the packed token data; ``sample_note`` says which
-    key figure comes from a sample.
-    """
-
-    step: str
-    previous: Link | None
-    next: Link | None
-    first: Link | None
-    all: Link
-    figures: list[KeyFigure]
-    charts: list[Chart]
-    findings: list[FindingView]
-    responses: TableView
-    data: dict[str, Any]
-    tokens: str
-    incomplete: str = ""
-    in_progress: bool = False
-    sample_note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsesView:
-    """``responses.html``. ``packed`` is the data of all its rows, of which ``table`` has some."""
-
-    table: TableView
-    packed: str
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class PromptsView:
-    """``prompts.html``."""
-
-    table: TableView
-    groups: TableView | None
-    charts: list[Chart]
-    details: list[PromptDetail]
-
-
-@dataclass(frozen=True, slots=True)
-class PromptDetail:
-    """A prompt opened: its whole text and one response per step, side by side."""
-
-    prompt_id: str
-    prompt: str
-    responses: list[tuple[Link, str, Num, str]]
-    """link, which ("Best:", "Worst:", "Latest:"), reward, text"""
-
-
-@dataclass(frozen=True, slots=True)
-class TokensView:
-    """``tokens.html``. ``summary`` says what is missing, and which responses are counted."""
-
-    tables: list[TableView]
-    ngrams: TableView | None
-    charts: list[Chart]
-    summary: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DataView:
-    """``data.html``. ``sample`` says which responses figures of texts and tokens come from."""
-
-    files: TableView
-    metrics: TableView | None
-    fields: TableView
-    bad_lines: TableView
-    notes: list[str]
-    sample: str
-    left_out: list[str]
-    settings: list[tuple[str, str]]
-    versions: Sequence[tuple[str, str]]
-    exports: list[Link]
-
-
 NOT_IN_LOG = message("not in the log")
 
 
 def number(value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG) -> Num:
-    """Makes a shown number; ``kind`` says how it is written."""
+    """Return a number as shown; ``kind`` says how it is written."""
     if value is None or math.isnan(value):
         return Num(MISSING, why_missing, None)
     value = float(value)
@@ -372,13 +177,23 @@ def number(value: float | None, kind: NumberKind = "number", why_missing: str = 
 
 
 def number_cell(value: float | None, kind: NumberKind = "number") -> Cell:
-    """Makes the cell of a number."""
+    """Return the cell of a number."""
     shown = number(value, kind)
     return Cell(shown.text, shown.value, shown.exact)
 
 
+def text_cell(text: str | None) -> Cell:
+    """Return the cell of a text, which may not be logged."""
+    return Cell(MISSING, None, message("not logged")) if text is None else Cell(text)
+
+
+def name_cell(name: int, href: str | None = None) -> Cell:
+    """Return the cell of a number that names something: a step or a response."""
+    return Cell(str(name), float(name), href=href)
+
+
 def number_column(column: Column) -> ColumnView:
-    """Makes the header of a column of numbers; one listed as hidden is hidden at first."""
+    """Return the header of a column of numbers; one listed as hidden is hidden at first."""
     return ColumnView(
         column.name,
         column.label,
@@ -387,3 +202,45 @@ def number_column(column: Column) -> ColumnView:
         hidden=column.listed == "hidden",
         written=column.kind,
     )
+
+
+def table(
+    name: str,
+    caption: str,
+    columns: Sequence[ColumnView],
+    values: Mapping[str, Iterable[Any]],
+    *,
+    ids: Iterable[object],
+    hrefs: Iterable[str | None] = repeat(None),
+    badges: Iterable[list[str]] = repeat([]),
+    note: str = "",
+) -> TableView:
+    """Return a table.
+
+    Args:
+        name: its id.
+        caption: what it lists.
+        columns: its columns, in order.
+        values: by key of a column one value per row: a number, a text, None or a Cell. May be a
+            DataFrame.
+        ids: of the rows: a response's n, a step, a prompt id.
+        hrefs: address that each row leads to.
+        badges: words behind the first cell of each row.
+        note: says what was left out ("128 of 1,024 shown, chosen by …").
+    """
+    cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
+    rows = [
+        RowView(str(row_id), list(row), href, words)
+        for row_id, row, href, words in zip(ids, cells, hrefs, badges, strict=False)
+    ]
+    return TableView(name, caption, list(columns), rows, note)
+
+
+def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
+    for value in values:
+        if isinstance(value, Cell):
+            yield value
+        elif column.kind == "number":
+            yield number_cell(value, column.written)
+        else:
+            yield text_cell(value)

@@ -23,7 +23,6 @@ from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import GENERATOR, environment
 from rlreport.bake.pages import Page
 from rlreport.bake.report import STAMP_FORMAT
-from rlreport.bake.views import OverviewView
 from rlreport.check.wording import headline
 from rlreport.comparison import words as compare_words
 from rlreport.deliver.form import Builder, Form
@@ -102,7 +101,7 @@ def mail(builder: Builder) -> EmailMessage:
     headers = context.report.mail
     if isinstance(builder, ComparisonBuilder):
         prefix, told = "compare_", compare_words.headline(builder.outcome)
-        view: OverviewView | CompareView = builder.view
+        view: dict[str, Any] | CompareView = builder.view
     else:
         prefix, told = "", headline(builder.context.verdict)
         view = overview(builder)
@@ -189,7 +188,7 @@ def one_line(text: str) -> str:
 def _render(
     template: str,
     builder: Builder,
-    view: OverviewView | CompareView,
+    view: dict[str, Any] | CompareView,
     drawn: list[Picture],
     attached: str,
 ) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import jinja2
@@ -16,7 +17,7 @@ from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.report import ReportBuilder
-from rlreport.bake.views import OverviewView, TableView
+from rlreport.bake.views import TableView
 from rlreport.choose import Extreme
 from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
@@ -172,7 +173,7 @@ def _of_comparison(
 
 def _render(
     builder: ReportBuilder,
-    view: OverviewView,
+    view: dict[str, Any],
     detail: _Detail,
     drawn: Sequence[Picture],
     folder: str,
@@ -187,11 +188,11 @@ def _render(
             view=view,
             trends={
                 figure.key: trend(context.steps[figure.key].to_numpy(np.float64))
-                for figure in view.figures
+                for figure in view["figures"]
             },
-            figures=[figure for figure in view.figures if figure.key in _FIRST_FIGURES],
-            more_figures=[figure for figure in view.figures if figure.key not in _FIRST_FIGURES],
-            steps=_steps(view.steps, detail.steps),
+            figures=[figure for figure in view["figures"] if figure.key in _FIRST_FIGURES],
+            more_figures=[figure for figure in view["figures"] if figure.key not in _FIRST_FIGURES],
+            steps=_steps(view["steps"], detail.steps),
             extremes=context.report.language.of(
                 _extremes(builder.texts.extremes[: detail.extremes])
             ),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import ViewAddresses
+from rlreport.bake.addresses import Addresses
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.report import ReportBuilder
-from rlreport.bake.views import OverviewView
 from rlreport.deliver.form import Builder
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import png
@@ -32,14 +32,13 @@ class Picture:
     png: bytes
 
 
-def overview(builder: ReportBuilder) -> OverviewView:
+def overview(builder: ReportBuilder) -> dict[str, Any]:
     """The view of the overview in the report's language."""
     view = overview_view(
         builder.context,
-        ViewAddresses(frozenset()),  # no form of these writes one
+        Addresses(),  # none of these forms links to pages
         builder.charts,
         builder.texts.extremes,
-        len(builder.tables.responses),
     )
     return builder.context.report.language.of(view)
 
