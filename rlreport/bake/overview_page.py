@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import SAMPLED_FIGURE, RunContext, fed
@@ -243,8 +242,3 @@ def _step_badges(context: RunContext, step: int, incomplete: bool) -> list[str]:
 def snippet(text: str | None, chars: int = SNIPPET_CHARS) -> str:
     """The beginning of a text, which may not be logged."""
     return shortened(text or "", chars)
-
-
-def token_responses(responses: pd.DataFrame) -> int:
-    """Responses that have tokens."""
-    return int((responses["response_tokens"].fillna(0) > 0).sum())

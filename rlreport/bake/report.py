@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from rlreport.bake.data_page import data_view
 from rlreport.bake.exports import exports, report_json
 from rlreport.bake.key_figures import trainer_figures
 from rlreport.bake.method_page import method_view
-from rlreport.bake.overview_page import overview_view, token_responses
+from rlreport.bake.overview_page import overview_view
 from rlreport.bake.pages import Finish, Maker, Page, rendered, shell
 from rlreport.bake.prompts_page import prompts_view
 from rlreport.bake.responses_page import ListedRows, responses_view, rows_listed
@@ -40,7 +40,6 @@ from rlreport.check.limits import Thresholds
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts
 from rlreport.choose import Candidate, Plan, shown_prompts
-from rlreport.choose.detail import LEVELS
 from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
@@ -57,7 +56,6 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message, sentences
 from rlreport.workers import Workers
 
-_RESPONSES = "responses"
 RUN_SCRIPT = "data/run.js"
 """What pages of steps say of the whole run, so that they stay as they are when it goes on."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
@@ -88,7 +86,6 @@ class ReportBuilder(Maker):
 
     Attributes:
         locations: where the rows lie, to read the chosen ones back.
-        tables: all tables, prompts with their text.
         context: what every page shares.
         candidates: steps that have a page.
         finish: what becomes of a page in the form that is written.
@@ -96,14 +93,13 @@ class ReportBuilder(Maker):
         spreading: texts that spread through the responses.
         progress: told of every page.
         workers: render the steps' pages.
-        data_room: bytes that the figures of all responses may take.
-        own_charts: charts of the user's own, drawn.
-        steps: the steps' pages, None until they are baked.
+        charts: charts of the overview, drawn.
+        response_data: content of ``data/responses.csv.gz``, and of how many responses.
+        steps: the steps' pages, None until they are rendered.
         memo: what was made once, see ``once``.
     """
 
     locations: RowLocations
-    tables: Tables
     context: RunContext
     candidates: list[Candidate]
     finish: Finish
@@ -111,81 +107,46 @@ class ReportBuilder(Maker):
     spreading: SpreadingTexts
     progress: Progress
     workers: Workers
-    data_room: int
-    own_charts: Sequence[Chart] = ()
+    charts: Sequence[Chart]
+    response_data: tuple[bytes, int]
     steps: StepPages | None = None
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
-    def charts(self) -> Sequence[Chart]:
-        """Charts of the overview."""
-        context, verdict = self.context, self.context.verdict
-        # Shading is for the finding that leads; all of them would be confetti.
-        leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
-
-        def charts() -> list[Chart]:
-            band, run = context.report.band, context.run
-            own = overview_charts(self.tables, leading, band=band, run=run)
-            return [*self._drawn(own), *self.own_charts]
-
-        return self.once("charts", charts)
-
-    def _drawn(self, charts: Sequence[Chart]) -> list[Chart]:
-        return drawn(charts, self.context.report.language)
+    def tables(self) -> Tables:
+        """All tables."""
+        return self.context.tables
 
     @property
     def plan(self) -> Plan:
-        """What is shown: as much as may be, until the steps' pages are baked."""
-        if self.steps is not None:
-            return self.steps.plan
-        most = [candidate.at(0) for candidate in self.candidates]
-        return Plan(most, self.tables.steps_with_responses)
-
-    def whole(self) -> ReportBuilder:
-        """The report with what it says for a form that has no page a step."""
-        return self._saying(None)
-
-    def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
-        """The report of ``limit`` bytes with pages of these steps, which are still to be baked."""
-        least = Plan(
-            [one.at(len(LEVELS) - 1) for one in candidates], self.tables.steps_with_responses
-        )
-        context = replace(self.context, listed=rows_listed(candidates, limit))
-        return replace(self, candidates=candidates, context=context)._saying(least)
-
-    def without_responses(self) -> ReportBuilder:
-        """The report without the figures of all responses, for the least that can be."""
-        memo = {key: made for key, made in self.memo.items() if key != _RESPONSES}
-        return replace(self, data_room=0, memo=memo)
-
-    def holding(self, steps: StepPages) -> ReportBuilder:
-        """The report with the pages of its steps."""
-        return replace(self, steps=steps)._saying(steps.plan)
+        """What the pages of steps show; nothing until they are rendered."""
+        return self.steps.plan if self.steps else Plan([], self.tables.steps_with_responses)
 
     @property
     def shown(self) -> int:
         """Responses shown with their text, as far as pages of steps and the overview do."""
-        if self.steps is not None:
-            return self.steps.plan.responses
+        if self.steps:
+            return self.plan.responses
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
-    def _saying(self, plan: Plan | None) -> ReportBuilder:
+    def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
+        """Return the report of ``limit`` bytes with pages of these steps, still to be rendered."""
+        shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
+        context = replace(self.context, shown_steps=shown_steps, listed=listed)
+        return replace(self, candidates=candidates, context=context)
+
+    def without_responses(self) -> ReportBuilder:
+        """Return the report without the figures of all responses, for the smallest size."""
+        data = response_data(self.tables, redact=self.context.report.redact)
+        return replace(self, response_data=packed(data, 0))
+
+    def holding(self, steps: StepPages) -> ReportBuilder:
+        """Return the report with the pages of its steps."""
         responses = self.tables.responses
-        left_out = plan.left_out(len(responses), token_responses(responses)) if plan else []
-        if (kept := self.response_data[1]) < len(responses):
-            left_out.append(
-                message(
-                    "Its data hold the figures of the last {some:count} of {all:count} responses.",
-                    some=kept,
-                    all=len(responses),
-                )
-            )
-        context = replace(
-            self.context,
-            shown_steps=[step.step for step in (plan or self.plan).steps],
-            left_out=left_out,
-        )
-        return replace(self, context=context)
+        token_responses = int((responses["response_tokens"].fillna(0) > 0).sum())
+        left_out = steps.plan.left_out(len(responses), token_responses)
+        left_out += _data_left_out(self.response_data[1], len(responses))
+        return replace(self, steps=steps, context=replace(self.context, left_out=left_out))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yield every page as the form takes it: those of the run, then the steps in order."""
@@ -195,36 +156,24 @@ class ReportBuilder(Maker):
             yield from self.steps.pages
 
     def _run_pages(self) -> Iterator[Page]:
-        context, tables, texts = self.context, self.tables, self.texts
-        addresses, spreading = self.addresses, self.spreading
-
-        def kept(kind: str, view: Callable[[], object]) -> Page:
-            # A page that links to steps, but says nothing of what else is shown.
-            key = (kind, len(context.shown_steps))
-            return self.once(key, lambda: rendered(kind, view(), context, addresses))
-
-        overview = overview_view(context, addresses, self.charts, texts.extremes)
+        context, tables, addresses = self.context, self.tables, self.addresses
+        texts, spreading, language = self.texts, self.spreading, self.context.report.language
         listed = self.steps.listed if self.steps else []
-        total = len(tables.responses)
-        responses = responses_view(listed, context, addresses, total, self.plan.responses)
-        yield rendered("overview", overview, context, addresses)
-        yield rendered("responses", responses, context, addresses)
-        yield kept(
-            "prompts",
-            lambda: prompts_view(tables, texts, self._drawn(prompt_charts(tables)), addresses),
-        )
-        yield kept(
-            "tokens",
-            lambda: tokens_view(
-                tables,
-                spreading.table,
-                self._drawn(token_charts(spreading.by_step)),
-                context.windows,
-                addresses,
+        total, shown = len(tables.responses), self.plan.responses
+        of_prompts = drawn(prompt_charts(tables), language)
+        of_tokens = drawn(token_charts(spreading.by_step), language)
+        for kind, view in (
+            ("overview", overview_view(context, addresses, self.charts, texts.extremes)),
+            ("responses", responses_view(listed, context, addresses, total, shown)),
+            ("prompts", prompts_view(tables, texts, of_prompts, addresses)),
+            (
+                "tokens",
+                tokens_view(tables, spreading.table, of_tokens, context.windows, addresses),
             ),
-        )
-        yield rendered("data", data_view(context, addresses, self.exported), context, addresses)
-        yield kept("checks", lambda: method_view(context.thresholds))
+            ("data", data_view(context, addresses, self.exported)),
+            ("checks", method_view(context.thresholds)),
+        ):
+            yield rendered(kind, view, context, addresses)
 
     @property
     def addresses(self) -> Addresses:
@@ -254,14 +203,6 @@ class ReportBuilder(Maker):
         if self.context.one_file:
             return []
         return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
-
-    @property
-    def response_data(self) -> tuple[bytes, int]:
-        """What ``data/responses.csv.gz`` holds, and of how many responses."""
-        redact = self.context.report.redact
-        return self.once(
-            _RESPONSES, lambda: packed(response_data(self.tables, redact=redact), self.data_room)
-        )
 
     def frame(self) -> Shell:
         """The frame of the one file, its policy still empty."""
@@ -316,6 +257,7 @@ def prepare(
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
     style = assets(report.language).files
+    data = packed(response_data(tables, redact=report.redact), data_room)
     context = RunContext(
         run=report.title or name,
         report=report,
@@ -346,21 +288,34 @@ def prepare(
         card=card,
         mixed=sentences(note.text for note in tables.notes if note.kind == SEVERAL_RUNS),
         trainer_figures=trainer_figures(Run(tables.settled(), thresholds)),
+        left_out=_data_left_out(data[1], len(responses)),
     )
-    texts = run_texts(locations, context)
+    leading = [finding for finding in verdict.findings if finding.id == verdict.lead]
+    charts = overview_charts(tables, leading, band=report.band, run=context.run)
     return ReportBuilder(
         locations,
-        tables,
         context,
         candidates,
         finish,
-        texts,
+        run_texts(locations, context),
         spreading,
         progress,
         workers,
-        data_room,
-        own_charts,
-    ).whole()
+        [*drawn(charts, report.language), *own_charts],
+        data,
+    )
+
+
+def _data_left_out(count: int, total: int) -> list[str]:
+    if count == total:
+        return []
+    return [
+        message(
+            "Its data hold the figures of the last {some:count} of {all:count} responses.",
+            some=count,
+            all=total,
+        )
+    ]
 
 
 def stamp(report: ReportOptions) -> str:

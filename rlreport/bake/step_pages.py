@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -96,16 +95,6 @@ class StepJob:
     extras: pd.DataFrame
     texts: list[int]
     facts: StepFacts
-
-    def __reduce__(self) -> tuple[Callable[..., StepJob], tuple[list[Any], dict[str, Any]]]:
-        """Pickle without the columns that hold nothing."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        values["responses"] = self.responses.dropna(axis=1, how="all")
-        return _unpickled, (list(self.responses), values)
-
-
-def _unpickled(columns: list[Any], values: dict[str, Any]) -> StepJob:
-    return StepJob(**{**values, "responses": values["responses"].reindex(columns=columns)})
 
 
 def _rendered(

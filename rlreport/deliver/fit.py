@@ -64,7 +64,7 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
                 # What the other pages leave, in units of estimates.
                 left = limit - (weight - pages.weight)
                 room = left * estimated_weight(linked, level) / pages.weight
-            elif builder.data_room:
+            elif builder.response_data[1]:
                 builder, room = builder.without_responses(), FOR_STEPS * limit
             else:
                 raise _too_small(limit, weight)
