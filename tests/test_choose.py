@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import rlreport
 from rlreport.choose.detail import LEVELS, Candidate, Plan, fewer_steps, first_level
 from rlreport.choose.extremes import extremes
-from rlreport.choose.ranking import by_worth
+from rlreport.choose.ranking import rank_by_interest
 from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
@@ -34,12 +34,12 @@ def responses(steps: int, each: int, seed: int = 0) -> pd.DataFrame:
 
 
 def test_a_small_step_is_shown_whole():
-    assert sorted(by_worth(responses(1, 20), 0, 128)) == list(range(20))
+    assert sorted(rank_by_interest(responses(1, 20), 0, 128)) == list(range(20))
 
 
 def test_evidence_comes_first_then_extremes_then_a_sample():
     table = responses(1, 1000)
-    chosen = by_worth(table, 0, 128, evidence=[777])
+    chosen = rank_by_interest(table, 0, 128, evidence=[777])
     assert chosen[0] == 777
     assert len(chosen) == len(set(chosen)) == 128
     for metric in ("reward", "kl_k1", "response_tokens"):
@@ -48,9 +48,9 @@ def test_evidence_comes_first_then_extremes_then_a_sample():
 
 def test_the_sample_depends_on_its_seed_alone():
     table = responses(1, 1000)
-    first, again = by_worth(table, 5, 100, seed=1), by_worth(table, 5, 100, seed=1)
+    first, again = rank_by_interest(table, 5, 100, seed=1), rank_by_interest(table, 5, 100, seed=1)
     assert first.tolist() == again.tolist()
-    assert set(first) != set(by_worth(table, 5, 100, seed=2))
+    assert set(first) != set(rank_by_interest(table, 5, 100, seed=2))
 
 
 def test_extremes_name_the_response_and_its_token():
@@ -63,7 +63,7 @@ def test_extremes_name_the_response_and_its_token():
 
 def candidate(each: int = 12, pinned: int = 0, arrays: int = 4, tokens: float = 100) -> Candidate:
     rows = np.random.default_rng(0).permutation(each)
-    return Candidate(0, rows, pinned, each, np.full(each, tokens), arrays)
+    return Candidate(0, rows, pinned, np.full(each, tokens), arrays)
 
 
 @given(
@@ -146,7 +146,7 @@ def test_a_sample_keeps_prompts_that_recur_so_that_they_can_be_followed():
     kept = []
     for step in range(steps):
         own = table["step"].to_numpy() == step
-        rows = by_worth(table[own], step, 80, recurring=keys[own])
+        rows = rank_by_interest(table[own], step, 80, recurring=keys[own])
         assert len(set(rows.tolist())) == 80
         kept.append(set(table[own]["prompt_id"].to_numpy()[rows].tolist()))
     assert len(set.intersection(*kept)) >= 20

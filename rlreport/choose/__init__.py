@@ -1,4 +1,4 @@
-"""Which responses a report shows: chosen by worth, never cut at random."""
+"""Which responses a report shows: the most interesting ones first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from rlreport.check.finding import Verdict
 from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
 from rlreport.choose.extremes import Extreme, extremes
-from rlreport.choose.ranking import by_worth
+from rlreport.choose.ranking import rank_by_interest
 from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
@@ -36,7 +36,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     """Orders the responses of each step: what its page shows first, and what when there is room.
 
     In each step: what findings point at and the run's extremes, then the step's extremes of
-    every metric, then a seeded sample that keeps prompts which recur; see ``by_worth``.
+    every metric, then a seeded sample that keeps prompts which recur; see ``rank_by_interest``.
 
     Raises:
         UnusableInputError: there are too many steps for any report.
@@ -66,7 +66,7 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
     chosen = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
-        rows = start + by_worth(
+        rows = start + rank_by_interest(
             responses.iloc[start:stop],
             step,
             options.max_responses,
@@ -75,5 +75,5 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             recurring=sampled_by[start:stop],
         )
         pinned = len(evidence.get(step, ()))
-        chosen.append(Candidate(step, rows, pinned, int(stop - start), tokens[rows], arrays))
+        chosen.append(Candidate(step, rows, pinned, tokens[rows], arrays))
     return chosen

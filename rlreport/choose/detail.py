@@ -60,7 +60,6 @@ class Candidate:
         step: the step.
         rows: int64, rows of the response table, the most interesting first.
         pinned: number of leading rows that findings or extremes refer to.
-        responses: responses of the step in all.
         tokens: float64, tokens of each of ``rows``.
         arrays: token arrays that a page carries, 0 without tokens.
     """
@@ -68,7 +67,6 @@ class Candidate:
     step: int
     rows: NDArray[np.int64]
     pinned: int
-    responses: int
     tokens: NDArray[np.float64]
     arrays: int
 
@@ -79,7 +77,7 @@ class Candidate:
         rows = count if wanted.rows is None else min(count, max(wanted.rows, pinned))
         tokens = rows if wanted.with_tokens is None else min(rows, max(wanted.with_tokens, pinned))
         shown = tokens if self.arrays else 0
-        return StepPlan(self.step, self.rows[:rows], shown, wanted.digits, self.responses)
+        return StepPlan(self.step, self.rows[:rows], shown, wanted.digits)
 
 
 def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
@@ -111,14 +109,12 @@ class StepPlan:
         rows: int64, rows of the response table, the most interesting first.
         with_tokens: how many of the first rows carry token data.
         digits: significant digits of token values.
-        responses: responses of the step in all.
     """
 
     step: int
     rows: NDArray[np.int64]
     with_tokens: int
     digits: int
-    responses: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rlreport.text.messages import marked, message
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """One end of one metric: the row that holds it, and the token where one is to blame."""
+    """One end of a metric: the row that holds it, and the token to look at."""
 
     label: str
     metric: str
@@ -46,7 +46,7 @@ _ENDS = (
 
 
 def extremes(responses: pd.DataFrame) -> list[Extreme]:
-    """Finds both ends of each metric over all responses; the latest step wins a tie.
+    """Return both ends of each metric over all responses; the latest step wins a tie.
 
     Lengths fall back to characters where the log holds no tokens. Metrics that the log
     cannot feed, or that are the same everywhere, are left out. The first response with an
@@ -56,26 +56,19 @@ def extremes(responses: pd.DataFrame) -> list[Extreme]:
     for label, metric, end, at_token in _ENDS:
         column = length_column(responses) if metric == "response_tokens" else metric
         values = responses[column].to_numpy(np.float64)
-        known = np.flatnonzero(np.isfinite(values))
-        if not len(known) or values[known].min() == values[known].max():
+        known = values[np.isfinite(values)]
+        if not len(known) or known.min() == known.max():
             continue
-        extreme = values[known].min() if end == "min" else values[known].max()
-        if end == "min" and metric == "kl_k1" and extreme >= 0:
+        value = float(known.min() if end == "min" else known.max())
+        if end == "min" and metric == "kl_k1" and value >= 0:
             continue
-        row = int(known[values[known] == extreme][-1])
-        position = responses["kl_max_position"].iloc[row] if at_token else np.nan
-        found.append(
-            Extreme(
-                message(label),
-                column,
-                row,
-                float(extreme),
-                None if np.isnan(position) else int(position),
-            )
-        )
+        row = int(np.flatnonzero(values == value)[-1])
+        position = responses["kl_max_position"].to_numpy()[row] if at_token else np.nan
+        token = None if np.isnan(position) else int(position)
+        found.append(Extreme(message(label), column, row, value, token))
     errors = responses[TOOL_ERRORS].to_numpy(np.float64)
-    wrong = np.flatnonzero(errors > 0)
-    if len(wrong):
-        first = int(wrong[0])
-        found.append(Extreme(message("First tool error"), TOOL_ERRORS, first, float(errors[first])))
+    rows = np.flatnonzero(errors > 0).tolist()
+    if rows:
+        label = message("First tool error")
+        found.append(Extreme(label, TOOL_ERRORS, rows[0], float(errors[rows[0]])))
     return found

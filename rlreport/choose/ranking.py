@@ -1,4 +1,4 @@
-"""Orders the responses of a step by how much they are worth a look."""
+"""Order of the responses of a step: the most interesting first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECURRING_SHARE = 0.5
 """Share of the sample that prompts of other steps may take, one response each."""
 
 
-def by_worth(
+def rank_by_interest(
     responses: pd.DataFrame,
     step: int,
     shown: int,
@@ -39,16 +39,16 @@ def by_worth(
     seed: int = 0,
     recurring: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
-    """Chooses the responses of one step that are shown, most worth a look first.
+    """Return the responses of one step that are shown, the most interesting first.
 
-    First the responses that findings point at, then the extremes of every metric in turn,
+    First the responses that findings refer to, then the extremes of every metric in turn,
     then a seeded sample of the rest, part of it prompts that other steps sample too.
 
     Args:
         responses: RESPONSE_COLUMNS of the step's rows, ordered by n.
         step: the step, part of the seed.
         shown: most responses shown.
-        evidence: n of the responses that findings point at.
+        evidence: n of the responses that findings refer to.
         seed: seed of the sample.
         recurring: float64 (rows,), what prompts that recur are sampled by, NaN for the others.
 
@@ -58,44 +58,35 @@ def by_worth(
     count = len(responses)
     if count == 1:
         return np.zeros(1, np.int64)
-    worth = _extremeness(responses)
-    positions = np.arange(count)
-    pointed = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
-    worth[pointed] = -1
-    order = np.lexsort((positions, worth))
+    rank = _extremeness(responses)
+    pinned = np.isin(responses["n"].to_numpy(), np.fromiter(evidence, np.int64))
+    rank[pinned] = -1
+    order = rank.argsort(kind="stable")
     if count <= shown:
         return order
-    extremes = max(int(pointed.sum()), int(shown * EXTREME_SHARE))
+    extremes = max(int(pinned.sum()), int(shown * EXTREME_SHARE))
     first, rest = order[: min(extremes, shown)], order[min(extremes, shown) :]
     random = np.random.default_rng([seed, step % (1 << 63)])
     rest, room = rest[random.permutation(len(rest))], shown - len(first)
     if recurring is not None:
-        rest = _followed_first(rest, recurring, int(room * RECURRING_SHARE))
+        rest = _recurring_first(rest, recurring, int(room * RECURRING_SHARE))
     return np.concatenate([first, rest[:room]])
 
 
-def _followed_first(
+def _recurring_first(
     rest: NDArray[np.int64], recurring: NDArray[np.float64], most: int
 ) -> NDArray[np.int64]:
     """Move one response each of up to ``most`` prompts that recur to the front."""
     _, first = np.unique(recurring[rest], return_index=True)
-    followed = first[~np.isnan(recurring[rest][first])][:most]
-    return np.concatenate([rest[followed], np.delete(rest, followed)])
+    chosen = first[~np.isnan(recurring[rest][first])][:most]
+    return np.concatenate([rest[chosen], np.delete(rest, chosen)])
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Smallest rank of each response over both ends of every metric: 0 is an extreme."""
-    count = len(responses)
-    worth = np.full(count, count, np.int64)
-    ranks = np.arange(count)
-    for metric in METRICS:
-        values = responses[metric].to_numpy(np.float64)
-        known = ~np.isnan(values)
-        if not known.any():
-            continue
-        for ends in (values, -values):
-            order = np.argsort(np.where(known, ends, np.inf), kind="stable")
-            place = np.empty(count, np.int64)
-            place[order] = ranks
-            worth = np.minimum(worth, np.where(known, place, count))
-    return worth
+    """Return the smallest rank of each response over both ends of every metric, from 0."""
+    values = responses[list(METRICS)].to_numpy(np.float64)
+    ends = np.hstack([values, -values])
+    ranks = ends.argsort(axis=0, kind="stable").argsort(axis=0)
+    ranks[np.isnan(ends)] = len(responses)
+    smallest: NDArray[np.int64] = ranks.min(axis=1)
+    return smallest
