@@ -1,9 +1,8 @@
 """Style sheet and scripts as they are delivered: joined, named by their content.
 
-Pages are opened from ``file://``, where browsers refuse to load modules. So what stands in
-``static/js`` as ES modules, checkable and testable as such, is delivered as one classic
-script: each module becomes a function that returns its exports, modules come after the ones
-they import, and nothing but the function around them all reaches the page's globals.
+Browsers refuse to load modules from ``file://``. So the ES modules of ``static/js`` are delivered
+as one classic script: each module becomes a function that returns its exports, after the modules
+it imports, and nothing reaches the page's globals.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rlreport.draw.bundle import vega_bundle
 from rlreport.draw.designs import PADDING, TITLES
 from rlreport.draw.theme import tokens
 from rlreport.text.catalogue import of_script
-from rlreport.text.language import Language
+from rlreport.text.language import ENGLISH, Language
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
@@ -59,7 +58,7 @@ class Assets:
 
 @lru_cache(maxsize=8)
 def assets(language: Language) -> Assets:
-    """The assets of this version; scripts carry what they say in a language."""
+    """Return the assets of this version, scripts with the messages of a language."""
     static = package_folder("static")
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
@@ -75,32 +74,29 @@ def assets(language: Language) -> Assets:
 
 
 def in_language(scripts: str, language: Language) -> str:
-    """Scripts with the messages that stand in them and their translations, none in English.
+    """Return scripts with the translations of their messages, none in English.
 
-    Messages that count are held for one and for several.
+    Messages with a count have a form for one and one for several.
     """
-    known, said = language.translations, {}
+    catalogue = language.translations
+    words: dict[str, str | list[str]] = {}
     for text in of_script(scripts):
         if isinstance(text, str):
-            form: str | list[str] = known.gettext(text)
+            words[text] = catalogue.gettext(text)
         else:
-            form = [known.ngettext(*text, count) for count in (1, 2)]
-        if form not in (text, list(text)):
-            said[text if isinstance(text, str) else text[0]] = form
-    if not said:
-        return scripts
-    return _filled(scripts, "WORDS", said)
+            words[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
+    return scripts if language == ENGLISH else _filled(scripts, "WORDS", words)
 
 
 def palette() -> str:
-    """The design tokens as custom properties, light and dark side by side."""
+    """Return the design tokens as custom properties, light and dark."""
     light, dark = tokens("light"), tokens("dark")
     colours = (f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
     return f":root {{ {' '.join(colours)} }}\n"
 
 
 def _filled(scripts: str, name: str, value: object) -> str:
-    """Scripts with the value of a constant that is empty in them."""
+    """Set the value of a constant that is empty in the scripts."""
     return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
 
 
@@ -109,7 +105,7 @@ def _hash(text: str) -> str:
 
 
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
-    """Joins ``entry`` and all it imports from ``folder``, dependencies first.
+    """Join ``entry`` and all it imports from ``folder``, dependencies first.
 
     Imports are named ones, exports are declarations; whole-line comments stay behind.
 

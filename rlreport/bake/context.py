@@ -194,7 +194,7 @@ def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, l
 
 
 def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Those columns of the table of steps that have numbers; no characters where tokens have."""
+    """Return the columns of the table of steps that have numbers; no characters beside tokens."""
     known = [name for name in names if steps[name].notna().any()]
     tokens = "response_tokens_mean" in known
     return [name for name in known if not (tokens and name == "response_chars_mean")]
@@ -203,7 +203,7 @@ def fed(steps: pd.DataFrame, names: Sequence[str]) -> list[str]:
 def number_columns(
     responses: pd.DataFrame, extras: pd.DataFrame, parts: Sequence[str], *, sampled: bool = False
 ) -> list[ColumnView]:
-    """Numeric columns of the response list that a response feeds, in reading order.
+    """Return the numeric columns of the response list with any value, in reading order.
 
     Parts of the reward (named by ``parts``) and other extras come last; when those are many, they
     are hidden at first. ``sampled`` says that texts are counted in a sample of the responses.
@@ -212,8 +212,10 @@ def number_columns(
     columns = [number_column(column) for column in listed]
     if any(c.name == "response_tokens" for c in listed):
         columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
-    if sampled:
-        columns = [_of_sample(c) if c.key == SAMPLED_FIGURE else c for c in columns]
+    for place, column in enumerate(columns):
+        if sampled and column.key == SAMPLED_FIGURE:
+            words = message("{help}; of sampled responses only", help=column.help)
+            columns[place] = replace(column, help=words)
     logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
         (message("Parts of the reward"), [name for name in logged if name in parts]),
@@ -223,31 +225,27 @@ def number_columns(
     return columns
 
 
-def _of_sample(column: ColumnView) -> ColumnView:
-    return replace(column, help=message("{help}; of sampled responses only", help=column.help))
-
-
 def extra_columns(
     names: Sequence[object], group: str, *, kind: str = "number", hidden: bool = False
 ) -> list[ColumnView]:
-    """Headers of further columns as logged, in words where those tell them apart."""
+    """Return the headers of further columns as logged, in words if these are unambiguous."""
     words = [in_words(str(name)) for name in names]
     clear = len(set(words)) == len(words)
     return [
         ColumnView(
             extra_key(name),
-            said if clear else str(name),
+            label if clear else str(name),
             kind=kind,
             help=message("“{name}” as logged", name=name),
             hidden=hidden,
             group=group,
         )
-        for name, said in zip(names, words, strict=True)
+        for name, label in zip(names, words, strict=True)
     ]
 
 
 def in_words(name: str) -> str:
-    """A field's name as words: ``format_reward`` is "Format reward"; others stay as they are."""
+    """Return a field's name as words, "Format reward" for ``format_reward``, if it has any."""
     if not re.fullmatch(r"[A-Za-z0-9]+([_/.-][A-Za-z0-9]+)*", name) or len(name) > LONGEST_NAME:
         return name
     words = re.sub(r"[_/.-]+(?=\D)", " ", name)
@@ -255,30 +253,24 @@ def in_words(name: str) -> str:
 
 
 def reading_order(numbers: Sequence[ColumnView], texts: Sequence[ColumnView]) -> list[ColumnView]:
-    """Columns that a list shows: reward, prompt and response, KL and length, then all other."""
-    shown = [c for c in numbers if not c.hidden]
-    early = {"prompt", "response", "finding"}
-    first = {"kl_k1": 1, "response_tokens": 1, "response_chars": 1, "reward": 0}
-    return [
-        *(c for c in shown if first.get(c.key) == 0),
-        *(c for c in texts if c.key in early),
-        *(c for c in shown if first.get(c.key) == 1),
-        *(c for c in shown if c.key not in first),
-        *(c for c in texts if c.key not in early),
-    ]
+    """Return the columns that a list shows: reward, texts, KL and length, then all others."""
+    ranks = {"reward": 0, "prompt": 1, "response": 1, "finding": 1}
+    ranks |= {"kl_k1": 2, "response_tokens": 2, "response_chars": 2}
+    shown = [c for c in (*numbers, *texts) if not c.hidden]
+    return sorted(shown, key=lambda c: ranks.get(c.key, 4 if c.kind == "text" else 3))
 
 
 def string_columns(extras: pd.DataFrame) -> list[ColumnView]:
-    """Short-string columns as logged."""
+    """Return the short-string columns as logged."""
     names = [name for name in extras.columns if not is_numeric(extras[name])]
     return extra_columns(names, message("Logged fields"), kind="text", hidden=True)
 
 
 def extra_key(name: object) -> str:
-    """Key of a further logged column; the prefix keeps it apart from our own columns."""
+    """Return the key of a further logged column, distinct from those of our own columns."""
     return f"extra:{name}"
 
 
 def is_numeric(values: pd.Series) -> bool:
-    """Whether a further column holds numbers."""
+    """Say whether a further column holds numbers."""
     return bool(np.issubdtype(values.to_numpy().dtype, np.number))

@@ -202,15 +202,15 @@ def _fields(tables: Tables) -> TableView:
     missing = tuple(name for name in meanings if not tables.fields.get(name))
     logged = [str(name) for name in tables.extras.columns if str(name) not in CANONICAL]
     meanings |= dict.fromkeys(logged, message("as logged"))
-    found = [name for name in meanings if tables.fields.get(name)]
+    present = [name for name in meanings if tables.fields.get(name)]
     values: dict[str, list[Any]] = {
-        "field": found,
-        "meaning": [meanings[name] for name in found],
-        "rows": [tables.fields[name] for name in found],
+        "field": present,
+        "meaning": [meanings[name] for name in present],
+        "rows": [tables.fields[name] for name in present],
     }
     note = message("In no row: {fields}.", fields=missing) if missing else ""
     caption = message("Fields found and missing")
-    return table("fields", caption, columns, values, ids=found, note=note)
+    return table("fields", caption, columns, values, ids=present, note=note)
 
 
 def _bad_lines(tables: Tables) -> TableView:

@@ -1,4 +1,4 @@
-"""The one Jinja environment a language, and where templates and assets lie."""
+"""The Jinja environment of each language, and where templates and assets lie."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GENERATOR = f"rlreport {__version__}"
 
 
 def package_folder(name: str) -> Path:
-    """Folder ``templates`` or ``static``: inside the installed package, else beside it.
+    """Return the folder ``templates`` or ``static``: in the installed package, else next to it.
 
     Raises:
         FileNotFoundError: the installation is broken.
@@ -35,11 +35,11 @@ def package_folder(name: str) -> Path:
 
 @lru_cache(maxsize=8)
 def environment(language: Language) -> jinja2.Environment:
-    """Autoescaping, strict about names, with the few functions that templates may call.
+    """Return an environment that escapes and is strict about names.
 
-    Their own texts are in the language; what they are given must be so already.
+    Texts in templates are translated; views must be in the language already.
     """
-    made = jinja2.Environment(
+    result = jinja2.Environment(
         loader=jinja2.FileSystemLoader(package_folder("templates")),
         autoescape=_escapes,
         undefined=jinja2.StrictUndefined,
@@ -48,32 +48,33 @@ def environment(language: Language) -> jinja2.Environment:
         auto_reload=False,
         extensions=["jinja2.ext.i18n"],
     )
-    made.policies["ext.i18n.trimmed"] = True
-    made.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
-    made.globals["generator"] = GENERATOR
-    made.globals["lang"] = language.tag
-    made.globals["colours"] = LIGHT
-    made.globals["glyphs"] = GLYPHS
-    made.globals["levels"] = language.of(LEVELS)
-    made.globals["openings"] = language.of(
-        {level: message("{one:capital}.", one=said) for level, said in LEVELS.items()}
-    )
-    made.globals["script_json"] = script_json
-    made.globals["svg"] = _svg
-    made.globals["chart_json"] = _chart_json
-    made.globals["chart_config"] = vega_config()
-    return made
+    result.policies["ext.i18n.trimmed"] = True
+    result.install_gettext_translations(language.translations, newstyle=True)  # type: ignore[attr-defined]
+    openings = {level: message("{one:capital}.", one=name) for level, name in LEVELS.items()}
+    result.globals |= {
+        "generator": GENERATOR,
+        "lang": language.tag,
+        "colours": LIGHT,
+        "glyphs": GLYPHS,
+        "levels": language.of(LEVELS),
+        "openings": language.of(openings),
+        "script_json": script_json,
+        "svg": lambda chart: Markup(chart.svg),  # our own drawing code escapes its texts
+        "chart_json": _chart_json,
+        "chart_config": vega_config(),
+    }
+    return result
 
 
 def _escapes(template: str | None) -> bool:
-    """Whether what a template prints is escaped: plain text has no markup."""
+    """Say whether a template's output is escaped: plain text has no markup."""
     return template is None or not template.endswith(".txt")
 
 
 def _chart_json(chart: Chart) -> Markup:
-    """The specification for a page, its data as columns: see docs/page-data.md.
+    """Return the specification for a page, its data as columns: see docs/page-data.md.
 
-    The charts' common ``config`` stands in the page once.
+    The ``config`` that all charts share is in the page once.
     """
     common = vega_config()
     spec = {k: v for k, v in chart.spec.items() if k != "config" or v != common}
@@ -82,8 +83,3 @@ def _chart_json(chart: Chart) -> Markup:
         fields = sorted({field for row in rows for field in row})
         spec["data"] = {"columns": {field: [row.get(field) for row in rows] for field in fields}}
     return script_json(spec)
-
-
-def _svg(chart: Chart) -> Markup:
-    """The baked drawing; our own drawing code escapes every text inside it."""
-    return Markup(chart.svg)

@@ -1,10 +1,11 @@
-"""The files beside the pages, for scripts and notebooks: ``data/*``."""
+"""Files for scripts and notebooks: ``data/*``."""
 
 from __future__ import annotations
 
 import csv as writer
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -35,10 +36,10 @@ def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str,
 
 
 def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
-    """``report.json``: run, settings, versions, per-step table, findings, files, bad lines."""
-    tables, found = context.tables, findings_json(context.verdict)
+    """Return ``report.json``: run, settings, versions, table of steps, findings, files."""
+    tables, verdict = context.tables, findings_json(context.verdict)
     return {
-        "schema": found.pop("schema"),
+        "schema": verdict.pop("schema"),
         "generator": {"name": "rlreport", "version": __version__},
         "built": context.stamp or None,
         "run": context.run,
@@ -47,8 +48,8 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
         "settings": {one.key: one.value for one in settings(context)},
         "versions": dict(versions()),
         "card": context.card.as_json(),
-        "steps": records(tables.steps),
-        **found,
+        "steps": tables.steps.to_dict("records"),
+        **verdict,
         "files": [
             {
                 "name": file.name,
@@ -60,14 +61,8 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
             }
             for file in tables.files
         ],
-        "metrics_files": [
-            {"name": file.name, "steps": file.steps, "metrics": file.metrics}
-            for file in tables.metrics_files
-        ],
-        "bad_lines": [
-            {"file": b.file, "line": b.line, "reason": b.reason, "torn": b.torn}
-            for b in tables.bad_lines
-        ],
+        "metrics_files": [asdict(file) for file in tables.metrics_files],
+        "bad_lines": [asdict(line) for line in tables.bad_lines],
         "bad_lines_in_all": tables.bad_count,
         "notes": [note_in_words(note) for note in tables.notes],
         "fields": tables.fields,
@@ -79,16 +74,8 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
     }
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as objects; NaN becomes null in JSON."""
-    columns = [values.tolist() for _, values in table.items()]
-    return [
-        dict(zip(map(str, table.columns), row, strict=True)) for row in zip(*columns, strict=True)
-    ]
-
-
 def csv(table: pd.DataFrame) -> bytes:
-    """CSV with Unix line ends: numbers in full, texts escaped by ``text.cells``, missing empty."""
+    """Return CSV with Unix line ends, exact numbers, texts escaped by ``text.cells``."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(**{str(name): texts[name].map(_escaped) for name in texts.columns})
     text = io.StringIO()

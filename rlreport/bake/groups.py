@@ -52,10 +52,10 @@ def group_data(
             siblings[str(n[row])] = [None if v != v else float(v) for v in values]
     if not groups:
         return {}
-    found: dict[str, Any] = {"groups": groups, "siblings": siblings}
+    result: dict[str, Any] = {"groups": groups, "siblings": siblings}
     if right is not None:
-        found["right"] = [None if v != v else int(v) for v in right[places].tolist()]
-    return found
+        result["right"] = [None if v != v else int(v) for v in right[places].tolist()]
+    return result
 
 
 def _right(

@@ -33,8 +33,8 @@ _ROLES = {
 
 
 def trainer_figures(run: Run) -> dict[str, RunFigure]:
-    """Return the key figures that the trainer's metrics tell, by column of the table of steps."""
-    found = {}
+    """Return the key figures from the trainer's metrics, by column of the table of steps."""
+    result = {}
     for name, (own_role, label) in _ROLES.items():
         per_token = own_role == "kl" and "kl" not in run.roles and not run.has("kl_k1")
         role = "kl_token" if per_token else own_role
@@ -54,8 +54,8 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
             unit=marked("nats per token") if per_token else STEP[name].unit,
             help=message("“{metric}”, from the trainer's metrics", metric=series.name),
         )
-        found[name] = RunFigure(column, series.values, first, last)
-    return found
+        result[name] = RunFigure(column, series.values, first, last)
+    return result
 
 
 def run_figures(context: RunContext) -> list[KeyFigure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rlreport.bake.addresses import PAGE_FILES, Addresses, step_file
 from rlreport.bake.context import PageContext
@@ -34,26 +34,25 @@ FOLDER_POLICY = (
 
 
 class Maker:
-    """What makes things once: a builder of a report or of a comparison.
+    """Base of builders: computes values once.
 
     Attributes:
-        memo: what was made.
+        memo: values by key.
     """
 
     __slots__ = ()
     memo: dict[Hashable, Any]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` returns, made once."""
+        """Return what ``make`` returns, called once per key."""
         if key not in self.memo:
             self.memo[key] = make()
-        made: T = self.memo[key]
-        return made
+        return cast("T", self.memo[key])
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One baked page.
+    """One rendered page.
 
     Attributes:
         path: file below the root in the folder form, e.g. ``steps/100.html``.

@@ -1,4 +1,4 @@
-"""Prepares a report for baking: what every page shares, and the texts of the run's pages."""
+"""Builds the pages and files of a report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from rlreport.text.messages import message, sentences
 from rlreport.workers import Workers
 
 RUN_SCRIPT = "data/run.js"
-"""What pages of steps say of the whole run, so that they stay as they are when it goes on."""
+"""What pages of steps say about the whole run; the pages themselves do not depend on it."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -82,7 +82,7 @@ class StepPages:
 class ReportBuilder(Maker):
     """Everything a form needs to write a report.
 
-    The pages of steps are baked first (``steps``), those of the run when they are asked for.
+    The pages of steps are rendered first (``steps``), those of the run by ``pages``.
 
     Attributes:
         locations: where the rows lie, to read the chosen ones back.
@@ -91,7 +91,7 @@ class ReportBuilder(Maker):
         finish: what becomes of a page in the form that is written.
         texts: responses read back for the pages of the run.
         spreading: texts that spread through the responses.
-        progress: told of every page.
+        progress: counts the pages.
         workers: render the steps' pages.
         charts: charts of the overview, drawn.
         response_data: content of ``data/responses.csv.gz``, and of how many responses.
@@ -181,7 +181,7 @@ class ReportBuilder(Maker):
         return Addresses(frozenset(self.context.shown_steps), one_file=self.context.one_file)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of every file of the folder form, pages first."""
+        """Yield (path below the root, bytes) of every file of the folder form, pages first."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         data = canonical_json(self.report_json(), indent=True)
@@ -205,11 +205,11 @@ class ReportBuilder(Maker):
         return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
 
     def frame(self) -> Shell:
-        """The frame of the one file, its policy still empty."""
+        """Return the frame of the one file, its policy still empty."""
         return shell("overview", self.context, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Data of the one file: (media type, class, content)."""
+        """Return the data of the one file: (media type, class, content)."""
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
             ("application/octet-stream", "report-json", packed_json(self.report_json())),
@@ -226,7 +226,7 @@ class ReportBuilder(Maker):
         return steps_data(self.context, shown_prompts(self.tables.responses, shown))
 
     def report_json(self) -> dict[str, Any]:
-        """What ``data/report.json`` holds."""
+        """Return what ``data/report.json`` holds."""
         return report_json(self.context, self.plan)
 
 
@@ -251,7 +251,7 @@ def prepare(
     own_charts: Sequence[Chart],
     card: Card,
 ) -> ReportBuilder:
-    """Gathers what the pages need: names, columns, charts and the texts of the run's pages."""
+    """Gather what the pages need: names, columns, charts and the texts of the run's pages."""
     judged = tables.settled().training()
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = int(steps[0]), int(steps[-1])
@@ -319,7 +319,7 @@ def _data_left_out(count: int, total: int) -> list[str]:
 
 
 def stamp(report: ReportOptions) -> str:
-    """Time of building in UTC: of ``SOURCE_DATE_EPOCH`` when set, of now with ``--stamp``."""
+    """Return the UTC time of building: ``SOURCE_DATE_EPOCH`` if set, now with ``--stamp``."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch.isdecimal():
         return time.strftime(STAMP_FORMAT, time.gmtime(int(epoch)))

@@ -1,9 +1,9 @@
-"""The texts that the run's pages show: extremes, prompts, and each prompt's telling responses."""
+"""Texts of the run's pages: extremes, prompts, and representative responses of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -26,41 +26,38 @@ class RunTexts:
     Attributes:
         extremes: the run's extreme responses.
         listed: rows of the prompt table that its page lists, in order.
-        opened: prompt_id -> (which, response, reward) of its telling responses.
+        opened: prompt_id -> (which, response, reward) of its representative responses.
     """
 
-    extremes: list[tuple[Extreme, Rollout]] = field(default_factory=list)
-    listed: pd.DataFrame = field(default_factory=pd.DataFrame)
-    opened: dict[int, list[tuple[str, Rollout, float]]] = field(default_factory=dict)
+    extremes: list[tuple[Extreme, Rollout]]
+    listed: pd.DataFrame
+    opened: dict[int, list[tuple[str, Rollout, float]]]
 
 
 def run_texts(locations: RowLocations, context: RunContext) -> RunTexts:
     """Read back what the run's pages show."""
-    tables = context.tables
-    listed = prompts_by_worth(tables.prompts).head(PROMPTS_LISTED)
-    found = extremes(tables.responses)
-    telling = {
-        int(prompt_id): _telling(tables.responses, int(prompt_id))
-        for prompt_id in listed["prompt_id"].head(PROMPTS_OPENED)
+    responses = context.tables.responses
+    prompts = prompts_by_interest(context.tables.prompts).head(PROMPTS_LISTED)
+    ends = extremes(responses)
+    named = {
+        prompt_id: _representative_responses(responses, prompt_id)
+        for prompt_id in prompts["prompt_id"].head(PROMPTS_OPENED).tolist()
     }
-    rows = sorted(
-        {extreme.row for extreme in found}
-        | {row for opened in telling.values() for _, row in opened}
-    )
-    rollouts = dict(zip(rows, _rollouts(locations, rows, context), strict=True))
-    reward = tables.responses["reward"].to_numpy()
+    rows = {extreme.row for extreme in ends} | {row for own in named.values() for row in own}
+    rollouts = _rollouts(locations, sorted(rows), context)
+    reward = responses["reward"].tolist()
     return RunTexts(
-        [(extreme, rollouts[extreme.row]) for extreme in found],
-        listed,
+        [(extreme, rollouts[extreme.row]) for extreme in ends],
+        prompts,
         {
-            prompt_id: [(which, rollouts[row], float(reward[row])) for which, row in opened]
-            for prompt_id, opened in telling.items()
+            prompt_id: [(which, rollouts[row], reward[row]) for row, which in own.items()]
+            for prompt_id, own in named.items()
         },
     )
 
 
-def prompts_by_worth(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Prompts that never beat the reference first, then the longest losing streaks."""
+def prompts_by_interest(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Sort prompts: those that never beat the reference, then the longest losing streaks."""
     return prompts.sort_values(
         ["never_won", "losing_streak", "reward_gain", "prompt_id"],
         ascending=[False, False, True, True],
@@ -68,26 +65,26 @@ def prompts_by_worth(prompts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _telling(responses: pd.DataFrame, prompt_id: int) -> list[tuple[str, int]]:
-    """The best, the worst and the latest response of a prompt, each row once."""
+def _representative_responses(responses: pd.DataFrame, prompt_id: int) -> dict[int, str]:
+    """Return the best, the worst and the latest response of a prompt: row -> which."""
     rows = np.flatnonzero(responses["prompt_id"].to_numpy() == prompt_id)
     reward = responses["reward"].to_numpy()[rows]
-    known = rows[~np.isnan(reward)]
-    named: dict[int, str] = {}
-    if len(known):
-        of_known = responses["reward"].to_numpy()[known]
-        named[int(known[np.argmax(of_known)])] = "best"
-        named.setdefault(int(known[np.argmin(of_known)]), "worst")
-    named.setdefault(int(rows[-1]), "latest")
-    return [(which, row) for row, which in named.items()]
+    names: dict[int, str] = {}
+    if not np.isnan(reward).all():
+        names[int(rows[np.nanargmax(reward)])] = "best"
+        names.setdefault(int(rows[np.nanargmin(reward)]), "worst")
+    names.setdefault(int(rows[-1]), "latest")
+    return names
 
 
-def _rollouts(locations: RowLocations, rows: Sequence[int], context: RunContext) -> list[Rollout]:
-    found = list(fetch(locations, rows, context.read, context.figures))
+def _rollouts(
+    locations: RowLocations, rows: Sequence[int], context: RunContext
+) -> dict[int, Rollout]:
+    rollouts = dict(zip(rows, fetch(locations, rows, context.read, context.figures), strict=True))
     locations.close()
-    if not context.report.redact:
-        return found
-    responses = context.tables.responses
-    prompts = responses["prompt_id"].to_numpy()[rows].tolist()
-    numbers = response_numbers(responses)[rows].tolist()
-    return [redacted(*of) for of in zip(found, prompts, numbers, strict=True)]
+    if context.report.redact:
+        responses = context.tables.responses
+        prompts, numbers = responses["prompt_id"].to_numpy(), response_numbers(responses)
+        for row, rollout in rollouts.items():
+            rollouts[row] = redacted(rollout, int(prompts[row]), int(numbers[row]))
+    return rollouts
