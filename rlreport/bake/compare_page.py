@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
 
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import redacted_text
 from rlreport.comparison import words
 from rlreport.comparison.flips import Flip
-from rlreport.comparison.guardrails import Guardrail
 from rlreport.comparison.outcome import Outcome
-from rlreport.comparison.run import Found
 from rlreport.comparison.settings import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
 from rlreport.text.messages import figure, listed, marked, message
 from rlreport.text.numbers import MISSING
 
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Characters of a text that are shown; a comparison holds hundreds."""
 
 LEVELS = {
@@ -29,77 +28,11 @@ LEVELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CompareView:
-    """``compare.html``.
+def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
+    """Return what the templates of a comparison print, with the first ``shown`` flips.
 
-    Attributes:
-        level: severity by which the verdict is coloured.
-        sentence, against, gate: the verdict, what got worse all the same, the gate's answer.
-        notes: what a reader has to know, a sentence each.
-        runs: of each run: BASE or NEW, its name, the level of its verdict, and that in words.
-        charts: of both runs.
-        equal_kl: what holds at the same distance from the reference.
-        guardrails: figures that should not get worse; ``guardrail_lines`` are its rows.
-        findings: heading -> (severity, title) of each.
-        card: settings of the runs that differ; None where none does.
-        versions: further differences, folded: package versions, defaults, names and places.
-        flips: prompts won and lost; ``data`` holds their texts.
-        ngrams, tokens: what NEW says more.
-        left_out: what is not shown.
-    """
-
-    level: str
-    sentence: str
-    against: str
-    gate: str
-    notes: list[str]
-    runs: list[tuple[str, str, str, str]]
-    charts: list[Chart]
-    equal_kl: str
-    guardrails: TableView
-    guardrail_lines: list[GuardrailLine]
-    findings: list[tuple[str, list[tuple[str, str]]]]
-    card: TableView | None
-    versions: TableView | None
-    flips: TableView
-    data: dict[str, Any]
-    ngrams: TableView
-    tokens: TableView
-    left_out: list[str]
-    pairs: list[PairView]
-
-
-class GuardrailLine(NamedTuple):
-    """A figure that should not get worse: of both runs, and what their difference shows."""
-
-    name: Cell
-    base: Cell
-    new: Cell
-    difference: Cell
-    low: Cell
-    high: Cell
-    detectable: Cell
-    shows: Cell
-
-
-@dataclass(frozen=True, slots=True)
-class PairView:
-    """A flip as text for the short forms: before and after."""
-
-    title: str
-    prompt: str
-    base: str
-    new: str
-
-
-def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> CompareView:
-    """Build the view.
-
-    Args:
-        outcome: the comparison.
-        charts: drawn.
-        shown: how many flips are shown.
+    ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` each
+    heading with (severity, title) of its findings, ``pairs`` the flips whose texts are known.
     """
     flips = outcome.comparison.flips[:shown]
     against = words.against(outcome)
@@ -113,35 +46,28 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> Compa
                 all=len(outcome.comparison.flips),
             )
         )
-    guardrails = outcome.comparison.guardrails
-    lines = [(g, _guardrail_line(g, outcome)) for g in guardrails if g.level != "missing"]
     named = [*(("BASE", run) for run in outcome.bases), ("NEW", outcome.new)]
     card, versions = settings_that_differ(outcome.base, outcome.new)
-    return CompareView(
-        level=_severity(outcome, against),
-        sentence=words.sentence(outcome),
-        against=against,
-        gate=words.failures(outcome),
-        notes=words.notes(outcome),
-        runs=[(side, run.name, run.level, words.run_verdict(run)) for side, run in named],
-        charts=list(charts),
-        equal_kl=words.equal_kl(outcome),
-        guardrails=_guardrails(guardrails, lines),
-        guardrail_lines=[line for _, line in lines],
-        findings=_findings(outcome),
-        card=_card("card", _SETTINGS, card, outcome),
-        versions=_card("versions", _VERSIONS, versions, outcome),
-        flips=_flips(flips),
-        data=_data(flips, outcome),
-        ngrams=_ngrams(outcome),
-        tokens=_tokens(outcome),
-        left_out=left_out,
-        pairs=[
-            _pair(flip)
-            for flip in flips
-            if flip.new_text is not None and flip.base_text is not None
-        ],
-    )
+    return {
+        "level": _severity(outcome, against),
+        "sentence": words.sentence(outcome),
+        "against": against,
+        "gate": words.failures(outcome),
+        "notes": words.notes(outcome),
+        "runs": [(side, run.name, run.level, words.run_verdict(run)) for side, run in named],
+        "charts": list(charts),
+        "equal_kl": words.equal_kl(outcome),
+        "guardrails": _guardrails(outcome),
+        "findings": _findings(outcome),
+        "card": _settings("card", _SETTINGS, card, redact=outcome.redact),
+        "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
+        "flips": _flips(flips),
+        "data": _data(flips, outcome),
+        "ngrams": _ngrams(outcome),
+        "tokens": _tokens(outcome),
+        "left_out": left_out,
+        "pairs": [_pair(f) for f in flips if f.new_text is not None and f.base_text is not None],
+    }
 
 
 def _severity(outcome: Outcome, against: str) -> str:
@@ -156,21 +82,15 @@ def _severity(outcome: Outcome, against: str) -> str:
     return LEVELS[level]
 
 
-def _guardrail_line(one: Guardrail, outcome: Outcome) -> GuardrailLine:
-    name, unit, effect = words.guardrail_name(one), words.unit_of(one), one.effect
-    base, new, difference, low, high, detectable = map(
-        number_cell, (one.base, one.new, effect.value, effect.low, effect.high, effect.mde)
-    )
-    return GuardrailLine(
-        Cell(message("{name} ({unit})", name=name, unit=unit) if unit else name),
-        *(base, new, difference, low, high, detectable),
-        Cell(words.shown(one, in_a_pair=outcome.one_each)),
-    )
+def _cells(columns: Sequence[ColumnView], values: Iterable[float | str]) -> list[Cell]:
+    """Return a row's cells: numbers as their columns write them, texts as they are."""
+    return [
+        number_cell(value, column.written) if isinstance(value, float) else Cell(value)
+        for column, value in zip(columns, values, strict=True)
+    ]
 
 
-def _guardrails(
-    found: Sequence[Guardrail], lines: Sequence[tuple[Guardrail, GuardrailLine]]
-) -> TableView:
+def _guardrails(outcome: Outcome) -> TableView:
     mean = message("mean of the prompts' means in the window")
     columns = [
         ColumnView("name", message("Figure"), kind="text"),
@@ -193,42 +113,49 @@ def _guardrails(
             help=message("by Holm's correction; ~ is nothing"),
         ),
     ]
-    rows = [RowView(one.id, list(line)) for one, line in lines]
-    missing = [words.guardrail_name(one) for one in found if one.level == "missing"]
+    rows, missing = [], []
+    for one in outcome.comparison.guardrails:
+        name, unit, effect = words.guardrail_name(one), words.unit_of(one), one.effect
+        if one.level == "missing":
+            missing.append(name)
+            continue
+        label = message("{name} ({unit})", name=name, unit=unit) if unit else name
+        numbers = (one.base, one.new, effect.value, effect.low, effect.high, effect.mde)
+        values = (label, *numbers, words.shown(one, in_a_pair=outcome.one_each))
+        rows.append(RowView(one.id, _cells(columns, values)))
     note = message("Not logged by both runs: {names}.", names=listed(missing)) if missing else ""
     return TableView("guardrails", message("Guardrails"), columns, rows, note)
 
 
 def _findings(outcome: Outcome) -> list[tuple[str, list[tuple[str, str]]]]:
-    def told(found: Sequence[Found]) -> list[tuple[str, str]]:
-        return [
-            (one.severity, words.name_of(one.id) if outcome.redact else one.title or one.id)
-            for one in found
-        ]
-
     lists = (
         (message("New"), outcome.changed.new),
         (message("Fixed"), outcome.changed.fixed),
         (message("Still there"), outcome.changed.still),
     )
-    return [(label, told(found)) for label, found in lists]
+    return [
+        (
+            label,
+            [
+                (f.severity, words.name_of(f.id) if outcome.redact else f.title or f.id)
+                for f in findings
+            ],
+        )
+        for label, findings in lists
+    ]
 
 
-def _card(
-    table: str, caption: str, differences: Sequence[Difference], outcome: Outcome
+def _settings(
+    table: str, caption: str, differences: Sequence[Difference], *, redact: bool
 ) -> TableView | None:
     if not differences:
         return None
     columns = [ColumnView(key, label, kind="text") for key, label in _CARD]
-
-    def cell(key: str, value: str | None) -> Cell:
-        if value is None:
-            return Cell(MISSING)
-        return Cell(redacted_text(key, value) if outcome.redact else value)
-
-    rows = [
-        RowView(d.key, [Cell(d.key), cell(d.key, d.base), cell(d.key, d.new)]) for d in differences
-    ]
+    rows = []
+    for key, *values in differences:
+        texts = (redacted_text(key, v) if redact and v is not None else v for v in values)
+        shown = (MISSING if text is None else text for text in texts)
+        rows.append(RowView(key, _cells(columns, (key, *shown))))
     return TableView(table, caption, columns, rows)
 
 
@@ -261,7 +188,10 @@ def _flips(flips: Sequence[Flip]) -> TableView:
             [
                 Cell(str(place), float(place)),
                 *(number_cell(value) for value in (f.delta, f.base, f.new)),
-                *(_text(text) for text in _texts(f)),
+                *(
+                    Cell(MISSING, None, message("not kept")) if text is None else Cell(text)
+                    for text in _texts(f)
+                ),
             ],
             href=f"#r={place}",
         )
@@ -273,15 +203,13 @@ def _flips(flips: Sequence[Flip]) -> TableView:
 
 
 def _texts(flip: Flip) -> tuple[str | None, str | None, str | None]:
-    prompt = (
-        flip.prompt
-        if flip.prompt is not None
-        else message("[prompt {number:count}]", number=flip.number)
-    )
+    prompt = flip.prompt
+    if prompt is None:
+        prompt = message("[prompt {number:count}]", number=flip.number)
     return cut(prompt), cut(flip.new_text), cut(flip.base_text)
 
 
-def cut(text: str | None, longest: int = MOST_CHARACTERS) -> str | None:
+def cut(text: str | None, longest: int = MAX_CHARACTERS) -> str | None:
     """Return the beginning of a text, which says how much is missing."""
     if text is None or len(text) <= longest:
         return text
@@ -290,24 +218,15 @@ def cut(text: str | None, longest: int = MOST_CHARACTERS) -> str | None:
     )
 
 
-def _text(text: str | None) -> Cell:
-    return Cell(MISSING, None, message("not kept")) if text is None else Cell(text)
-
-
 def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
     """Return the rows-data node; see docs/page-data.md."""
-    values = {
-        "delta": [f.delta for f in flips],
-        "base": [f.base for f in flips],
-        "new": [f.new for f in flips],
-    }
     return {
         "run": outcome.new.name,
         "step": "",
         "total": len(outcome.comparison.flips),
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
-        "values": values,
+        "values": {key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
         "strings": {},
         "texts": {key: [None] * len(flips) for key in ("prompt", "response", "ref_response")},
         "turns": {},
@@ -340,21 +259,9 @@ def _where(flip: Flip) -> str:
 def _ngrams(outcome: Outcome) -> TableView:
     columns = [
         ColumnView("ngram", message("Text"), kind="token"),
-        ColumnView("new", message("Responses of NEW"), written="share"),
-        ColumnView("base", message("Responses of BASE"), written="share"),
+        ColumnView("new_share", message("Responses of NEW"), written="share"),
+        ColumnView("base_share", message("Responses of BASE"), written="share"),
         ColumnView("z", "z", help=message("how clearly the shares differ, in standard errors")),
-    ]
-    rows = [
-        RowView(
-            str(place),
-            [
-                Cell(record["ngram"]),
-                number_cell(record["new_share"], "share"),
-                number_cell(record["base_share"], "share"),
-                number_cell(record["z"]),
-            ],
-        )
-        for place, record in enumerate(outcome.ngrams.to_dict("records"))
     ]
     base, new = outcome.counted
     note = (
@@ -366,34 +273,30 @@ def _ngrams(outcome: Outcome) -> TableView:
         if base and new
         else message("The texts of the window are not kept.")
     )
+    rows = _rows(columns, outcome.ngrams)
     return TableView("ngrams", message("What NEW says more"), columns, rows, note)
 
 
 def _tokens(outcome: Outcome) -> TableView:
     columns = [
         ColumnView("token", message("Token"), kind="token"),
-        ColumnView("new", message("Share of KL in NEW"), written="share"),
-        ColumnView("base", message("Share of KL in BASE"), written="share"),
+        ColumnView("new_share", message("Share of KL in NEW"), written="share"),
+        ColumnView("base_share", message("Share of KL in BASE"), written="share"),
         ColumnView("change", message("Change"), message("points")),
     ]
-    rows = [
-        RowView(
-            str(place),
-            [
-                Cell(record["token"]),
-                *(number_cell(record[key], "share") for key in ("new_share", "base_share")),
-                number_cell(100 * record["change"]),
-            ],
-        )
-        for place, record in enumerate(outcome.tokens.to_dict("records"))
-    ]
+    rows = _rows(columns, outcome.tokens.assign(change=100 * outcome.tokens["change"]))
     unknown = message("Tokens of both runs are not known: logs, folders and zips carry them.")
     caption = message("Tokens by change of their share of the KL")
     return TableView("kl_tokens", caption, columns, rows, "" if rows else unknown)
 
 
-def _pair(flip: Flip) -> PairView:
+def _rows(columns: Sequence[ColumnView], frame: pd.DataFrame) -> list[RowView]:
+    records = frame[[column.key for column in columns]].to_dict("split")["data"]
+    return [RowView(str(i), _cells(columns, record)) for i, record in enumerate(records)]
+
+
+def _pair(flip: Flip) -> dict[str, str]:
     literal, change = marked("{change} (reward {base} → {new})"), words.signed(flip.delta)
     title = message(literal, change=change, base=figure(flip.base), new=figure(flip.new))
     prompt, new, base = _texts(flip)
-    return PairView(title, prompt or "", base or "", new or "")
+    return {"title": title, "prompt": prompt or "", "base": base or "", "new": new or ""}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlreport.bake.assets import assets
-from rlreport.bake.compare_page import CompareView, compare_view
+from rlreport.bake.compare_page import compare_view
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import csv
 from rlreport.bake.pages import FOLDER_POLICY, Maker, Page
@@ -24,29 +24,12 @@ from rlreport.text.language import Language
 PAGE, INDEX = "compare.html", "index.html"
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonVerdict:
-    """A comparison's verdict: its level (``better``, ``no_evidence``, …), and it in a sentence."""
-
-    level: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonContext:
-    """What forms ask of a comparison as of a report.
-
-    Attributes:
-        run: its name.
-        report: options of the output.
-        stamp: time of building, or "".
-        verdict: as that of a report has a level and a sentence.
-    """
+class ComparisonContext(NamedTuple):
+    """What output formats ask of a comparison as of a report; ``stamp`` is the time or ""."""
 
     run: str
     report: ReportOptions
     stamp: str
-    verdict: ComparisonVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +37,10 @@ class ComparisonBuilder(Maker):
     """Everything a form needs to write a comparison.
 
     Attributes:
-        outcome: the comparison.
-        context: its name and the options of the output.
-        finish: what becomes of a page in the form that is written.
-        one_file: the page is a view of one file.
-        shown: prompts won and lost that are shown with their texts.
-        charts: drawn.
-        memo: what was made once, see ``once``.
+        finish: encodes a page for the output format.
+        one_file: whether the page is a view of one file.
+        shown: how many flips are shown with their texts.
+        memo: results of ``once``.
     """
 
     outcome: Outcome
@@ -76,8 +56,8 @@ class ComparisonBuilder(Maker):
         return replace(self, shown=flips)
 
     @property
-    def view(self) -> CompareView:
-        """The view of its page, in its language."""
+    def view(self) -> dict[str, Any]:
+        """What its templates print, in its language."""
         return self.context.report.language.of(compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:

@@ -18,7 +18,6 @@ from typing import Any
 
 import css_inline
 
-from rlreport.bake.compare_page import CompareView
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import GENERATOR, environment
 from rlreport.bake.pages import Page
@@ -101,7 +100,7 @@ def mail(builder: Builder) -> EmailMessage:
     headers = context.report.mail
     if isinstance(builder, ComparisonBuilder):
         prefix, told = "compare_", compare_words.headline(builder.outcome)
-        view: dict[str, Any] | CompareView = builder.view
+        view: dict[str, Any] = builder.view
     else:
         prefix, told = "", headline(builder.context.verdict)
         view = overview(builder)
@@ -188,7 +187,7 @@ def one_line(text: str) -> str:
 def _render(
     template: str,
     builder: Builder,
-    view: dict[str, Any] | CompareView,
+    view: dict[str, Any],
     drawn: list[Picture],
     attached: str,
 ) -> str:
