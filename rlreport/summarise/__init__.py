@@ -33,13 +33,7 @@ def summarise(
     prompts: Sequence[str] = (),
     metrics: TrainerMetrics | None = None,
 ) -> Tables:
-    """Derives every table from what was read.
-
-    Args:
-        scan: what was read.
-        prompts: texts of the first prompts, by ``prompt_id``.
-        metrics: the trainer's own, with remarks beside those of the scan.
-    """
+    """Return every table; ``prompts`` has the texts of the first prompts, by ``prompt_id``."""
     metrics = metrics or TrainerMetrics()
     beside = scan.responses["validation"].to_numpy() == 1
     own = scan.responses[~beside] if beside.any() else scan.responses
@@ -62,7 +56,6 @@ def summarise(
 
 
 def _extras_by_step(responses: pd.DataFrame, extras: pd.DataFrame) -> pd.DataFrame:
-    """``step`` and the mean of each numeric further column over its responses."""
     numeric = extras.select_dtypes(include=[np.number])
     return numeric.groupby(responses["step"].to_numpy()).mean().rename_axis("step").reset_index()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints
@@ -15,19 +16,14 @@ Kind = TypeVar("Kind", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Consecutive groups of rows.
-
-    Attributes:
-        starts: int64 (G,), the first row of each group, strictly ascending from 0.
-        size: number of rows in all.
-    """
+    """Consecutive groups of ``size`` rows, given by the first row of each, int64 (G,)."""
 
     starts: Ints
     size: int
 
     @classmethod
     def by(cls, *keys: NDArray[np.generic]) -> Grouped:
-        """Groups rows that are equal in every key and adjacent; all keys have shape (R,)."""
+        """Group adjacent rows that are equal in every key; keys have shape (R,)."""
         size = len(keys[0])
         if size == 0:
             return cls(np.zeros(0, np.int64), 0)
@@ -51,30 +47,28 @@ class Grouped:
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
     def first(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """The first row's value of each group."""
-        found: NDArray[Kind] = values[self.starts]
-        return found
+        """Return the first row's value of each group."""
+        return np.asarray(values[self.starts])
 
     def last(self, values: NDArray[Kind]) -> NDArray[Kind]:
-        """The last row's value of each group."""
-        found: NDArray[Kind] = values[self.starts + self.counts - 1]
-        return found
+        """Return the last row's value of each group."""
+        return np.asarray(values[self.starts + self.counts - 1])
 
     def sum(self, values: Floats) -> Floats:
-        """Sum per group, NaN counted as 0; infinite where a float does not hold it."""
+        """Return the sum per group, NaN counted as 0; infinite where a float does not hold it."""
         if not len(self.starts):
             return np.zeros(0)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.add.reduceat(np.where(np.isnan(values), 0.0, values), self.starts)
 
     def finite(self, values: Floats) -> Ints:
-        """Number of values that are not NaN, per group."""
+        """Return the number of values that are not NaN, per group."""
         if not len(self.starts):
             return np.zeros(0, np.int64)
         return np.add.reduceat((~np.isnan(values)).astype(np.int64), self.starts)
 
     def mean(self, values: Floats, weights: Floats | None = None) -> Floats:
-        """Mean per group over the rows that are not NaN; NaN where there is none.
+        """Return the mean per group over the rows that are not NaN; NaN where there is none.
 
         With ``weights`` (R,): the weighted mean over rows where both are not NaN.
         """
@@ -84,12 +78,12 @@ class Grouped:
         return ratio(self.sum(np.where(weights > 0, values, 0.0) * weights), self.sum(weights))
 
     def std(self, values: Floats) -> Floats:
-        """Population standard deviation per group, two passes, NaN skipped."""
+        """Return the population standard deviation per group, two passes, NaN skipped."""
         deviation = values - self.mean(values)[self.codes]
         return np.sqrt(self.mean(deviation * deviation))
 
     def pooled_variance(self, counts: Floats, means: Floats, m2: Floats) -> Floats:
-        """Population variance over the union of samples given by count, mean and M2 a row.
+        """Return the population variance over samples given by count, mean and M2 a row.
 
         Chan, Golub & LeVeque (1983), "Algorithms for computing the sample variance".
         """
@@ -100,15 +94,15 @@ class Grouped:
         return ratio(self.sum(between + within), self.sum(weights))
 
     def min(self, values: Floats) -> Floats:
-        """Smallest value per group, NaN skipped; NaN where there is none."""
-        return self._extreme(values, np.minimum, np.inf)
+        """Return the smallest value per group, NaN skipped; NaN where there is none."""
+        return np.asarray(pd.Series(values).groupby(self.codes).min(), np.float64)
 
     def max(self, values: Floats) -> Floats:
-        """Largest value per group, NaN skipped; NaN where there is none."""
-        return self._extreme(values, np.maximum, -np.inf)
+        """Return the largest value per group, NaN skipped; NaN where there is none."""
+        return np.asarray(pd.Series(values).groupby(self.codes).max(), np.float64)
 
     def quantile(self, values: Floats, part: float) -> Floats:
-        """Quantile per group, linear between values, NaN skipped; NaN where there is none."""
+        """Return a quantile per group, linear between values, NaN skipped; NaN without any."""
         counts = self.finite(values)
         if not counts.any():
             return np.full(len(self.starts), np.nan)
@@ -121,13 +115,13 @@ class Grouped:
         return np.where(counts > 0, found, np.nan)
 
     def share(self, mask: NDArray[np.bool_], among: NDArray[np.bool_] | None = None) -> Floats:
-        """Share of rows where ``mask`` holds, among all rows or those where ``among`` holds."""
+        """Return the share of rows where ``mask`` holds, of those where ``among`` holds."""
         if among is None:
             return self.mean(mask.astype(np.float64))
         return self.mean(np.where(among, mask.astype(np.float64), np.nan))
 
     def correlation(self, x: Floats, y: Floats) -> Floats:
-        """Pearson correlation per group over rows where both are finite; NaN if undefined."""
+        """Return Pearson's r per group over rows where both are finite; NaN if undefined."""
         both = np.isfinite(x) & np.isfinite(y)
         x, y = np.where(both, x, np.nan), np.where(both, y, np.nan)
         dx = x - self.mean(x)[self.codes]
@@ -135,15 +129,9 @@ class Grouped:
         scale = np.sqrt(self.sum(dx * dx) * self.sum(dy * dy))
         return ratio(self.sum(dx * dy), np.where(scale > 1e-12, scale, 0.0))
 
-    def _extreme(self, values: Floats, reduce: np.ufunc, nothing: float) -> Floats:
-        if not len(self.starts):
-            return np.zeros(0)
-        found = reduce.reduceat(np.where(np.isnan(values), nothing, values), self.starts)
-        return np.where(self.finite(values) > 0, found, np.nan)
-
 
 def ratio(top: Floats, bottom: NDArray[np.generic]) -> Floats:
-    """``top / bottom`` with NaN where ``bottom`` is 0."""
+    """Return ``top / bottom`` with NaN where ``bottom`` is 0."""
     bottom = np.asarray(bottom, np.float64)
-    ratio: Floats = np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom != 0)
-    return ratio
+    nothing = np.full(len(top), np.nan)
+    return np.asarray(np.divide(top, bottom, out=nothing, where=bottom != 0))

@@ -16,7 +16,7 @@ _USED = ("prompt_id", "step", "n", "validation", "reward", "ref_reward", "kl_k1"
 
 
 def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Summarises responses by prompt.
+    """Summarise responses by prompt.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by (step, n).
@@ -31,14 +31,13 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     prompts = Grouped.by(column["prompt_id"])
     seen = Grouped.by(column["prompt_id"], step)
     of_seen = Grouped.by(seen.first(column["prompt_id"]))
-    mean_by_step = seen.mean(reward)
+    means = seen.mean(reward)
     both = ~(np.isnan(reward) | np.isnan(reference))
     won = both & (reward > reference)
-    first, last = of_seen.first(mean_by_step), of_seen.last(mean_by_step)
-    best, worst = (
-        _first_extreme(reward, prompts, largest=True),
-        _first_extreme(reward, prompts, largest=False),
-    )
+    first, last = of_seen.first(means), of_seen.last(means)
+    best, worst = (_first_smallest(rewards, prompts) for rewards in (-reward, reward))
+    lost_all = (prompts.sum(both.astype(float)) > 0) & (prompts.sum(won.astype(float)) == 0)
+    spread = np.where(seen.finite(reward) >= 2, seen.std(reward), np.nan)
     table = pd.DataFrame(
         {
             "prompt_id": prompts.first(column["prompt_id"]),
@@ -56,13 +55,10 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
             "reward_max": prompts.max(reward),
             "ref_reward_mean": prompts.mean(reference),
             "win_rate": prompts.share(won, both),
-            "never_won": (prompts.sum(both.astype(float)) > 0)
-            & (prompts.sum(won.astype(float)) == 0),
+            "never_won": lost_all,
             "losing_streak": _losing_streak(both, won, prompts),
             "kl_k1_mean": prompts.mean(column["kl_k1"]),
-            "group_std_mean": of_seen.mean(
-                np.where(seen.finite(reward) >= 2, seen.std(reward), np.nan)
-            ),
+            "group_std_mean": of_seen.mean(spread),
             "best_step": step[best],
             "best_n": column["n"][best],
             "worst_step": step[worst],
@@ -72,17 +68,16 @@ def prompt_table(responses: pd.DataFrame, texts: Sequence[str] = ()) -> pd.DataF
     return table[[c.name for c in PROMPT_COLUMNS]].astype({c.name: c.dtype for c in PROMPT_COLUMNS})
 
 
-def _first_extreme(reward: Floats, prompts: Grouped, *, largest: bool) -> NDArray[np.int64]:
-    """Row of each group's largest (smallest) reward, the earliest on a tie, int64 (G,)."""
-    key = np.nan_to_num(-reward if largest else reward, nan=np.inf)
-    order = np.lexsort((np.arange(len(reward)), key, prompts.codes))
-    return order[prompts.starts]
+def _first_smallest(values: Floats, groups: Grouped) -> NDArray[np.int64]:
+    """Return the row of each group's smallest value, the earliest on a tie, int64 (G,)."""
+    order = np.lexsort((np.nan_to_num(values, nan=np.inf), groups.codes))
+    return order[groups.starts]
 
 
 def _losing_streak(
     both: NDArray[np.bool_], won: NDArray[np.bool_], prompts: Grouped
 ) -> NDArray[np.int64]:
-    """Comparable responses after the last one that beat its reference, int64 (G,)."""
+    """Count the comparable responses after the last that beat its reference, int64 (G,)."""
     position = np.arange(len(won))
     last_win = np.maximum.reduceat(np.where(won, position, -1), prompts.starts)
     after = both & (position > last_win[prompts.codes])

@@ -19,22 +19,45 @@ WINDOW_SHARE = 0.2
 LEAST_WINDOW = 3
 """First and last window, unless thresholds say otherwise: a fifth of the steps, at least three."""
 
+_MEANS = (
+    *("reward", "ref_reward", "reward_gap", "valid_reward", "ref_valid_reward"),
+    *("rlhf_reward", "non_score_reward", "kl_k1", "kl_k3"),
+    *("response_tokens", "response_chars", "ref_response_chars"),
+    *("turns", "tool_calls", "env_tokens", "seconds", "lag"),
+    *("thinking_tokens", "answer_tokens", "thinking_chars"),
+)
+"""Columns of responses whose mean is the step's ``NAME_mean``."""
+
+_SPREADS = ("reward", "ref_reward", "kl_k1", "kl_k3", "response_tokens", "response_chars")
+"""Those whose standard deviation is the step's ``NAME_std``."""
+
+_EXTREMES = ("reward", "kl_k1")
+_TAILS = ("turns", "tool_calls", "env_tokens", "seconds")
+"""Those whose 95th percentile is the step's ``NAME_p95``."""
+
+_WEIGHTED = {
+    "surprisal_mean": "logp_tokens",
+    "return_mean": "value_tokens",
+    **dict.fromkeys(("ratio_mean", "ratio_outside"), "ratio_tokens"),
+    **dict.fromkeys(
+        ("mismatch_ratio", "mismatch_k3", "mismatch_prob", "mismatch_k3_back"), "mismatch_tokens"
+    ),
+}
+"""Means over the tokens of the step: each response's mean -> its number of tokens."""
+
 _WITHIN_STEPS = ("distinct_2", "bigrams", "duplicate_rate")
 _VALIDATION = {
     "validation_reward_mean": "reward_mean",
     "validation_tokens_mean": "response_tokens_mean",
     "validation_chars_mean": "response_chars_mean",
 }
-_BESIDE = ("failed_rollouts", *_VALIDATION)
-"""Columns that responses of training do not feed."""
-
 _NO_BIGRAMS: dict[str, list[int]] = {"step": [], "bigrams": [], "distinct": []}
 
 
 # Logged numbers may be as large as float64 holds: their sums are infinite, their spread is NaN.
 @np.errstate(over="ignore", invalid="ignore")
 def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
-    """Summarises responses by step.
+    """Summarise responses by step.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
@@ -49,16 +72,26 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         "step": steps.first(column["step"]),
         "responses": steps.counts,
         "prompts": _distinct(column["step"], column["prompt_id"]),
+        **{f"{name}_mean": steps.mean(column[name].astype(np.float64)) for name in _MEANS},
+        **{f"{name}_std": steps.std(column[name].astype(np.float64)) for name in _SPREADS},
+        **{f"{name}_min": steps.min(column[name]) for name in _EXTREMES},
+        **{f"{name}_max": steps.max(column[name]) for name in (*_EXTREMES, "lag")},
+        **{f"{name}_p95": steps.quantile(column[name], 0.95) for name in _TAILS},
+        **{name: steps.mean(column[name], column[of]) for name, of in _WEIGHTED.items()},
+        "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
+        "eos_rate": steps.mean(column["finished"]),
+        "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
+        "at_turn_limit": steps.mean(column["at_turn_limit"]),
         **_rewards(column, steps),
-        **_divergence(column, steps),
-        **_text(column, steps),
+        "duplicate_rate": _duplicate_rate(column, steps),
         **_critic(column, steps),
         **_kl_coefficient(column, steps),
         **_groups(column, steps),
-        **_logprob_sources(column, steps),
-        **_conversation(column, steps),
+        **_sequence_weights(column, steps),
+        **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
-        **{name: np.zeros(len(steps)) for name in _BESIDE},
+        # Responses of training do not feed these.
+        **{name: np.zeros(len(steps)) for name in ("failed_rollouts", *_VALIDATION)},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
     }
@@ -72,11 +105,11 @@ def step_tables(
     bigrams: pd.DataFrame,
     failed: Mapping[int, int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Summarises training and validation by step.
+    """Summarise training and validation by step.
 
     Args:
         training: RESPONSE_COLUMNS, sorted by step.
-        validation: the same of the split that stands beside.
+        validation: the same of the validation split.
         bigrams: as in ``step_table``, of training.
         failed: step -> rollouts of training that failed.
 
@@ -111,7 +144,7 @@ def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 def window_table(
     responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
-    """Summarises windows of steps, each as one step that had all their responses.
+    """Summarise windows of steps, each as one step that had all their responses.
 
     What compares the responses of a step with each other (distinct-2, duplicates) is the
     mean over the window's steps instead.
@@ -124,14 +157,14 @@ def window_table(
     Returns:
         STEP_COLUMNS, one row per window; ``step`` is its first.
     """
-    found = []
+    tables = []
     for first, last in windows:
         inside = steps[steps["step"].between(first, last)]
         start, stop = np.searchsorted(responses["step"].to_numpy(), [first, last + 1])
         rows = responses.iloc[start:stop].assign(step=first)
         within = {name: [float(inside[name].mean())] for name in _WITHIN_STEPS}
-        found.append(step_table(rows, pd.DataFrame(_NO_BIGRAMS)).assign(**within))
-    return pd.concat(found, ignore_index=True)
+        tables.append(step_table(rows, pd.DataFrame(_NO_BIGRAMS)).assign(**within))
+    return pd.concat(tables, ignore_index=True)
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
@@ -144,7 +177,7 @@ def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WIND
 
 
 def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the number that most are, such as responses a step; None where fewer than a share."""
+    """Return the most common number; None where fewer than ``share`` of all are equal to it."""
     if not len(numbers):
         return None
     known, seen = np.unique(numbers, return_counts=True)
@@ -153,59 +186,21 @@ def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Marks steps with fewer responses than the run's usual step, bool (steps,)."""
+    """Mark steps with fewer responses than the run's usual step, bool (steps,)."""
     most = commonest(counts)
     return np.zeros(len(counts), bool) if most is None else counts.astype(np.int64) < most
 
 
 def _rewards(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    reward, reference = column["reward"], column["ref_reward"]
+    reward, reference, k1 = column["reward"], column["ref_reward"], column["kl_k1"]
+    tokens, chars = column["response_tokens"], column["response_chars"].astype(np.float64)
     both = ~(np.isnan(reward) | np.isnan(reference))
     return {
-        "reward_mean": steps.mean(reward),
-        "reward_std": steps.std(reward),
-        "reward_min": steps.min(reward),
-        "reward_max": steps.max(reward),
-        "ref_reward_mean": steps.mean(reference),
-        "ref_reward_std": steps.std(reference),
-        "reward_gap_mean": steps.mean(column["reward_gap"]),
-        "valid_reward_mean": steps.mean(column["valid_reward"]),
-        "ref_valid_reward_mean": steps.mean(column["ref_valid_reward"]),
         "win_rate": steps.share(reward > reference, both),
         "lose_rate": steps.share(reward < reference, both),
-        "rlhf_reward_mean": steps.mean(column["rlhf_reward"]),
-        "non_score_reward_mean": steps.mean(column["non_score_reward"]),
-    }
-
-
-def _divergence(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    k1, k3 = column["kl_k1"], column["kl_k3"]
-    return {
-        "log_ratio_mean": steps.mean(column["log_ratio_mean"]),
-        "kl_k1_mean": steps.mean(k1),
-        "kl_k1_std": steps.std(k1),
-        "kl_k1_min": steps.min(k1),
-        "kl_k1_max": steps.max(k1),
         "kl_k1_negative": steps.share(k1 < 0, ~np.isnan(k1)),
-        "kl_k3_mean": steps.mean(k3),
-        "kl_k3_std": steps.std(k3),
-        "surprisal_mean": steps.mean(column["surprisal_mean"], column["logp_tokens"]),
-        "reward_kl_r": steps.correlation(column["reward"], k1),
-    }
-
-
-def _text(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    tokens, chars = column["response_tokens"], column["response_chars"].astype(np.float64)
-    length = np.where(np.isnan(tokens), chars, tokens)
-    return {
-        "response_tokens_mean": steps.mean(tokens),
-        "response_tokens_std": steps.std(tokens),
-        "response_chars_mean": steps.mean(chars),
-        "response_chars_std": steps.std(chars),
-        "ref_response_chars_mean": steps.mean(column["ref_response_chars"]),
-        "duplicate_rate": _duplicate_rate(column, steps),
-        "eos_rate": steps.mean(column["finished"]),
-        "reward_length_r": steps.correlation(column["reward"], length),
+        "reward_kl_r": steps.correlation(reward, k1),
+        "reward_length_r": steps.correlation(reward, np.where(np.isnan(tokens), chars, tokens)),
     }
 
 
@@ -221,7 +216,6 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
             column["value_mean"], np.where(np.isnan(tokens), column["response_tokens"], tokens)
         ),
         "value_std": np.sqrt(variance("value")),
-        "return_mean": steps.mean(column["return_mean"], tokens),
         "return_std": np.sqrt(of_returns),
         "explained_variance": 1.0 - ratio(variance("value_error"), of_returns),
     }
@@ -259,19 +253,10 @@ def _groups(column: dict[str, Floats], steps: Grouped) -> dict[str, NDArray[np.g
     }
 
 
-def _logprob_sources(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    mismatch, updated = column["mismatch_tokens"], column["ratio_tokens"]
+def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
     weight = sequence_weights(column["log_weight"])
-    return {
-        "mismatch_ratio": steps.mean(column["mismatch_ratio"], mismatch),
-        "mismatch_k3": steps.mean(column["mismatch_k3"], mismatch),
-        "mismatch_prob": steps.mean(column["mismatch_prob"], mismatch),
-        "mismatch_k3_back": steps.mean(column["mismatch_k3_back"], mismatch),
-        "weight_mean": steps.mean(weight),
-        "weight_ess": steps.mean(weight) ** 2 / steps.mean(weight**2),
-        "ratio_mean": steps.mean(column["ratio_mean"], updated),
-        "ratio_outside": steps.mean(column["ratio_outside"], updated),
-    }
+    mean = steps.mean(weight)
+    return {"weight_mean": mean, "weight_ess": mean**2 / steps.mean(weight**2)}
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
@@ -279,31 +264,21 @@ def sequence_weights(log_weight: Floats) -> Floats:
     return np.exp(np.clip(log_weight, -20.0, 20.0))
 
 
-def _conversation(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    turns, calls = column["turns"], column["tool_calls"]
-    own = np.where(np.isnan(turns), np.nan, column["response_tokens"])
+def _turns(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
+    turns = column["turns"]
+    tokens = np.where(np.isnan(turns), np.nan, column["response_tokens"])
 
     def share(part: Floats, whole: Floats) -> Floats:
         return ratio(steps.sum(part), steps.sum(np.where(np.isnan(part), np.nan, whole)))
 
-    found = {
-        "tool_error_share": share(column["tool_errors"], calls),
-        "turn_tokens_mean": share(own, turns),
+    return {
+        "tool_error_share": share(column["tool_errors"], column["tool_calls"]),
+        "turn_tokens_mean": share(tokens, turns),
         "void_turns_share": share(column["void_turns"], turns),
-        "unclosed_thinking": steps.mean(column["unclosed_thinking"]),
-        "at_turn_limit": steps.mean(column["at_turn_limit"]),
-        "lag_max": steps.max(column["lag"]),
     }
-    for name in ("turns", "tool_calls", "env_tokens", "seconds"):
-        found[f"{name}_mean"] = steps.mean(column[name])
-        found[f"{name}_p95"] = steps.quantile(column[name], 0.95)
-    for name in ("thinking_tokens", "answer_tokens", "thinking_chars", "lag"):
-        found[f"{name}_mean"] = steps.mean(column[name])
-    return found
 
 
 def _distinct(step: NDArray[np.generic], key: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Distinct keys per step."""
     order = np.lexsort((key, step))
     pairs = Grouped.by(step[order], key[order])
     return Grouped.by(pairs.first(step[order])).counts

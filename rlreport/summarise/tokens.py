@@ -18,14 +18,9 @@ _EXAMPLE = ("example_step", "example_n", "example_position")
 
 
 def token_table(sample: TokenSample | None, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of tokens from the sampled responses.
+    """Return TOKEN_COLUMNS of the sampled responses, by falling share of the KL.
 
-    Args:
-        sample: figures of their tokens, None without token strings.
-        responses: RESPONSE_COLUMNS.
-
-    Returns:
-        TOKEN_COLUMNS, by falling share of the KL; empty without token strings.
+    Empty where there are no token strings (``sample`` is None).
     """
     if sample is None:
         return pd.DataFrame({c.name: pd.Series(dtype=c.dtype) for c in TOKEN_COLUMNS})
@@ -100,13 +95,8 @@ def step_bigrams(texts: TextSample | None, responses: pd.DataFrame) -> pd.DataFr
 
 
 def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
-    """Return the sampled response with the largest KL that holds each token, the earliest on a tie.
-
-    Returns:
-        _EXAMPLE by raw token.
-    """
-    row = np.full(len(sample.vocabulary), -1, np.int64)
-    position = np.full(len(sample.vocabulary), -1, np.int64)
+    """Return _EXAMPLE by raw token: where the sampled response with the largest KL holds it."""
+    row, position = np.full((2, len(sample.vocabulary)), -1, np.int64)
     kl = np.nan_to_num(responses["kl_k1"].to_numpy()[sample.rows], nan=-np.inf)
     tokens = responses["response_tokens"].to_numpy()[sample.rows]
     # What is written last stays: the largest KL, and of its tokens the first.
@@ -132,17 +122,9 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Mark the responses of the first and of the last window.
-
-    A run whose windows would overlap has none.
-
-    Args:
-        responses: RESPONSE_COLUMNS, of which training cuts the windows.
-        step: step of each response to mark.
-    """
+    """Mark the rows, by ``step``, of the first and last window of training; none if they overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):
-        nothing = np.zeros(len(step), bool)
-        return nothing, nothing
+        return np.zeros(len(step), bool), np.zeros(len(step), bool)
     return step <= steps[size - 1], step >= steps[-size]
