@@ -114,7 +114,7 @@ def build_comparison(
         ComparisonContext(report.title or report.language.of(title), report, stamp(report)),
         chosen_form.finish,
         chosen_form.one_file,
-        len(outcome.comparison.flips),
+        len(outcome.flips),
         charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size

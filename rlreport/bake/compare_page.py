@@ -34,16 +34,16 @@ def compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[
     ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` each
     heading with (severity, title) of its findings, ``pairs`` the flips whose texts are known.
     """
-    flips = outcome.comparison.flips[:shown]
+    flips = outcome.flips[:shown]
     against = words.against(outcome)
     texts_note = words.texts_note(outcome)
     left_out = [texts_note] if texts_note else []
-    if shown < len(outcome.comparison.flips):
+    if shown < len(outcome.flips):
         left_out.append(
             message(
                 "{some:count} of {all:count} prompts won and lost are shown, the clearest.",
                 some=shown,
-                all=len(outcome.comparison.flips),
+                all=len(outcome.flips),
             )
         )
     named = [*(("BASE", run) for run in outcome.bases), ("NEW", outcome.new)]
@@ -223,7 +223,7 @@ def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
     return {
         "run": outcome.new.name,
         "step": "",
-        "total": len(outcome.comparison.flips),
+        "total": len(outcome.flips),
         "n": list(range(1, len(flips) + 1)),
         "columns": [column.data() for column in _FLIP_NUMBERS],
         "values": {key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},

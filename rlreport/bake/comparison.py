@@ -103,11 +103,11 @@ class ComparisonBuilder(Maker):
 def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
     """Draws what the comparison feeds."""
     comparison = outcome.comparison
-    band = comparison.band
+    band, (base, new) = comparison.band, comparison.curves
     charts = comparison_charts(
         comparison.steps.astype(float),
-        comparison.base_curve,
-        comparison.new_curve,
+        base,
+        new,
         (band.difference, band.low, band.high),
         comparison.paths,
     )

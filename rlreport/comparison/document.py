@@ -40,7 +40,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "only_base": comparison.only_base,
             "only_new": comparison.only_new,
             "paired": effect.paired,
-            "reasons": list(comparison.reasons),
+            "reasons": comparison.reasons,
         },
         "guardrails": [
             {"id": g.id, "base": g.base, "new": g.new, **_effect(g.effect), "level": g.level}
@@ -57,7 +57,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             "fixed": [found.id for found in outcome.changed.fixed],
             "still": [found.id for found in outcome.changed.still],
         },
-        "flips": [_flip(flip) for flip in comparison.flips],
+        "flips": [_flip(flip) for flip in outcome.flips],
         "equal_kl": comparison.equal_kl and asdict(comparison.equal_kl),
         "equal_kl_watched": comparison.equal_kl_watched and asdict(comparison.equal_kl_watched),
     }
@@ -71,7 +71,7 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
     table = outcome.comparison.prompts
     texts = {
         flip.pair: flip.prompt[:PROMPT_CHARACTERS]
-        for flip in outcome.comparison.flips
+        for flip in outcome.flips
         if flip.prompt is not None
     }
     numbers = outcome.new.side.responses.drop_duplicates("pair").set_index("pair")["prompt_id"]

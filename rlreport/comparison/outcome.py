@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,6 @@ from rlreport.comparison.flips import Flip
 from rlreport.comparison.guardrails import beside_collapse
 from rlreport.comparison.run import ComparedRun, Found
 from rlreport.comparison.says_more import says_more, tokens_of_kl
-from rlreport.comparison.side import within
 from rlreport.text.messages import message
 
 MOST_READ = 512
@@ -25,8 +25,7 @@ FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """What the gate was asked, what failed (``worse``, ``guardrail:ID``), and the exit status."""
 
     fail_on: tuple[str, ...]
@@ -34,29 +33,23 @@ class Gate:
     exit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Findings of NEW against those of BASE.
+class Changed(NamedTuple):
+    """Findings that are new, fixed, or still there; and those critical in NEW alone."""
 
-    Attributes:
-        new, fixed, still: by their ids; of those still there as NEW has them.
-        critical: critical in NEW and not in BASE, new or still there.
-    """
-
-    new: tuple[Found, ...]
-    fixed: tuple[Found, ...]
-    still: tuple[Found, ...]
-    critical: tuple[Found, ...]
+    new: list[Found]
+    fixed: list[Found]
+    still: list[Found]
+    critical: list[Found]
 
 
 def changed(base: Mapping[str, Found], new: Mapping[str, Found]) -> Changed:
     """Return which findings are new, fixed, still there, and critical only now."""
     already = {name for name, found in base.items() if found.severity == "critical"}
     return Changed(
-        tuple(found for name, found in new.items() if name not in base),
-        tuple(found for name, found in base.items() if name not in new),
-        tuple(found for name, found in new.items() if name in base),
-        tuple(f for name, f in new.items() if f.severity == "critical" and name not in already),
+        [found for name, found in new.items() if name not in base],
+        [found for name, found in base.items() if name not in new],
+        [found for name, found in new.items() if name in base],
+        [f for name, f in new.items() if f.severity == "critical" and name not in already],
     )
 
 
@@ -92,6 +85,7 @@ class Outcome:
 
     Attributes:
         changed: findings of NEW against those of the first BASE.
+        flips: those of the comparison, with their texts.
         ngrams: what NEW says more, see ``says_more``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
@@ -103,6 +97,7 @@ class Outcome:
     comparison: Comparison
     changed: Changed
     gate: Gate
+    flips: Sequence[Flip] = ()
     ngrams: pd.DataFrame = field(default_factory=pd.DataFrame)
     counted: tuple[int, int] = (0, 0)
     tokens: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -144,25 +139,23 @@ def outcome_of(
     judged = beside_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
     comparison = replace(comparison, guardrails=judged)
     findings = changed(base.findings, new.findings)
-    read_base, read_new = _counted(comparison, base, new, seed)
-    found = [
-        run.texts({*read, *shown}) if not redact else {}
-        for run, read, shown in (
-            (base, read_base, [flip.base_response for flip in comparison.flips]),
-            (new, read_new, [flip.new_response for flip in comparison.flips]),
-        )
-    ]
-    words = [
-        [texts[place][1] for place in sorted(read) if place in texts][:MOST_READ]
-        for texts, read in zip(found, (read_base, read_new), strict=True)
-    ]
-    flips = _with_texts(comparison.flips, found[0], found[1], new)
+    windows = (comparison.windows.base, comparison.windows.new)
+    texts, words = [], []
+    for run, window, flipped in (
+        (base, windows[0], [flip.base_response for flip in comparison.flips]),
+        (new, windows[1], [flip.new_response for flip in comparison.flips]),
+    ):
+        counted = _counted(run, window, seed)
+        known = {} if redact else run.texts({*counted, *flipped})
+        texts.append(known)
+        words.append([known[place][1] for place in sorted(counted) if place in known][:MOST_READ])
     return Outcome(
         bases,
         new,
-        replace(comparison, flips=flips),
+        comparison,
         findings,
         gate(comparison, findings, set(fail_on), margin, require_evidence=require_evidence),
+        _with_texts(comparison.flips, texts[0], texts[1], new),
         says_more(words[0], words[1]),
         (len(words[0]), len(words[1])),
         tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
@@ -170,34 +163,27 @@ def outcome_of(
     )
 
 
-def _counted(
-    comparison: Comparison, base: ComparedRun, new: ComparedRun, seed: int
-) -> tuple[set[Place], set[Place]]:
-    """Return the responses of the windows whose words are counted.
+def _counted(run: ComparedRun, window: tuple[int, int], seed: int) -> set[Place]:
+    """Return the responses of a window whose words are counted.
 
     Of a report all are asked for, as it keeps the texts of some only.
     """
-    places = []
-    for run, window in ((base, comparison.windows.base), (new, comparison.windows.new)):
-        inside = within(run.side.responses, window)
-        rows = np.arange(len(inside))
-        if run.from_logs and len(rows) > MOST_READ:
-            rows = np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_READ])
-        step, n = (inside[name].to_numpy(np.int64)[rows].tolist() for name in ("step", "n"))
-        places.append(set(zip(step, n, strict=True)))
-    return places[0], places[1]
+    inside = run.side.responses[run.side.responses["step"].between(*window)]
+    if run.from_logs and len(inside) > MOST_READ:
+        inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MOST_READ]]
+    return set(zip(inside["step"].tolist(), inside["n"].tolist(), strict=True))
 
 
 def _with_texts(
     flips: Sequence[Flip], base: dict[Place, Texts], new: dict[Place, Texts], run: ComparedRun
 ) -> list[Flip]:
-    first = run.side.responses.drop_duplicates("pair")
-    numbers = dict(zip(first["pair"].tolist(), first["prompt_id"].tolist(), strict=True))
-    found = []
+    numbers = run.side.responses.drop_duplicates("pair").set_index("pair")["prompt_id"]
+    shown = []
     for flip in flips:
         base_prompt, base_text = base.get(flip.base_response, (None, None))
         new_prompt, new_text = new.get(flip.new_response, (None, None))
         prompt = base_prompt if new_prompt is None else new_prompt
-        texts = replace(flip, prompt=prompt, base_text=base_text, new_text=new_text)
-        found.append(replace(texts, number=int(numbers[flip.pair]) + 1))
-    return found
+        number = int(numbers[flip.pair]) + 1
+        named = replace(flip, number=number, prompt=prompt)
+        shown.append(replace(named, base_text=base_text, new_text=new_text))
+    return shown

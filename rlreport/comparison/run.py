@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,8 @@ from rlreport.text.cells import unescape
 from rlreport.text.messages import sample_note
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A finding of a run: what it is, how bad, its title, and the step since which it is so."""
+class Found(NamedTuple):
+    """A finding of a run; ``onset`` is the step at which it began."""
 
     id: str
     severity: str
@@ -44,15 +43,15 @@ class ComparedRun:
     """One run of a comparison.
 
     Attributes:
-        level: of its verdict.
-        lead: id of the finding that leads, None without a warning.
-        findings: by id, notes left out.
-        texts: gives prompt and response of those (step, n) whose texts are known.
-        from_logs: whether texts are read from the logs, so that all are known.
-        tokens: ``token`` and ``kl_share``, None where the form carries none.
-        facts: what the run was, for the card: settings and versions.
-        versions: of the packages that made its report, and further settings of the report.
-        dropped: rows of the run that its report carries no figures of.
+        level: level of its verdict.
+        lead: id of the leading finding, None without a warning.
+        findings: warnings and critical findings by id.
+        texts: returns prompt and response of those (step, n) whose texts are known.
+        from_logs: whether all texts are known.
+        tokens: ``token`` and ``kl_share``, None where the report carries none.
+        facts: run card, gamma and lambda.
+        versions: package versions and settings of its report.
+        dropped: responses whose figures its report does not carry.
         sample_note: from which responses its distinct-2 and tokens come, "" if from all.
     """
 
@@ -60,7 +59,7 @@ class ComparedRun:
     side: Side
     level: str
     lead: str | None
-    findings: dict[str, Found]
+    findings: Mapping[str, Found]
     texts: Callable[[Iterable[Place]], dict[Place, Texts]]
     from_logs: bool = False
     tokens: pd.DataFrame | None = None
@@ -99,12 +98,10 @@ def compared_run(
     metrics = metrics_beside([given], read.metrics)
     scan = read_logs([given], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
-    name, locations = scan.name, scan.locations()
     verdict = worded(judge(Run(tables, thresholds)))
-    data = response_data(tables)
     return ComparedRun(
-        name,
-        side_of(name, data, pair_by=pair_by),
+        scan.name,
+        side_of(scan.name, response_data(tables), pair_by=pair_by),
         verdict.level,
         verdict.lead,
         {
@@ -112,7 +109,7 @@ def compared_run(
             for f in verdict.findings
             if f.severity != "info"
         },
-        _reader(locations, tables, read, figures),
+        _text_reader(scan.locations(), tables, read, figures),
         from_logs=True,
         tokens=tables.tokens[["token", "kl_share"]] if len(tables.tokens) else None,
         facts={
@@ -124,48 +121,42 @@ def compared_run(
     )
 
 
-def _reader(
+def _text_reader(
     locations: RowLocations, tables: Tables, read: ReadOptions, figures: FigureOptions
 ) -> Callable[[Iterable[Place]], dict[Place, Texts]]:
     steps = tables.responses["step"].to_numpy(np.int64)
 
     def texts(wanted: Iterable[Place]) -> dict[Place, Texts]:
-        places = sorted(set(wanted))
-        starts = np.searchsorted(steps, [step for step, _ in places])
-        rows = [int(start) + n for start, (_, n) in zip(starts, places, strict=True)]
-        found = {
-            (rollout.step, rollout.n): (rollout.prompt, rollout.response)
-            for rollout in fetch(locations, rows, read, figures)
-        }
+        rows = [int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))]
+        rollouts = fetch(locations, rows, read, figures)
+        texts = {(one.step, one.n): (one.prompt, one.response) for one in rollouts}
         locations.close()
-        return found
+        return texts
 
     return texts
 
 
 def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
-    about = report.about
+    about, count = report.about, report.about.get("responses")
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
     listed = about.get("findings")
-    found = [
+    findings = [
         _found(one)
         for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, dict) and one.get("severity") in ("critical", "warning")
     ]
-    responses = report.responses
-    in_all = about.get("responses")
     return ComparedRun(
         name,
-        side_of(name, responses, pair_by=pair_by),
+        side_of(name, report.responses, pair_by=pair_by),
         level,
         _text(lead.get("id")) if lead else None,
-        {one.id: one for one in found},
+        {one.id: one for one in findings},
         report.texts,
         tokens=_tokens(report),
         facts=_facts(about),
         versions=_texts(about, "settings") | _texts(about, "versions"),
-        dropped=max(0, in_all - len(responses)) if isinstance(in_all, int) else 0,
+        dropped=max(0, count - len(report.responses)) if isinstance(count, int) else 0,
         sample_note=_sample_note(about.get("sampled")),
     )
 
@@ -197,7 +188,6 @@ def _tokens(report: Earlier) -> pd.DataFrame | None:
 
 
 def _facts(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return what figures depend on, and the card."""
     settings = {k: v for k, v in _texts(about, "settings").items() if k in ("gamma", "lam")}
     card = about.get("card")
     entries = card.get("entries") if isinstance(card, dict) else None

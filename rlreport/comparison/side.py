@@ -1,4 +1,4 @@
-"""One run as it is compared: a row a response, and which rows of two runs belong together."""
+"""One run as it is compared: a row per response, and which rows of two runs belong together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROMPT, GROUP = "prompt", "group"
 ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
 """Columns: the response's group has equal rewards, the best of all runs or lower ones."""
 
-_VALIDATION, _TRAINING = ("val", "eval", "valid", "validation", "test"), ("train",)
+_SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
 Keys = NDArray[np.uint64]
 
@@ -37,8 +37,7 @@ class Side:
     """One run, as it is compared.
 
     Attributes:
-        name: of the run.
-        responses: a row a response: ``step``, ``n``, ``split``, ``pair`` (what prompts are
+        responses: a row per response: ``step``, ``n``, ``split``, ``pair`` (what prompts are
             paired by, uint64), and figures, float64.
         parts: columns of ``responses`` that are parts of the reward.
         named: whether an equal ``pair`` means an equal prompt in another run too.
@@ -53,9 +52,7 @@ class Side:
 
 
 def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
-    """Make a side of a run's response data (see ``comparison.data``).
-
-    Prompts are paired by their text, by the logged group_id, or by another logged field.
+    """Return a run's response data with prompts paired by text, group_id or another field.
 
     Raises:
         UsageError: the run has no such field.
@@ -85,23 +82,20 @@ def _hashes(values: pd.Series) -> Keys:
     return np.array([xxhash.xxh3_64_intdigest(text.encode()) for text in texts], np.uint64)
 
 
-def apart(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides with the prompts of those that hide them told from all others'."""
+def disambiguate_hidden_prompts(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides with different ``pair`` for prompts of sides that hide them."""
+    pairs = [
+        side.responses["pair"] + np.uint64(0 if side.named else place << 40)
+        for place, side in enumerate(sides, 1)
+    ]
     return [
-        side
-        if side.named
-        else replace(
-            side,
-            responses=side.responses.assign(
-                pair=side.responses["pair"].to_numpy() + np.uint64((place + 1) << 40)
-            ),
-        )
-        for place, side in enumerate(sides)
+        replace(side, responses=side.responses.assign(pair=pair))
+        for side, pair in zip(sides, pairs, strict=True)
     ]
 
 
 def with_group_kinds(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides with groups of equal rewards told by kind: the best of all runs, or less."""
+    """Return the sides with ALL_RIGHT and ALL_WRONG, going by the best reward of all runs."""
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     kinds = []
     for side in sides:
@@ -118,15 +112,13 @@ def one_split(sides: Sequence[Side]) -> tuple[str, list[Side]]:
 
     Where neither split is on every side, all responses are compared.
     """
-    for name, names in (("val", _VALIDATION), ("train", _TRAINING)):
+    for name, names in _SPLITS.items():
         cut = [replace(s, responses=s.responses[s.responses["split"].isin(names)]) for s in sides]
-        if all(len(side.responses) for side in cut) and (name == "train" or _share_prompts(cut)):
-            return name, cut
+        if all(len(side.responses) for side in cut):
+            prompts = [pd.Index(side.responses["pair"].unique()) for side in cut]
+            if name == "train" or pairable(prompts):
+                return name, cut
     return "all", list(sides)
-
-
-def _share_prompts(sides: Sequence[Side]) -> bool:
-    return pairable([pd.Index(side.responses["pair"].unique()) for side in sides])
 
 
 def pairable(prompts: Sequence[pd.Index]) -> bool:
@@ -187,8 +179,3 @@ def windows(frames: Sequence[pd.DataFrame]) -> Windows:
 
 def _fifth(count: int) -> int:
     return max(1, round(count * WINDOW_SHARE))
-
-
-def within(frame: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:
-    """Return the responses of a window."""
-    return frame[frame["step"].between(*window)]

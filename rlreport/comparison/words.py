@@ -263,7 +263,7 @@ def _one_sided(outcome: Outcome) -> list[str]:
 
 def texts_note(outcome: Outcome) -> str:
     """Return why texts are missing, "" where all are known."""
-    flips = outcome.comparison.flips
+    flips = outcome.flips
     missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
         return message("Texts are left out (--redact).")

@@ -122,7 +122,7 @@ def _examples(sample: TextSample, responses: pd.DataFrame) -> pd.DataFrame:
 def _windows(
     responses: pd.DataFrame, step: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Mark the rows, by ``step``, of the first and last window of training; none if they overlap."""
+    """Mark rows by ``step``: in the first and last window of training; none if they overlap."""
     steps = np.unique(responses.loc[responses["validation"] == 0, "step"].to_numpy())
     size = window_size(len(steps))
     if 2 * size > len(steps):
