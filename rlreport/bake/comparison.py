@@ -108,7 +108,7 @@ def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
         comparison.steps.astype(float),
         base,
         new,
-        (band.difference, band.low, band.high),
+        band,
         comparison.paths,
     )
     return drawn(charts, language)

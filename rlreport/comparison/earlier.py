@@ -35,10 +35,7 @@ from rlreport.sidefiles import (
 from rlreport.text.messages import message
 
 MOST_PART = 500_000_000
-"""Bytes of one part of a report that are read, and of a report in one file."""
-
-MOST_PAGE = 64_000_000
-"""Bytes of the page of a step that are read."""
+"""Bytes of the response data, and of a report in one file, that are read."""
 
 MOST_CELLS = 2_000_000
 """Cells of an exported table that are read."""
@@ -47,7 +44,7 @@ FIRST_SCHEMA = 1
 """Of reports that name none."""
 
 MOST_REPORT = 64_000_000
-"""Bytes of its ``report.json``, which is parsed whole: a packed report may unfold without end."""
+"""Bytes of ``report.json``, or of another part that is parsed whole: packed ones may be huge."""
 
 Place = tuple[int, int]
 """Step and n of a response."""
@@ -71,13 +68,13 @@ _GENERATOR = b'<meta name="generator" content="rlreport '
 
 
 _Parts = Callable[[str], bytes | None]
-"""Reads a part of a report by its path in the folder form; None where the form carries none."""
+"""Reads a part of a report by its path in the folder; None where the report has no such part."""
 
 
 def _of_folder(root: Path) -> _Parts:
     def read(path: str) -> bytes | None:
         file = root / path
-        return read_bounded(file, _most(path)) if file.is_file() else None
+        return read_bounded(file, _limit(path)) if file.is_file() else None
 
     return read
 
@@ -85,11 +82,10 @@ def _of_folder(root: Path) -> _Parts:
 def _of_zip(file: Path) -> _Parts:
     def read(path: str) -> bytes | None:
         with open_zip(file) as archive:
-            try:
-                with archive.open(path) as stream:
-                    return read_stream(stream, _most(path))
-            except KeyError:
+            if path not in archive.namelist():
                 return None
+            with archive.open(path) as stream:
+                return read_stream(stream, _limit(path))
 
     return read
 
@@ -111,7 +107,7 @@ def _of_one_file(file: Path) -> _Parts:
             views.update((f"steps/{step}.html", packed) for step, packed in _VIEW.findall(text))
         if path not in views:
             return None
-        return _gunzip(views[path], _most(path))
+        return _gunzip(views[path], _limit(path))
 
     return read
 
@@ -121,9 +117,8 @@ def _gunzip(packed: str, limit: int) -> bytes:
         return read_stream(stream, limit)
 
 
-def _most(path: str) -> int:
-    """Return how many bytes of a part are read."""
-    return MOST_PART if path == PATH else MOST_REPORT if path == REPORT else MOST_PAGE
+def _limit(path: str) -> int:
+    return MOST_PART if path == PATH else MOST_REPORT
 
 
 def _node(text: str, name: str) -> str | None:
@@ -132,14 +127,14 @@ def _node(text: str, name: str) -> str | None:
 
 
 def _until(text: str, mark: str, start: int, stop: int) -> str | None:
-    """Return what stands before the next mark; None without one, found in one look."""
+    """Return the text before the next mark, None without one."""
     end = text.find(mark, start, stop)
     return None if end < 0 else text[start:end]
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A report that was built before: ``about`` is its ``report.json``, ``parts`` its files."""
+    """A report that was built earlier: ``about`` is its ``report.json``."""
 
     name: str
     about: Mapping[str, Any]
@@ -154,15 +149,13 @@ class Earlier:
 
     def texts(self, wanted: Iterable[Place]) -> dict[Place, Texts]:
         """Return prompt and response of those that the report shows."""
-        by_step: dict[int, set[int]] = {}
-        for step, n in wanted:
-            by_step.setdefault(step, set()).add(n)
-        found: dict[Place, Texts] = {}
-        for step, ns in by_step.items():
-            for n, texts in self._page(step).items():
-                if n in ns:
-                    found[step, n] = texts
-        return found
+        places = set(wanted)
+        return {
+            (step, n): texts
+            for step in dict.fromkeys(step for step, _ in places)
+            for n, texts in self._page(step).items()
+            if (step, n) in places
+        }
 
     def _page(self, step: int) -> dict[int, Texts]:
         try:
@@ -186,7 +179,7 @@ _UNREADABLE = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile, Ru
 
 
 def _shown(page: str) -> dict[int, Texts]:
-    """Return the texts of a step's page: those of its table, the others from its data."""
+    """Return the texts in the table and in the data of a step's page, by n."""
     data = load_json((_node(page, "rows-data") or "{}").encode())
     texts = data.get("texts", {})
     found: dict[int, dict[str, str]] = {}
@@ -194,32 +187,29 @@ def _shown(page: str) -> dict[int, Texts]:
         for n, text in zip(data.get("n", []), texts.get(key, []), strict=False):
             if isinstance(text, str):
                 found.setdefault(int(n), {})[key] = text
-    rows = _ROW.finditer(page)
-    row = next(rows, None)
-    while row is not None:
-        following = next(rows, None)
-        end = len(page) if following is None else following.start()
+    rows = list(_ROW.finditer(page))
+    for number, row in enumerate(rows, 1):
+        end = rows[number].start() if number < len(rows) else len(page)
         for cell in _CELL.finditer(page, row.end(), end):
             shown = _until(page, "</div>", cell.end(), end)
             if shown is None:
                 break
             found.setdefault(int(row[1]), {})[cell[1]] = html.unescape(shown)
-        row = following
     return {n: (t["prompt"], t["response"]) for n, t in found.items() if len(t) == 2}
 
 
 def earlier_report(given: str | Path) -> Earlier | None:
-    """Open an earlier report; None where what was given is none, and so may be logs.
+    """Open an earlier report; None where the path is none, and may hold logs.
 
     Raises:
         UnusableInputError: it is a report that cannot be compared; says why.
     """
     with _refused(str(given)):
-        parts = _parts(Path(given))
-        raw = None if parts is None else parts(REPORT)
-        if parts is None or raw is None:
+        opened = _opened(given)
+        if opened is None:
             return None
-        about, data = _about(str(given), raw), parts(PATH)
+        about, parts = opened
+        data = parts(PATH)
         responses = _of_pages(about, parts) if data is None else unpacked(data, str(given))
     if responses is None:
         raise UnusableInputError(
@@ -230,16 +220,21 @@ def earlier_report(given: str | Path) -> Earlier | None:
 
 
 def report_about(given: str | Path) -> dict[str, Any] | None:
-    """Read ``report.json`` of an earlier report; None where what was given is none.
+    """Read ``report.json`` of an earlier report; None where the path is none.
 
     Raises:
         UnreadableReportError: it is broken, or of a newer version; says which.
-        UnusableInputError: it is a file of rlreport that says nothing of a run, or no report.
+        UnusableInputError: it is a file of rlreport without figures, or no report.
     """
     with _refused(str(given)):
-        parts = _parts(Path(given))
-        raw = None if parts is None else parts(REPORT)
-        return None if raw is None else _about(str(given), raw)
+        opened = _opened(given)
+        return opened and opened[0]
+
+
+def _opened(given: str | Path) -> tuple[dict[str, Any], _Parts] | None:
+    parts = _parts(Path(given))
+    raw = parts and parts(REPORT)
+    return (_about(str(given), raw), parts) if parts and raw is not None else None
 
 
 def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
@@ -287,21 +282,17 @@ def _parts(path: Path) -> _Parts | None:
 
 
 def _about(name: str, raw: bytes) -> dict[str, Any]:
-    about = load_json(raw)
+    about: Any = load_json(raw)
     generator = about.get("generator") if isinstance(about, dict) else None
-    if (
-        not isinstance(about, dict)
-        or not isinstance(generator, dict)
-        or generator.get("name") != "rlreport"
-    ):
+    if not isinstance(generator, dict) or generator.get("name") != "rlreport":
         raise UnusableInputError(f"{name}: is not a report of rlreport")
-    version = generator.get("version")
     schema = about.setdefault("schema", FIRST_SCHEMA)
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UnreadableReportError(
-            f"{name}: is a report of a newer rlreport ({version}); update, or give its logs"
+            f"{name}: is a report of a newer rlreport ({generator.get('version')}); update, or "
+            "give its logs"
         )
-    return about
+    return dict(about)
 
 
 def _of_pages(about: Mapping[str, Any], parts: _Parts) -> pd.DataFrame | None:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,9 @@ LEAST_PAIRS = 3
 """Prompts below which there is no interval."""
 LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
 """Pairs, or prompts on each side, below which no permutation test reaches p = 0.05."""
+
+StandardError = tuple[float, float]
+"""A standard error and its degrees of freedom."""
 
 _GROUPS = 512
 _PATHS = 400
@@ -62,10 +66,8 @@ class Cells:
 
     def by_group_and_step(self) -> tuple[Floats, Floats]:
         """Return sums and counts, (groups, steps) each."""
-        return (
-            _grouped(self.prompts, self.steps, self.sums, self.shape),
-            _grouped(self.prompts, self.steps, self.counts, self.shape),
-        )
+        place = self.prompts, self.steps
+        return _grouped(*place, self.sums, self.shape), _grouped(*place, self.counts, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +91,6 @@ class Effect:
     p: float = 1.0
     pairs: int = 0
     paired: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class StandardError:
-    """A standard error and its degrees of freedom."""
-
-    error: float
-    freedom: float
-
-    def quantile(self, probability: float) -> float:
-        """Return the quantile of Student's t in units of the figure."""
-        from scipy.special import stdtrit
-
-        return self.error * float(stdtrit(self.freedom, probability))
-
-    def p(self, difference: float) -> float:
-        """Return the two-sided p of a difference."""
-        from scipy.special import stdtr
-
-        if self.error <= _TINY:
-            return 1.0 if abs(difference) <= _TINY else 0.0
-        return 2 * float(stdtr(self.freedom, -abs(difference) / self.error))
 
 
 def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
@@ -161,19 +141,18 @@ def _one_more(runs: Sequence[Floats] | Floats) -> list[StandardError]:
     if len(runs) < 2:
         return []
     means = np.array([run.mean() for run in runs])
-    error = float(means.std(ddof=1)) * sqrt(1 + 1 / len(means))
-    return [StandardError(error, len(means) - 1)]
+    return [(float(means.std(ddof=1)) * sqrt(1 + 1 / len(means)), len(means) - 1)]
 
 
 def _error_of_mean(values: Floats) -> StandardError:
-    return StandardError(float(values.std(ddof=1)) / sqrt(len(values)), len(values) - 1)
+    return float(values.std(ddof=1)) / sqrt(len(values)), len(values) - 1
 
 
 def _welch(parts: Sequence[StandardError]) -> StandardError:
     """Return the error of a sum, with the degrees of freedom of Welch and Satterthwaite."""
-    error = hypot(*(part.error for part in parts))
-    shares = sum((part.error / error) ** 4 / part.freedom for part in parts) if error else 1.0
-    return StandardError(error, 1 / shares)
+    total = hypot(*(error for error, _ in parts))
+    shares = sum((error / total) ** 4 / freedom for error, freedom in parts) if total else 1.0
+    return total, 1 / shares
 
 
 def _effect(
@@ -186,20 +165,22 @@ def _effect(
     paired: bool,
 ) -> Effect:
     """Return the widest of Student's intervals; 0 is in it unless the permutation test rejects."""
+    from scipy.special import stdtr, stdtrit
+
     value = 0.0 if abs(value) <= rounding else value
-    half = max(error.quantile(1 - TAIL) for error in errors)
-    mde = half + max(error.quantile(POWER) for error in errors)
-    if pairs < (LEAST_PAIRS_FOR_VERDICT if paired else LEAST_PROMPTS_FOR_VERDICT):
-        mde = np.nan
-    p = max(permutation_p, *(error.p(value) for error in errors))
+    error, freedom = np.array(errors).T
+    half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - TAIL, POWER))
+    enough = pairs >= (LEAST_PAIRS_FOR_VERDICT if paired else LEAST_PROMPTS_FOR_VERDICT)
+    certain = 1.0 if abs(value) <= _TINY else 0.0
+    students = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
+    p = max(permutation_p, float(np.where(error > _TINY, students, certain).max()))
     low, high = value - half, value + half
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
-    return Effect(value, low, high, mde, p, pairs, paired)
+    return Effect(value, low, high, half + power if enough else np.nan, p, pairs, paired)
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(NamedTuple):
     """A difference by step with one band for all steps, (steps,) each; NaN where nothing is."""
 
     difference: Floats
@@ -242,12 +223,10 @@ def difference_band(
 def holm(p: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number (Holm 1979): they hold for all at once."""
     order = np.argsort(p, kind="stable")
-    corrected = [1.0] * len(p)
-    worst = 0.0
-    for rank, place in enumerate(order.tolist()):
-        worst = max(worst, min(1.0, p[place] * (len(p) - rank)))
-        corrected[place] = worst
-    return corrected
+    factors = np.arange(len(p), 0, -1)
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(np.minimum(np.asarray(p)[order] * factors, 1.0))
+    return corrected.tolist()
 
 
 def shrunk(difference: Floats, error: Floats) -> Floats:
