@@ -19,8 +19,7 @@ import pandas as pd
 
 from rlreport.comparison.compare import Comparison, compare_runs
 from rlreport.comparison.data import response_data
-from rlreport.comparison.flips import flips
-from rlreport.comparison.guardrails import effect_on
+from rlreport.comparison.figures import effect_on, flips
 from rlreport.comparison.side import ROUNDING, Side, side_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent

@@ -10,7 +10,7 @@ import pandas as pd
 from rlreport.bake.views import Cell, ColumnView, RowView, TableView, number_cell
 from rlreport.card import redacted_text
 from rlreport.comparison import words
-from rlreport.comparison.flips import Flip
+from rlreport.comparison.figures import Flip
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.settings import Difference, settings_that_differ
 from rlreport.draw.chart import Chart

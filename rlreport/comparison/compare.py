@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.run import has
-from rlreport.comparison.flips import Flip, flips
-from rlreport.comparison.guardrails import Guardrail, effect_on, guardrails
+from rlreport.comparison.figures import Flip, Guardrail, effect_on, flips, guardrails
 from rlreport.comparison.side import (
     ROUNDING,
     Side,

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.comparison.flips import Flip
+from rlreport.comparison.figures import Flip
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import sentence

@@ -11,10 +11,8 @@ import pandas as pd
 
 from rlreport.comparison.compare import Comparison, compare_runs
 from rlreport.comparison.earlier import Place, Texts
-from rlreport.comparison.flips import Flip
-from rlreport.comparison.guardrails import beside_collapse
+from rlreport.comparison.figures import Flip, distinctive_texts, tokens_of_kl, without_collapse
 from rlreport.comparison.run import ComparedRun, Found
-from rlreport.comparison.says_more import says_more, tokens_of_kl
 from rlreport.text.messages import message
 
 MOST_READ = 512
@@ -86,7 +84,7 @@ class Outcome:
     Attributes:
         changed: findings of NEW against those of the first BASE.
         flips: those of the comparison, with their texts.
-        ngrams: what NEW says more, see ``says_more``.
+        ngrams: what NEW says more, see ``distinctive_texts``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
         redact: texts are left out.
@@ -136,7 +134,7 @@ def outcome_of(
     """Compare runs, and read back what is shown of them."""
     base = bases[0]
     comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
-    judged = beside_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
+    judged = without_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
     comparison = replace(comparison, guardrails=judged)
     findings = changed(base.findings, new.findings)
     windows = (comparison.windows.base, comparison.windows.new)
@@ -156,7 +154,7 @@ def outcome_of(
         findings,
         gate(comparison, findings, set(fail_on), margin, require_evidence=require_evidence),
         _with_texts(comparison.flips, texts[0], texts[1], new),
-        says_more(words[0], words[1]),
+        distinctive_texts(words[0], words[1]),
         (len(words[0]), len(words[1])),
         tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
         redact,

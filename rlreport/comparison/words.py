@@ -6,7 +6,7 @@ from rlreport.check.finding import FIRST_WORDS
 from rlreport.check.registry import BY_ID
 from rlreport.columns import RESPONSE
 from rlreport.comparison.data import PART
-from rlreport.comparison.guardrails import GUARDRAILS, Guardrail
+from rlreport.comparison.figures import GUARDRAILS, Guardrail
 from rlreport.comparison.outcome import Outcome
 from rlreport.comparison.run import ComparedRun
 from rlreport.comparison.statistics import Effect
