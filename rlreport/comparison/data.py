@@ -53,11 +53,9 @@ _HASHES = ("prompt", "group_hash")
 
 
 def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
-    """Return a row a response, with what identifies its prompt and all its figures.
+    """Return a row per response, with what identifies its prompt and all its figures.
 
-    Args:
-        tables: of the run.
-        redact: leave hashes and texts out; a list of guesses would tell the prompts by them.
+    ``redact`` leaves hashes and texts out, as guessed prompts could be confirmed by their hashes.
 
     Returns:
         ``step``, ``n``, ``split``, ``prompt_id``, ``prompt`` (hash), ``group``, ``group_hash``,
@@ -95,11 +93,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
 
 
 def data_of_pages(shown: pd.DataFrame) -> pd.DataFrame:
-    """Return response data of what the pages of a report show of all its responses.
-
-    Args:
-        shown: ``step``, ``n``, ``prompt`` and ``response`` (texts), and figures by name.
-    """
+    """Return response data from the ``step``, ``n``, texts and figures that pages show."""
     same_prompt = shown.groupby(["step", "prompt"], sort=False)
     table = shown[["step", "n", *(name for name in (*_FIGURES, *_FURTHER) if name in shown)]]
     table = table.astype(np.float64).astype(dict.fromkeys(("step", "n"), np.int64))
@@ -146,13 +140,12 @@ def packed(table: pd.DataFrame, most: int) -> tuple[bytes, int]:
 
 
 def _rows(table: pd.DataFrame) -> bytes:
-    blocks = (table.iloc[at : at + ROWS_AT_ONCE] for at in range(0, len(table), ROWS_AT_ONCE))
-    return b"".join(map(_block, blocks))
-
-
-def _block(table: pd.DataFrame) -> bytes:
-    columns = [_cells(str(name), table[name]) for name in table]
-    return b"".join(b",".join(row) + b"\n" for row in zip(*columns, strict=True))
+    lines = []
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        block = table.iloc[start : start + ROWS_AT_ONCE]
+        columns = [_cells(str(name), block[name]) for name in block]
+        lines += [b",".join(row) + b"\n" for row in zip(*columns, strict=True)]
+    return b"".join(lines)
 
 
 def _cells(name: str, values: pd.Series) -> list[bytes]:
@@ -204,8 +197,7 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
     if not set(_NEEDED) <= set(table) or table.empty:
         raise broken
     try:
-        for column, dtype in _WHOLE.items():
-            table[column] = table[column].astype(dtype)
+        table = table.astype(_WHOLE)
         for name in set(_HASHES) & set(table):
             table[name] = _numbers(table[name].tolist())
         for column in sorted(set(map(str, table)) - {"split", *_WHOLE, *_HASHES}):
@@ -223,10 +215,7 @@ def _unescaped(cell: object) -> object:
     return unescape(cell) if isinstance(cell, str) else cell
 
 
-_HEX = re.compile(r"[0-9a-f]{1,16}")
-
-
 def _numbers(texts: list[object]) -> NDArray[np.uint64]:
-    if not all(isinstance(text, str) and _HEX.fullmatch(text) for text in texts):
+    if not all(isinstance(text, str) and re.fullmatch("[0-9a-f]{1,16}", text) for text in texts):
         raise ValueError("no hash")
     return np.array([int(str(text), 16) for text in texts], dtype=np.uint64)

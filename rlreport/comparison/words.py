@@ -97,7 +97,6 @@ def run_verdict(run: ComparedRun) -> str:
 
 
 def _broken(outcome: Outcome) -> str:
-    """Return which runs are broken and why, "" where none is."""
     said = [message("{clause}.", clause=clause) for clause in _each_broken(outcome)]
     if len(said) > len(outcome.bases):
         said.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
@@ -110,7 +109,6 @@ def _each_broken(outcome: Outcome) -> list[str]:
 
 
 def _reason(run: ComparedRun) -> str:
-    """Return what leads a run's verdict, and since when."""
     lead = run.findings.get(run.lead or "")
     name = name_of(run.lead) if run.lead else message("critical findings")
     if lead is None or lead.onset is None:
@@ -119,10 +117,8 @@ def _reason(run: ComparedRun) -> str:
 
 
 def _effect(outcome: Outcome) -> str:
-    """Return the effect on the reward in one sentence with its interval and pairs."""
-    comparison = outcome.comparison
+    comparison, name = outcome.comparison, _level(outcome)
     effect = comparison.effect
-    name = _level(outcome)
     if comparison.level == "incomparable":
         return message("{name}: {why:small}", name=name, why=reasons(outcome)[-1])
     said = message(
@@ -142,14 +138,13 @@ def _effect(outcome: Outcome) -> str:
 def against(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    critical = [found for found in outcome.changed.critical if found.id != outcome.new.lead]
-    said = []
-    if worse:
-        said.append(message("Guardrails that are worse in NEW: {names}.", names=listed(worse)))
-    if critical:
-        names = listed([name_of(found.id) for found in critical])
-        said.append(message("New critical findings: {names}.", names=names))
-    return sentences(said)
+    new = [found.id for found in outcome.changed.critical if found.id != outcome.new.lead]
+    critical = [name_of(check) for check in new]
+    lists = (
+        (marked("Guardrails that are worse in NEW: {names}."), worse),
+        (marked("New critical findings: {names}."), critical),
+    )
+    return sentences([message(text, names=listed(names)) for text, names in lists if names])
 
 
 def _level(outcome: Outcome) -> str:
@@ -165,12 +160,11 @@ def name_of(check: str) -> str:
 
 
 def _window(outcome: Outcome) -> str:
-    """Return the steps that are compared; of BASE and of NEW where they are others."""
     windows = outcome.comparison.windows
     if all(window == windows.new for window in windows.sides):
         return span(windows.new)
-    bases, new = _base_window(outcome), span(windows.new)
-    return message("{base} of BASE against {new} of NEW", base=bases, new=new)
+    places = {"base": _base_window(outcome), "new": span(windows.new)}
+    return message("{base} of BASE against {new} of NEW", **places)
 
 
 def _base_window(outcome: Outcome) -> str:
@@ -234,7 +228,6 @@ def notes(outcome: Outcome) -> list[str]:
 
 
 def _compared(outcome: Outcome) -> str:
-    """Return how many prompts are paired, how many are not, and why."""
     comparison = outcome.comparison
     compared = marked("Compared: {window} of {split} responses; {pairs} prompts in common.")
     names = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
@@ -251,12 +244,12 @@ _COMPARED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_
 
 def _one_sided(outcome: Outcome) -> list[str]:
     base, new = outcome.base.side.responses, outcome.new.side.responses
+    literal = marked("Only {side} logs {figures}, which cannot be compared.")
     said = []
     for here, there, name in ((base, new, "BASE"), (new, base, "NEW")):
         missing = tuple(RESPONSE[c].label for c in _COMPARED if c in here and c not in there)
         if missing:
             figures = told("{names:small}", {"names": missing})
-            literal = marked("Only {side} logs {figures}, which cannot be compared.")
             said.append(message(literal, side=name, figures=figures))
     return said
 

@@ -1,4 +1,4 @@
-"""The trainer's own metrics: those given, else those that lie beside the logs."""
+"""The trainer's own metrics: from the files given, else from those found next to the logs."""
 
 from __future__ import annotations
 
@@ -55,14 +55,10 @@ _GRAD_NORM = re.compile(r"grad\w*norm", re.IGNORECASE)
 
 @dataclass(slots=True)
 class TrainerMetrics:
-    """What was read beside the logs.
+    """Metrics of all files (see ``read_metrics``) and notes on what could not be read.
 
-    Attributes:
-        table: as ``read_metrics`` gives it, of all files.
-        broken: metric -> steps at which it was NaN or infinite, the first MAX_BROKEN.
-        paths: where the files lie.
-        files: the same files as a report names them.
-        notes: remarks on files that were found but could not be read.
+    ``broken`` has by metric the first MAX_BROKEN steps at which it was NaN or infinite; ``files``
+    are ``paths`` as a report names them.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -73,11 +69,7 @@ class TrainerMetrics:
 
 
 def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerMetrics:
-    """Reads trainer metrics.
-
-    Args:
-        logs: as given to the build; folders among them are searched.
-        given: metrics files named by the user, instead of a search.
+    """Read the given metrics files, or else those found in folders of logs.
 
     Raises:
         RlreportError: a file named by the user cannot be read.
@@ -112,7 +104,6 @@ def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerM
 
 
 def _first_names(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], list[str]]:
-    """Return the tables with as many metrics as one table may have, and a note if some lack."""
     names = list(dict.fromkeys(name for table in tables for name in table.columns[1:]))
     room = _room(sum(map(len, tables)))
     kept = {"step", *names[:room]}
@@ -150,9 +141,8 @@ def read_metrics(path: Path) -> pd.DataFrame:
         for step, found in records(path):
             values += len(found)
             if values > MAX_VALUES:
-                left_out.append(
-                    message("values after the first {most:count} left out", most=MAX_VALUES)
-                )
+                text = message("values after the first {most:count} left out", most=MAX_VALUES)
+                left_out.append(text)
                 break
             for name, value in found.items():
                 if name not in curves:
@@ -223,9 +213,8 @@ def find_metrics(folder: Path) -> list[Path]:
 
     Found by name (``*trainer_state.json``, TensorBoard events) or by content: ``.jsonl`` whose
     first line is a step with numbers, ``.csv`` with a step column among numbers, both also
-    compressed (``.gz``, ``.zst``). Of several
-    ``trainer_state.json``, as checkpoints keep them, the longest history alone is taken. Links
-    to folders are not followed.
+    compressed (``.gz``, ``.zst``). Of several ``trainer_state.json``, as checkpoints keep them,
+    only the longest history is taken. Links to folders are not followed.
     """
     found: list[Path] = []
     states: list[tuple[int, str]] = []

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What a metric measures.
+class Role(NamedTuple):
+    """What a metric measures, and its unit, "" for a plain number.
 
-    Attributes:
-        id: its name in the code and in findings.
-        unit: nats, tokens, …; "" for a plain number.
-        names: regular expressions of metric names, in order of preference; each has to match the
-            whole name in lower case, without the parts that say only when it was logged.
+    ``names`` are regular expressions of metric names, in order of preference; each has to match
+    the whole name in lower case, without the parts that say only when it was logged.
     """
 
     id: str
@@ -182,11 +178,9 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
         metrics, key=lambda name: (not name.lower().startswith("rollout"), len(name), name)
     )
     plain = {name: _PREFIXES.sub("", name.lower()) for name in names}
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for role in ROLES:
-        for pattern in map(re.compile, role.names):
-            hit = next((name for name in names if pattern.fullmatch(plain[name])), None)
-            if hit is not None:
-                found[role.id] = hit
-                break
-    return found
+        matching = (n for p in role.names for n in names if re.fullmatch(p, plain[n]))
+        if metric := next(matching, None):
+            roles[role.id] = metric
+    return roles
