@@ -6,7 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext, charts_of
+from rlreport.bake.comparison import (
+    ComparisonBuilder,
+    ComparisonContext,
+    ComparisonVerdict,
+    charts_of,
+)
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
 from rlreport.comparison.earlier import report_about
@@ -111,7 +116,12 @@ def build_comparison(
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     builder = ComparisonBuilder(
         outcome,
-        ComparisonContext(report.title or report.language.of(title), report, stamp(report)),
+        ComparisonContext(
+            report.title or report.language.of(title),
+            report,
+            stamp(report),
+            ComparisonVerdict(outcome.comparison.level, report.language.of(sentence(outcome))),
+        ),
         chosen_form.finish,
         chosen_form.one_file,
         len(outcome.flips),
