@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from rlreport.comparing import ComparisonReport, build_comparison
-from rlreport.deliver.store import place_of
+from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
 from rlreport.indexing import Index, build_index
 from rlreport.options import (
@@ -136,7 +136,7 @@ def build(
     with Workers(workers, ray, progress.say) as processes:
         return build_report(
             _several(logs),
-            place_of(out),
+            destination(out),
             read=ReadOptions(
                 pad_tokens=tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *pad_tokens))),
                 system_end_token=system_end_token,
@@ -242,7 +242,7 @@ def compare(
     return build_comparison(
         _several(base),
         new,
-        place_of(out),
+        destination(out),
         read=read or ReadOptions(),
         figures=FigureOptions(),
         report=ReportOptions(

@@ -22,7 +22,7 @@ from rlreport.comparison.words import failures, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.github import append_summary, summary_file
-from rlreport.deliver.store import Out, check_place, written
+from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
@@ -44,7 +44,7 @@ class ComparisonReport:
         notes: what a reader has to know of it, a sentence each.
     """
 
-    out: Out
+    out: Destination
     form: str
     size: int
     outcome: Outcome
@@ -61,7 +61,7 @@ class ComparisonReport:
 def build_comparison(
     bases: Sequence[str | Path],
     new: str | Path,
-    out: Out,
+    out: Destination,
     *,
     read: ReadOptions,
     figures: FigureOptions,
@@ -86,7 +86,7 @@ def build_comparison(
     if not margin >= 0:
         raise UsageError(f"--margin {margin:g}: give a loss of reward, 0 or more")
     chosen_form.check(report)
-    check_place(out, chosen_form)
+    check_destination(out, chosen_form)
     summary = summary_file() if report.github_summary else None
     if read.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
         raise UsageError(
@@ -128,8 +128,8 @@ def build_comparison(
         charts_of(outcome, report.language),
     )
     limit = report.max_size or chosen_form.default_size
-    with written(out, chosen_form) as place:
-        builder, size = deliver_comparison(place, chosen_form, limit, builder)
+    with publishing(out, chosen_form) as path:
+        builder, size = deliver_comparison(path, chosen_form, limit, builder)
     if summary:
         append_summary(builder, summary)
     return ComparisonReport(

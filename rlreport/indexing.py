@@ -16,7 +16,7 @@ from rlreport.bake.views import Shell
 from rlreport.comparison.data import REPORT
 from rlreport.comparison.earlier import report_about
 from rlreport.deliver.one_file import FORM, assemble
-from rlreport.deliver.place import destination, staged
+from rlreport.deliver.publish import local_path, publishing
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
 from rlreport.read.files import is_url
 from rlreport.read.remote import shown
@@ -67,7 +67,7 @@ def build_index(
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
-    _refuse_report(destination(out, FORM))
+    _refuse_report(local_path(out, FORM))
     places = [place for given in reports for place in _expanded(given)]
     own = out.resolve()
     listed = [
@@ -89,7 +89,7 @@ def build_index(
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)
     (_, page), _ = FORM.finish(Page("index.html", "", title, html))
-    with staged(out, FORM) as place, place.open("wb") as file:
+    with publishing(out, FORM) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])

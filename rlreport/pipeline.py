@@ -29,7 +29,7 @@ from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.notebook import notebook_html
-from rlreport.deliver.store import Out, check_place, written
+from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
@@ -64,7 +64,7 @@ class Report:
         language: of what people read of it.
     """
 
-    out: Out
+    out: Destination
     form: str
     size: int
     shown: int
@@ -88,7 +88,7 @@ class Report:
 
 def build_report(
     logs: Sequence[str | Path],
-    out: Out,
+    out: Destination,
     *,
     read: ReadOptions,
     figures: FigureOptions,
@@ -108,7 +108,7 @@ def build_report(
     limits = load_thresholds(thresholds) if thresholds else Thresholds()
     refuse_unknown(muted or {})
     chosen_form.check(report)
-    check_place(out, chosen_form)
+    check_destination(out, chosen_form)
 
     own = own_functions(report.charts)
     summary = summary_file() if report.github_summary else None
@@ -163,8 +163,8 @@ def build_report(
         card=card,
     )
     release_memory()
-    with written(out, chosen_form) as place:
-        builder, size = deliver(place, chosen_form, limit, prepared)
+    with publishing(out, chosen_form) as path:
+        builder, size = deliver(path, chosen_form, limit, prepared)
     if summary:
         append_summary(builder, summary)
     return Report(

@@ -99,9 +99,11 @@ def test_markdown_and_its_pictures_are_replaced_together(log, tmp_path):
     (folder / "manifest.json").write_text(
         json.dumps(manifest | {"files": [*manifest["files"], "stale.png"]})
     )
-    (folder / "theirs.png").write_bytes(b"a screenshot")
     build(log, out, workers=1)
     assert not (folder / "stale.png").exists()
+    (folder / "theirs.png").write_bytes(b"a screenshot")
+    with pytest.raises(RlreportError, match=r"did not write: theirs\.png"):
+        build(log, out, workers=1)
     assert (folder / "theirs.png").read_bytes() == b"a screenshot"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run.md", "run_files"]
 

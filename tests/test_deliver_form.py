@@ -94,12 +94,14 @@ def test_files_of_others_and_a_size_are_kept_as_for_every_form(log, tmp_path):
         rlreport.build(log, tmp_path / "run.test_text", subject="Hello")
 
 
-def test_a_folder_form_gets_its_pages_and_keeps_files_of_others(log, tmp_path):
+def test_a_folder_form_gets_its_pages_and_leaves_files_of_others(log, tmp_path):
     out = tmp_path / "run.test_pages"
-    rlreport.build(log, out)
-    assert (out / "steps-1.html").read_text().startswith("Step 1")
+    for _ in range(2):
+        rlreport.build(log, out)
+        assert (out / "steps-1.html").read_text().startswith("Step 1")
     (out / "notes").write_text("theirs")
-    rlreport.build(log, out)
+    with pytest.raises(OutputError, match="did not write: notes"):
+        rlreport.build(log, out)
     assert (out / "notes").read_text() == "theirs"
 
 

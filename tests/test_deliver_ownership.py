@@ -11,13 +11,14 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import rlreport
 from rlreport.deliver import forms
-from rlreport.deliver.ownership import MANIFEST
-from rlreport.deliver.place import staged
+from rlreport.deliver.ownership import MANIFEST, SYSTEM_FILES, write_manifests
+from rlreport.deliver.publish import publishing
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of
 from tests.hostile import write_log
@@ -50,10 +51,9 @@ def report(finished, tmp_path):
 
 def place(out, content="new", form="folder"):
     """Puts a small new report in its place."""
-    with staged(out, forms()[form]) as new:
-        (new / "data").mkdir()
+    with publishing(out, forms()[form]) as new:
         (new / "index.html").write_text(content)
-        (new / "data" / "report.json").write_text('{"generator": {"name": "rlreport"}}')
+        write_manifests(new, forms()[form])
 
 
 def test_the_manifest_lists_what_we_wrote(finished):
@@ -61,69 +61,92 @@ def test_the_manifest_lists_what_we_wrote(finished):
     assert set(json.loads((finished / MANIFEST).read_bytes())["files"]) == files
 
 
-@pytest.mark.parametrize("manifest", [True, False])
-def test_files_of_others_survive_a_rebuild(report, log, manifest):
-    if not manifest:
-        (report / MANIFEST).unlink()
-    before = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
-    theirs = {
-        "notes.txt": "years of work",
-        "steps/notes.html": "on step 1",
-        "data/charts/mine.png": "png",
-        "deep/er/x": "y",
-        ".hidden": "z",
-    }
-    for name, text in theirs.items():
-        (report / name).parent.mkdir(parents=True, exist_ok=True)
-        (report / name).write_text(text)
-    (report / "empty").mkdir()
-    (report / "link").symlink_to("/etc/passwd")
-    (report / "loop").symlink_to(report)
-    (report / "notes.txt").chmod(0o600)
-    rlreport.build(log, report, workers=1, title="anew")
-    for name, text in theirs.items():
-        assert (report / name).read_text() == text
-    assert (report / "empty").is_dir()
-    assert (report / "link").readlink().as_posix() == "/etc/passwd"
-    assert (report / "loop").is_symlink()
-    assert (report / "notes.txt").stat().st_mode & 0o777 == 0o600
-    assert "anew" in (report / "index.html").read_text("utf-8")
-    after = {path.relative_to(report).as_posix() for path in report.rglob("*.*")}
-    assert {f for f in after if f.startswith(("assets", "steps"))} >= {
-        f for f in before if f.startswith("steps")
-    }
+def test_a_folder_with_files_of_others_is_refused_and_names_them(report, log):
+    (report / "steps" / "77.html").write_text("theirs")
+    (report / "notes.txt").write_text("years of work")
+    (report / "a" / "b").mkdir(parents=True)
+    (report / "a" / "b" / ".hidden").write_text("x")
+    (report / "link").symlink_to("/etc")
+    before = files_of(report)
+    named = r"did not write: a/b/\.hidden, link, notes\.txt and 1 more"
+    with pytest.raises(OutputError, match=named):
+        rlreport.build(log, report, workers=1)
+    assert files_of(report) == before
     assert [p.name for p in report.parent.iterdir()] == ["report"]
 
 
-def test_what_an_older_report_wrote_goes(report):
-    stale = report / "steps" / "99.html"
-    stale.touch()
+def test_a_folder_without_a_manifest_is_refused(report, log):
     (report / MANIFEST).unlink()
+    with pytest.raises(OutputError, match=r"did not write: assets/.* more"):
+        rlreport.build(log, report, workers=1)
+
+
+def test_files_of_systems_and_hosts_survive_a_rebuild(report, log):
+    theirs = [report / name for name in (*SYSTEM_FILES, "steps/.DS_Store", "photos/Thumbs.db")]
+    (report / "photos").mkdir()
+    for path in theirs:
+        path.write_text(f"from {path.name}")
+    (report / ".nfs0001").touch()
+    rlreport.build(log, report, workers=1, title="anew")
+    for path in theirs:
+        assert path.read_text() == f"from {path.name}"
+    assert "anew" in (report / "index.html").read_text("utf-8")
+    listed = json.loads((report / MANIFEST).read_bytes())["files"]
+    assert not {".DS_Store", "CNAME"} & set(listed)
+
+
+def test_a_file_that_appears_during_the_build_is_not_removed(report):
+    with (
+        pytest.raises(OutputError, match=r"did not write: notes\.txt"),
+        publishing(report, forms()["folder"]),
+    ):
+        (report / "notes.txt").write_text("years of work")
+    assert (report / "notes.txt").read_text() == "years of work"
+    assert (report / "index.html").exists()
+
+
+def test_unchanged_files_keep_their_time(report, log):
+    page, style = report / "index.html", next((report / "assets").glob("*.css"))
+    for path in (page, style):
+        os.utime(path, (1_000_000, 1_000_000))
+    rlreport.build(log, report, workers=1, title="anew")
+    assert style.stat().st_mtime == 1_000_000
+    assert page.stat().st_mtime > 1_000_000
+
+
+def test_what_the_new_report_lacks_goes(report):
     place(report)
-    assert sorted(p.name for p in report.iterdir()) == ["data", "index.html"]
+    files = sorted(path.relative_to(report).as_posix() for path in report.rglob("*.*"))
+    assert files == [MANIFEST, "index.html"]
 
 
-def test_a_file_of_others_where_a_page_would_be_is_refused_and_kept(report, log):
-    before = files_of(report)
-    (report / "steps" / "77.html").write_text("theirs")
-    more = write_log(report.parent / "log.jsonl", [*ROWS, ROWS[0] | {"step": 77}])
-    with pytest.raises(OutputError, match=r"77\.html: is not a file of rlreport"):
-        rlreport.build(more, report, workers=1)
-    assert (report / "steps" / "77.html").read_text() == "theirs"
-    assert {k: v for k, v in files_of(report).items() if "77" not in k} == before
-
-
-def test_a_failure_to_carry_leaves_all_as_it_was(report, log, monkeypatch):
-    (report / "notes.txt").write_text("years of work")
+def test_a_failure_to_copy_leaves_all_as_it_was(report, log, monkeypatch):
+    (report / "CNAME").write_text("example.org")
     before = files_of(report)
 
     def fail(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "link", fail)
     monkeypatch.setattr(shutil, "copy2", fail)
     with pytest.raises(OutputError, match="no space left"):
         rlreport.build(log, report, workers=1, title="anew")
+    assert files_of(report) == before
+    assert [p.name for p in report.parent.iterdir()] == ["report"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failure_to_swap_restores_the_old_report(failing, report, monkeypatch):
+    before, replace, calls = files_of(report), Path.replace, []
+
+    def fail(path, target):
+        calls.append(path)
+        if len(calls) == failing:
+            raise OSError(5, "Input/output error")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OutputError, match="input/output error"):
+        place(report)
     assert files_of(report) == before
     assert [p.name for p in report.parent.iterdir()] == ["report"]
 
@@ -208,7 +231,7 @@ def killed(log, out, *options, after=0.0):
     """Starts a build and kills it once its hidden folder is there."""
     program = [sys.executable, "-m", "rlreport", "build", log, "-o", out, "--workers", "1"]
     running = subprocess.Popen([*program, *options], stderr=subprocess.DEVNULL)
-    while not list(out.parent.glob(".*.part/lock")) and running.poll() is None:
+    while not list(out.parent.glob(".*.part/old")) and running.poll() is None:
         time.sleep(0.002)
     time.sleep(after)
     running.send_signal(signal.SIGKILL)
@@ -225,6 +248,10 @@ def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
     other = tmp_path / f".other{FORMS[form]}.x.part"
     shutil.copytree(left, other)
     rlreport.build(log, out, workers=1)
+    assert left.exists()  # it may be that of a running build
+    for path in (left, other, theirs):
+        os.utime(path, (time.time() - 7200,) * 2)
+    rlreport.build(log, out, workers=1)
     assert not left.exists()
     assert theirs.exists()
     assert other.exists()
@@ -232,12 +259,11 @@ def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
 
 def test_a_build_in_use_is_left_alone_and_both_finish(log, tmp_path):
     out = tmp_path / "report"
-    with staged(out, forms()["folder"]) as first:
+    with publishing(out, forms()["folder"]) as first:
         place(out, "second")
         assert first.exists()
-        (first / "data").mkdir()
-        (first / "data" / "report.json").write_text('{"generator": {"name": "rlreport"}}')
         (first / "index.html").write_text("first")
+        write_manifests(first, forms()["folder"])
     assert (out / "index.html").read_text() == "first"
     assert [p.name for p in tmp_path.iterdir()] == ["report"]
 
@@ -246,9 +272,9 @@ def test_a_report_that_a_killed_build_had_moved_away_is_back(report):
     holder = report.parent / ".report.abc.part"
     (holder / "new").mkdir(parents=True)
     (holder / "old").mkdir()
-    (holder / "lock").touch()
     report.rename(holder / "old" / "report")
-    with pytest.raises(ValueError, match="stop"), staged(report, forms()["folder"]):
+    os.utime(holder, (time.time() - 7200,) * 2)
+    with pytest.raises(ValueError, match="stop"), publishing(report, forms()["folder"]):
         raise ValueError("stop")
     assert (report / "index.html").exists()
     assert [p.name for p in report.parent.iterdir()] == ["report"]

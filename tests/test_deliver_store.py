@@ -67,10 +67,13 @@ def test_forms_of_one_file_are_the_local_file(
 def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:
     store.put("others/data.csv", b"1,2\n")
     store.put("others/page.html", b"<p>mine</p>")
-    for name in ("others", "others/page.html"):
+    for name, reason in {
+        "others": "did not write: data.csv, page.html",
+        "others/page.html": "not a report of rlreport",
+    }.items():
         done = rlreport("build", logs, "-o", f"s3://{BUCKET}/{name}")
         assert done.returncode == 2
-        assert "not a report of rlreport" in done.stderr
+        assert reason in done.stderr
     assert store.files("others") == {"data.csv": b"1,2\n", "page.html": b"<p>mine</p>"}
 
 
@@ -78,7 +81,7 @@ def test_files_of_others_are_never_replaced(store: Store, logs: Path) -> None:
     ("url", "reason"),
     [
         ("s3://no-such-bucket/report", "there is no bucket no-such-bucket"),
-        (f"s3://{BUCKET}", "name a place in it"),
+        (f"s3://{BUCKET}", "add a name for the report"),
         ("nonsense://a/b", "nonsense://a/b"),
     ],
 )

@@ -102,7 +102,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     """
     from rlreport.cli.terminal import Terminal
     from rlreport.comparing import build_comparison
-    from rlreport.deliver.store import page_of
+    from rlreport.deliver.publish import page_at
     from rlreport.options import MailOptions, ReportOptions
 
     if len(runs) < 2:
@@ -131,7 +131,7 @@ def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
             say(f"  {language.of(note)}")
         if made.gate_sentence:
             say(language.of(made.gate_sentence))
-        page = page_of(made.out, "compare.html") if made.form == "folder" else made.out
+        page = page_at(made.out, "compare.html") if made.form == "folder" else made.out
         say(f"{page}")
     if made.gate.exit:
         sys.exit(made.gate.exit)

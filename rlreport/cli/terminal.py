@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlreport.check.finding import Finding, Verdict
 from rlreport.cli.say import say
-from rlreport.deliver.store import Out, page_of
+from rlreport.deliver.publish import Destination, page_at
 from rlreport.pipeline import Report
 from rlreport.progress import Progress, Silent, Spoken
 from rlreport.several_runs import SEVERAL_RUNS
@@ -98,9 +98,9 @@ def example_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def entry(report: Report) -> Out:
+def entry(report: Report) -> Destination:
     """The file to open."""
-    return page_of(report.out, "index.html") if report.form == "folder" else report.out
+    return page_at(report.out, "index.html") if report.form == "folder" else report.out
 
 
 def left_out_lines(tables: Tables) -> list[str]:

@@ -1,4 +1,4 @@
-"""Delivers a report within its size."""
+"""Write a report within its size limit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rlreport.bake.step_pages import estimated_weight, fitting_level, render_ste
 from rlreport.choose import Candidate, fewer_steps
 from rlreport.choose.detail import LEVELS, first_level
 from rlreport.deliver.form import Builder, Form
-from rlreport.deliver.ownership import MANIFEST, PICTURES_MANIFEST, write_manifest
-from rlreport.deliver.place import pictures_of, size_of, staged
+from rlreport.deliver.ownership import pictures_of, write_manifests
+from rlreport.deliver.publish import size_of
 from rlreport.errors import OutputError
 from rlreport.text.numbers import byte_size
 
@@ -29,11 +29,13 @@ FEWEST = 24
 """Steps that have a page as long as their least pages fit."""
 
 
-def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[ReportBuilder, int]:
+def deliver(
+    path: Path, form: Form, limit: int, builder: ReportBuilder
+) -> tuple[ReportBuilder, int]:
     """Write the report that shows most within ``limit`` bytes.
 
     Args:
-        out: destination; replaced whole, or left as it was.
+        path: where it is written, see ``publishing``.
         form: the output format.
         limit: bytes it may have.
         builder: the report.
@@ -42,52 +44,50 @@ def deliver(out: Path, form: Form, limit: int, builder: ReportBuilder) -> tuple[
         What was written, and its size in bytes.
 
     Raises:
-        OutputError: even the least report does not fit, or the destination cannot be written.
+        OutputError: even the smallest report does not fit.
     """
-    with staged(out, form) as place:
-        if not form.pages:
-            weight = _write(form, builder, place)
-            if weight > limit:
-                raise _too_small(limit, weight)
-            return builder, weight
-        room = FOR_STEPS * limit
-        while True:
-            steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
-            linked = builder.linking(steps, limit)
-            level = fitting_level(linked, room, first_level(steps, room))
-            pages = render_steps(linked, level)
-            shown = linked.holding(pages)
-            weight = _write(form, shown, place)
-            if weight <= limit:
-                return shown, weight
-            if len(steps) > 2 or level < len(LEVELS) - 1:
-                # What the other pages leave, in units of estimates.
-                left = limit - (weight - pages.weight)
-                room = left * estimated_weight(linked, level) / pages.weight
-            elif builder.response_data[1]:
-                builder, room = builder.without_responses(), FOR_STEPS * limit
-            else:
-                raise _too_small(limit, weight)
-            del pages, shown  # as large as the report, before others are rendered
+    if not form.pages:
+        size = _write(form, builder, path)
+        if size > limit:
+            raise _too_large(limit, size)
+        return builder, size
+    room = FOR_STEPS * limit
+    while True:
+        steps = fewer_steps(builder.candidates, _affordable(builder, room, limit))
+        linked = builder.linking(steps, limit)
+        level = fitting_level(linked, room, first_level(steps, room))
+        pages = render_steps(linked, level)
+        shown = linked.holding(pages)
+        size = _write(form, shown, path)
+        if size <= limit:
+            return shown, size
+        if len(steps) > 2 or level < len(LEVELS) - 1:
+            # What the other pages leave, in units of estimates.
+            left = limit - (size - pages.weight)
+            room = left * estimated_weight(linked, level) / pages.weight
+        elif builder.response_data[1]:
+            builder, room = builder.without_responses(), FOR_STEPS * limit
+        else:
+            raise _too_large(limit, size)
+        del pages, shown  # as large as the report, before others are rendered
 
 
 def deliver_comparison(
-    out: Path, form: Form, limit: int, builder: ComparisonBuilder
+    path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
-    """Writes the comparison with as many prompts won and lost as ``limit`` bytes hold.
+    """Write the comparison with as many prompts won and lost as ``limit`` bytes hold.
 
     Returns:
         What was written, and its size in bytes.
 
     Raises:
-        OutputError: it does not fit without any of them, or the place cannot be written.
+        OutputError: it does not fit without any of them.
     """
-    with staged(out, form) as place:
-        while (weight := _write(form, builder, place)) > limit:
-            if not builder.shown:
-                raise _too_small(limit, weight)
-            builder = builder.showing(builder.shown // 2)
-        return builder, weight
+    while (size := _write(form, builder, path)) > limit:
+        if not builder.shown:
+            raise _too_large(limit, size)
+        builder = builder.showing(builder.shown // 2)
+    return builder, size
 
 
 def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
@@ -102,24 +102,21 @@ def _affordable(builder: ReportBuilder, room: float, limit: int) -> int:
     return max(int(room / few), min(FEWEST, int(room / least)))
 
 
-def _too_small(limit: int, weight: int) -> OutputError:
+def _too_large(limit: int, size: int) -> OutputError:
     return OutputError(
-        f"--max-size {byte_size(limit)}: the least report of these logs takes {weight:,} bytes; "
-        "allow that, or choose another form"
+        f"--max-size {byte_size(limit)}: the smallest report of these logs takes {size:,} bytes; "
+        "raise --max-size or choose another format"
     )
 
 
-def _write(form: Form, builder: Builder, place: Path) -> int:
-    """Write a report in place of what an earlier attempt left; return its bytes."""
+def _write(form: Form, builder: Builder, path: Path) -> int:
+    """Replace what an earlier attempt wrote by this report; return its bytes."""
     if form.folder:
-        shutil.rmtree(place)
-        place.mkdir()
+        shutil.rmtree(path)
+        path.mkdir()
     else:
-        place.unlink(missing_ok=True)
-        shutil.rmtree(pictures_of(place), ignore_errors=True)
-    form.write(builder, place)
-    if form.folder:
-        write_manifest(place, MANIFEST)
-    if form.pictures and pictures_of(place).exists():
-        write_manifest(pictures_of(place), PICTURES_MANIFEST)
-    return size_of(place)
+        path.unlink(missing_ok=True)
+        shutil.rmtree(pictures_of(path), ignore_errors=True)
+    form.write(builder, path)
+    write_manifests(path, form)
+    return size_of(path)

@@ -23,7 +23,7 @@ from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
 from rlreport.deliver import markdown_text
 from rlreport.deliver.form import Builder, Form
-from rlreport.deliver.place import pictures_of
+from rlreport.deliver.ownership import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, trend
 from rlreport.rollout import Rollout
 from rlreport.text.language import Language
