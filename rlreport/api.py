@@ -2,73 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, ParamSpec, Protocol, TypeAlias, cast
 
 from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.deliver.publish import destination
 from rlreport.errors import UsageError
 from rlreport.indexing import Index, build_index
-from rlreport.options import (
-    DEFAULT_PAD_TOKENS,
-    CardOptions,
-    FigureOptions,
-    MailOptions,
-    ReadOptions,
-    ReportOptions,
-)
+from rlreport.options import BuildOptions, CompareOptions, declared
 from rlreport.pipeline import Report, build_report
-from rlreport.progress import Progress, Silent, Spoken
+from rlreport.progress import progress_unless
 from rlreport.text.language import language
 from rlreport.workers import Workers
 
+Logs: TypeAlias = str | Path | Sequence[str | Path]
+P = ParamSpec("P")
+_PLACE = "        **options: as on the command line."
+"""Replaced by the list of options in docstrings."""
 
-def build(
-    logs: str | Path | Sequence[str | Path],
-    out: str | Path = "report",
-    *,
-    form: str | None = None,
-    title: str | None = None,
-    band: float = 1.0,
-    max_responses: int = 128,
-    max_size: int | None = None,
-    seed: int = 0,
-    thresholds: str | Path | None = None,
-    mute: Mapping[str, str] | None = None,
-    redact: bool | Literal["names"] = False,
-    stamp: bool = False,
-    to: Sequence[str] = (),
-    sender: str | None = None,
-    subject: str | None = None,
-    github_summary: bool = False,
-    charts: Sequence[str | Path] = (),
-    config: Sequence[str | Path] = (),
-    meta: Mapping[str, object] | None = None,
-    git: bool = False,
-    merge: bool = False,
-    in_progress: bool = False,
-    lang: str = "en",
-    pad_tokens: Sequence[str] = (),
-    system_end_token: str | None = None,
-    log_format: str | None = None,
-    mapping: Mapping[str, str] | None = None,
-    step_from_path: str | None = None,
-    split: str | None = None,
-    tokenizer: str | Path | None = None,
-    metrics: Sequence[str | Path] = (),
-    restarts: Literal["all", "last"] = "all",
-    strict: bool = False,
-    max_line: int = 256_000_000,
-    gamma: float = 1.0,
-    lam: float = 0.95,
-    workers: int = 0,
-    ray: str | None = None,
-    cache: str | Path = "",
-    cache_size: int = 20_000_000_000,
-    quiet: bool = True,
-) -> Report:
-    """Builds the report of one run.
+
+class _Build(Protocol[P]):
+    def __call__(
+        self, logs: Logs, out: str | Path = "report", *args: P.args, **options: P.kwargs
+    ) -> Report: ...
+
+
+class _Compare(Protocol[P]):
+    def __call__(
+        self,
+        base: Logs,
+        new: str | Path,
+        out: str | Path = "comparison",
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> ComparisonReport: ...
+
+
+def _takes(options: Any) -> Any:
+    """Give a function's signature and docstring the fields of an options class."""
+
+    def documented(function: Any) -> Any:
+        own = inspect.signature(function)
+        parameters = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        types = inspect.signature(options).parameters
+        for one in declared(options):
+            default = {} if one.default_factory is dict else one.default
+            parameters.append(types[one.name].replace(default=default))
+        function.__signature__ = own.replace(parameters=parameters)
+        lines = [f"{one.name}: {one.metadata['help']}" for one in declared(options)]
+        text = "\n".join(
+            textwrap.fill(line, 96, initial_indent=" " * 8, subsequent_indent=" " * 12)
+            for line in lines
+        )
+        function.__doc__ = function.__doc__.replace(_PLACE, text)
+        return function
+
+    return documented
+
+
+def _build_with(options: Callable[P, BuildOptions]) -> Callable[[Any], _Build[P]]:
+    return cast("Callable[[Any], Any]", _takes(options))
+
+
+def _compare_with(options: Callable[P, CompareOptions]) -> Callable[[Any], _Compare[P]]:
+    return cast("Callable[[Any], Any]", _takes(options))
+
+
+@_build_with(BuildOptions)
+def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
+    """Build the report of one run.
 
     Made to be the last line of a training script::
 
@@ -76,228 +81,70 @@ def build(
         print(report.verdict.sentence)
 
     Args:
-        logs: files, folders or globs of rollout logs.
-        out: where the report goes; its suffix chooses the form (none, ``.html``, ``.eml``,
-            ``.md``, ``.zip``). Replaced whole, or left as it was. A URL is written to as well as
-            its store lets us: other files first, the page to open last.
-        form: id of the form, whatever the suffix: ``folder``, ``html``, ``email``, ``markdown``,
-            ``zip``.
-        title: name of the run; the log folder's name unless given.
-        band: factor of the ± std band on charts.
-        max_responses: responses shown a step; figures always come from all.
-        max_size: bytes the report may have; 10,000,000 for one file unless given, 100,000,000
-            for a folder.
-        seed: seed of the sample of responses.
-        thresholds: TOML file with thresholds of the checks.
-        mute: id of a check -> why its finding is set aside.
-        redact: leave all text of prompts, responses and tokens out; ``"names"`` also names of
-            further fields and of files.
-        stamp: show the time of building (else the same logs give the same bytes).
-        to: recipients of the mail form.
-        sender: sender of the mail form.
-        subject: subject of the mail form.
-        github_summary: also append a summary to the job's page on GitHub Actions.
-        charts: Python files with charts of your own, which are run.
-        config: configuration files (yaml, json, toml) for the run's card; those beside the logs
-            unless given. What looks like a secret is left out.
-        meta: further entries of the card.
-        git: put commit and branch of the current folder on the card.
-        merge: folders that look like several runs are one.
-        in_progress: the newest step is still written: it is drawn apart and not judged.
-        lang: language of what people read, ``en`` or ``zh``; data stays English.
-        pad_tokens: further padding tokens to drop; the usual ones are known.
-        system_end_token: drop everything of a prompt up to and including its last occurrence.
-        log_format: id of the log format; detected unless given.
-        mapping: field -> dotted path in the logged objects.
-        step_from_path: regular expression that takes the step from the file's path.
-        split: which split to read, e.g. ``train`` or ``val``.
-        tokenizer: ``tokenizer.json`` that turns logged token ids into strings.
-        metrics: files of trainer metrics; those beside the logs unless given.
-        restarts: rows of a step that a restarted run logged twice: keep all, or the last.
-        strict: raise where anything would be left out.
-        max_line: bytes of the longest line that is read.
-        gamma: discount of GAE.
-        lam: λ of GAE.
-        workers: processes that read and draw, 0 is one a core.
-        ray: address of a Ray cluster that reads and draws instead, or ``auto``.
-        cache: folder to keep what was found in, so that the next build reads what is new;
-            ``auto`` is the user's cache.
-        cache_size: bytes that it may take.
-        quiet: say nothing; else progress goes to standard error.
+        logs: files, folders, globs or URLs of rollout logs.
+        out: output path or URL. The suffix selects the format: none = folder, ``.html`` = one
+            file, ``.eml`` = mail, ``.md`` = Markdown, ``.zip`` = zipped folder. An earlier report
+            is replaced whole, or left as it was.
+        **options: as on the command line.
 
     Returns:
-        Where the report is, its size, the verdict and all tables.
+        Path, size, verdict and all tables of the report.
 
     Raises:
-        RlreportError: an option, the logs or the place cannot be used; the message says what
-            to do.
+        RlreportError: an option, the logs or the destination cannot be used; the message says
+            what to do.
     """
-    progress: Progress = Silent() if quiet else Spoken()
-    with Workers(workers, ray, progress.say) as processes:
-        return build_report(
-            _several(logs),
-            destination(out),
-            read=ReadOptions(
-                pad_tokens=tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *pad_tokens))),
-                system_end_token=system_end_token,
-                log_format=log_format,
-                mapping=dict(mapping or {}),
-                step_from_path=step_from_path,
-                split=split,
-                tokenizer=None if tokenizer is None else str(tokenizer),
-                restarts=restarts,
-                metrics=tuple(map(str, metrics)),
-                strict=strict,
-                max_line=max_line,
-                workers=workers,
-                ray=ray,
-                cache=str(cache),
-                cache_size=cache_size,
-            ),
-            figures=FigureOptions(gamma, lam),
-            report=ReportOptions(
-                title=title,
-                band=band,
-                max_responses=max_responses,
-                max_size=max_size,
-                seed=seed,
-                redact=_redacts(redact),
-                redact_names=redact == "names",
-                stamp=stamp,
-                mail=MailOptions(tuple(to), sender, subject),
-                github_summary=github_summary,
-                charts=tuple(map(Path, charts)),
-                card=CardOptions(
-                    tuple(map(Path, config)),
-                    tuple((str(name), str(value)) for name, value in (meta or {}).items()),
-                    git,
-                ),
-                merge=merge,
-                in_progress=in_progress,
-                language=language(lang),
-            ),
-            thresholds=None if thresholds is None else Path(thresholds),
-            muted=mute,
-            form=form,
-            progress=progress,
-            workers=processes,
-        )
+    asked = BuildOptions(**options)
+    progress = progress_unless(asked.quiet)
+    with Workers(asked.workers, asked.ray, progress.say) as workers:
+        return build_report(_several(logs), destination(out), asked, progress, workers)
 
 
+@_compare_with(CompareOptions)
 def compare(
-    base: str | Path | Sequence[str | Path],
-    new: str | Path,
-    out: str | Path = "comparison",
-    *,
-    pair_by: str = "prompt",
-    fail_on: Collection[str] = (),
-    margin: float = 0.0,
-    require_evidence: bool = False,
-    form: str | None = None,
-    title: str | None = None,
-    max_size: int | None = None,
-    seed: int = 0,
-    thresholds: str | Path | None = None,
-    redact: bool = False,
-    stamp: bool = False,
-    to: Sequence[str] = (),
-    sender: str | None = None,
-    subject: str | None = None,
-    github_summary: bool = False,
-    lang: str = "en",
-    read: ReadOptions | None = None,
-    quiet: bool = True,
+    base: Logs, new: str | Path, out: str | Path = "comparison", **options: Any
 ) -> ComparisonReport:
-    """Compares a run with another, or with several seeds of it.
+    """Compare a run with another run, or with several seeds of it.
 
     Args:
         base: logs or an earlier report (folder, zip or one file) of BASE; several are seeds.
         new: the same of NEW.
-        out: where the comparison goes; its suffix chooses the form, as in ``build``.
-        pair_by: ``prompt`` (its text), ``group`` (the logged group_id), or a further logged field.
-        fail_on: what fails the gate: ``worse``, ``guardrail``, ``new-critical``, ``any``.
-        margin: loss of reward that the gate lets pass.
-        require_evidence: a comparison that shows nothing either way is inconclusive (3).
-        form: id of the form, whatever the suffix.
-        title: name of the comparison.
-        max_size: bytes it may have.
-        seed: seed of the resampling.
-        thresholds: TOML file with thresholds of the checks.
-        redact: leave all text of prompts and responses out.
-        stamp: show the time of building.
-        to: recipients of the mail form.
-        sender: sender of the mail form.
-        subject: subject of the mail form.
-        github_summary: also append the summary to the job's page on GitHub Actions.
-        lang: language of what people read, ``en`` or ``zh``.
-        read: how logs are read.
-        quiet: say nothing; else progress goes to standard error.
+        out: output path or URL; the suffix selects the format as in ``build``.
+        **options: as on the command line.
 
     Returns:
-        The comparison, the gate's answer with its exit status, and where it was written.
+        The comparison, the result of the gate with its exit status, and the output path.
 
     Raises:
-        RlreportError: a run, an option or the place cannot be used.
+        RlreportError: a run, an option or the destination cannot be used.
     """
-    return build_comparison(
-        _several(base),
-        new,
-        destination(out),
-        read=read or ReadOptions(),
-        figures=FigureOptions(),
-        report=ReportOptions(
-            title=title,
-            max_size=max_size,
-            seed=seed,
-            redact=_redacts(redact, names=False),
-            stamp=stamp,
-            mail=MailOptions(tuple(to), sender, subject),
-            github_summary=github_summary,
-            language=language(lang),
-        ),
-        pair_by=pair_by,
-        fail_on=fail_on,
-        margin=margin,
-        require_evidence=require_evidence,
-        thresholds=None if thresholds is None else Path(thresholds),
-        form=form,
-        progress=Silent() if quiet else Spoken(),
-    )
+    asked = CompareOptions(**options)
+    progress = progress_unless(asked.quiet)
+    return build_comparison(_several(base), new, destination(out), asked, progress)
 
 
 def index(
-    reports: str | Path | Sequence[str | Path],
-    out: str | Path = "index.html",
-    *,
-    title: str = "",
-    lang: str = "en",
+    reports: Logs, out: str | Path = "index.html", *, title: str = "", lang: str = "en"
 ) -> Index:
-    """Lists many reports on one page, a row each; rebuild it whenever one is added.
+    """List many reports on one page, one row each; rebuild it whenever one is added.
 
     Args:
-        reports: reports (folder, zip or one file), or folders that hold some.
-        out: the page; its links are relative to it.
-        title: name of the page, "" for a usual one.
+        reports: reports (folder, zip or one file), or folders that contain some.
+        out: path of the page; its links are relative to it.
+        title: title of the page; "" for the default.
         lang: language of the page, ``en`` or ``zh``.
 
     Returns:
-        Where it is, how many reports it lists, and which could not be read.
+        Path of the page, the number of listed reports, and those that could not be read.
 
     Raises:
-        RlreportError: there is nothing at a place, or ``out`` cannot be written.
+        RlreportError: a report does not exist, or ``out`` cannot be written.
     """
     return build_index(_several(reports), out, title=title, language=language(lang))
 
 
-def _several(given: str | Path | Sequence[str | Path]) -> list[str | Path]:
-    found = [given] if isinstance(given, str | Path) else list(given)
-    if not found:
-        raise UsageError("no logs are named: give a file, a folder or a URL")
-    return found
-
-
-def _redacts(redact: object, *, names: bool = True) -> bool:
-    known = (False, True, "names") if names else (False, True)
-    if redact not in known:
-        raise UsageError(f"redact is one of {', '.join(map(repr, known))}, not {redact!r:.40}")
-    return bool(redact)
+def _several(given: Logs) -> list[str | Path]:
+    paths = [given] if isinstance(given, str | Path) else list(given)
+    if not paths:
+        raise UsageError("no logs given: name a file, a folder or a URL")
+    return paths

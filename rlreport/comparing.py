@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +15,15 @@ from rlreport.bake.comparison import (
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
 from rlreport.comparison.earlier import report_about
-from rlreport.comparison.outcome import FAIL_ON, Gate, Outcome, outcome_of
+from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
-from rlreport.comparison.side import PROMPT
 from rlreport.comparison.words import failures, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.errors import UsageError
-from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.options import CompareOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.progress import Progress
 from rlreport.read.remote import shown
 from rlreport.text.messages import message
@@ -62,29 +61,17 @@ def build_comparison(
     bases: Sequence[str | Path],
     new: str | Path,
     out: Destination,
-    *,
-    read: ReadOptions,
-    figures: FigureOptions,
-    report: ReportOptions,
-    pair_by: str = PROMPT,
-    fail_on: Collection[str] = (),
-    margin: float = 0.0,
-    require_evidence: bool = False,
-    thresholds: Path | None = None,
-    form: str | None = None,
+    options: CompareOptions,
     progress: Progress,
 ) -> ComparisonReport:
     """Compare runs and write the comparison; ``out`` is replaced whole or left as it was.
 
     Raises:
-        RlreportError: an option, a run or the place cannot be used.
+        RlreportError: an option, a run or the destination cannot be used.
     """
-    chosen_form = form_of(out, form)
-    limits = load_thresholds(thresholds) if thresholds else Thresholds()
-    if unknown := set(fail_on) - set(FAIL_ON):
-        raise UsageError(f"--fail-on {min(unknown)}: unknown; choose one of {', '.join(FAIL_ON)}")
-    if not margin >= 0:
-        raise UsageError(f"--margin {margin:g}: give a loss of reward, 0 or more")
+    read, report = part(ReadOptions, options), part(ReportOptions, options)
+    chosen_form = form_of(out, report.form)
+    limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
     chosen_form.check(report)
     check_destination(out, chosen_form)
     summary = summary_file() if report.github_summary else None
@@ -96,9 +83,9 @@ def build_comparison(
     runs = [
         compared_run(
             given,
-            pair_by=pair_by,
+            pair_by=options.pair_by,
             read=read,
-            figures=figures,
+            figures=part(FigureOptions, options),
             thresholds=limits,
             progress=progress,
         )
@@ -108,10 +95,10 @@ def build_comparison(
         runs[:-1],
         runs[-1],
         seed=report.seed,
-        fail_on=fail_on,
-        margin=margin,
-        require_evidence=require_evidence,
-        redact=report.redact,
+        fail_on=options.fail_on,
+        margin=options.margin,
+        require_evidence=options.require_evidence,
+        redact=bool(report.redact),
     )
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     builder = ComparisonBuilder(

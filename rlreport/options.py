@@ -1,16 +1,17 @@
-"""Every setting of a build, in one typed place; the command line and the Python API fill it in."""
+"""All options, each declared once: the command line and the keywords of the API come from here."""
 
+# ruff: noqa: RUF009
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from rlreport.errors import UsageError
-from rlreport.text.language import Language
-
-RESTARTS = ("all", "last")
-"""What becomes of the rows of a step that a restarted run logged twice."""
+from rlreport.text.language import TAGS, Language, language
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<PAD>",
@@ -24,161 +25,273 @@ DEFAULT_PAD_TOKENS: tuple[str, ...] = (
     "<|vision_pad|>",
     "<unk_pad>",
 )
-"""Token strings that are padding when nothing else is said (``--pad-token`` adds to them)."""
+"""Token strings that are always removed as padding."""
+
+RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
+FAIL_ON = ("worse", "guardrail", "new-critical", "any")
+
+Options = TypeVar("Options")
+Paths = Sequence[str | Path]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How logs are read.
+def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
+    """Declare a field of an options class.
 
-    Attributes:
-        pad_tokens: strings removed from prompts and responses, and dropped as tokens.
-        system_end_token: text up to and including its last occurrence is dropped from prompts.
-        log_format: id of the log format, or None to detect it.
-        mapping: canonical field -> dotted path in the logged object (``--map reward=score``).
-        step_from_path: regular expression with one group (or a group named ``step``).
-        split: which split to read where a folder holds several (``train``, ``val``, …).
-        tokenizer: path of a ``tokenizers`` JSON file that turns ids into strings.
-        restarts: ``all`` keeps every row, ``last`` only the later rows of a restarted step.
-        strict: raise StrictError where a row, a line or a file would be skipped or repaired.
-        max_line: bytes; a longer line is skipped and reported.
-        workers: processes; 0 means one per core.
-        ray: address of a Ray cluster whose processes read instead, or ``auto``.
-        metrics: files of trainer metrics; none means those beside the logs.
-        cache: folder of what is kept for the next build, ``auto`` for the user's; "" keeps nothing.
-        cache_size: bytes that it may take.
+    Args:
+        default: its value if not given; a dict or None for a mapping.
+        help: what it does, shown by ``--help`` and in the docstring of the API.
+        flags: its flags on the command line if not the name with hyphens; none if ``None``.
+        settings: ``choices``, ``low`` and ``high`` are checked; ``metavar``, ``show`` (the default
+            as shown), ``size`` (bytes, written ``10MB``) and ``hidden`` are for the command line.
     """
+    metadata = {"help": help, "flags": flags, **settings}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
-    pad_tokens: tuple[str, ...] = DEFAULT_PAD_TOKENS
-    system_end_token: str | None = None
-    log_format: str | None = None
-    mapping: dict[str, str] = field(default_factory=dict)
-    step_from_path: str | None = None
-    split: str | None = None
-    tokenizer: str | None = None
-    restarts: str = "all"
-    strict: bool = False
-    max_line: int = 256_000_000
-    workers: int = 0
-    ray: str | None = None
-    metrics: tuple[str, ...] = ()
-    cache: str = ""
-    cache_size: int = 20_000_000_000
 
+def declared(options: type) -> list[Field[Any]]:
+    """Return the fields of an options class that were declared with ``option``."""
+    return [one for one in fields(options) if "help" in one.metadata]
+
+
+def part(kind: type[Options], options: object) -> Options:
+    """Return an options class with the values that it shares with another, or with a dict."""
+    values = options if isinstance(options, dict) else vars(options)
+    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checked:
     def __post_init__(self) -> None:
-        """Refuse what is no such option.
+        """Check ranges and choices; None for a mapping is an empty one.
 
         Raises:
-            UsageError: a number is out of its range, or a word is unknown.
+            UsageError: a number is out of its range, or a word is none of the choices.
         """
-        if self.restarts not in RESTARTS:
-            raise UsageError(f"restarts is one of {', '.join(RESTARTS)}, not {self.restarts!r}")
-        _within("workers", self.workers, 0)
-        _within("max_line", self.max_line, 1)
-        _within("cache_size", self.cache_size, 0)
+        for one in declared(type(self)):
+            value, settings = getattr(self, one.name), one.metadata
+            if value is None and one.default_factory is dict:
+                object.__setattr__(self, one.name, {})
+            values = value if isinstance(value, tuple | list | set | frozenset) else (value,)
+            choices = settings.get("choices", ())
+            for word in values if choices else ():
+                if word not in choices:
+                    known = ", ".join(choices)
+                    raise UsageError(f"{one.name} is one of {known}, not {word!r:.40}")
+            low, high = settings.get("low", -math.inf), settings.get("high", math.inf)
+            if value is not None and "low" in settings and not low <= value <= high:
+                most = "" if high == math.inf else f" and at most {high:g}"
+                raise UsageError(f"{one.name} is at least {low:g}{most}, not {value!r:.40}")
 
 
-@dataclass(frozen=True, slots=True)
-class FigureOptions:
-    """Parameters of the formulas: discount γ and GAE's λ, both in [0, 1]."""
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(_Checked):
+    """How logs are read."""
 
-    gamma: float = 1.0
-    lam: float = 0.95
+    pad_tokens: tuple[str, ...] = option(
+        (),
+        "Additional padding token to drop. Common ones are recognized.",
+        "--pad-token",
+        metavar="TEXT",
+    )
+    system_end_token: str | None = option(
+        None, "Drop everything up to the last TEXT from prompts.", metavar="TEXT"
+    )
+    log_format: str | None = option(
+        None, "Log format, see 'rlreport formats'. Default: detected.", metavar="ID"
+    )
+    mapping: Mapping[str, str] = option(
+        {},
+        "Read FIELD from the dotted PATH of each object, e.g. reward=score.",
+        "--map",
+        metavar="FIELD=PATH",
+    )
+    step_from_path: str | None = option(
+        None,
+        "Read the step from the file path: the first group, or the group named 'step'.",
+        metavar="REGEX",
+    )
+    split: str | None = option(None, "Split to read, e.g. train or val.", metavar="NAME")
+    tokenizer: str | None = option(
+        None, "tokenizer.json that converts logged token ids to strings.", metavar="FILE"
+    )
+    restarts: Literal["all", "last"] = option(
+        "all",
+        "Rows of a step that a restarted run logged twice: keep all or only the last.",
+        choices=RESTARTS,
+    )
+    metrics: Paths = option(
+        (), "File of trainer metrics. Default: those found next to the logs.", metavar="FILE"
+    )
+    strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
+    max_line: int = option(
+        256_000_000,
+        "Skip lines that are longer.",
+        low=1,
+        size=True,
+        show="256MB",
+    )
+    workers: int = option(
+        0, "Number of worker processes.", low=0, high=256, show="one per core", metavar="N"
+    )
+    ray: str | None = option(
+        None,
+        "Use the Ray cluster at ADDRESS (HOST:PORT), or 'auto' for the one this machine belongs "
+        "to; see docs/integrations.md.",
+        metavar="ADDRESS",
+    )
+    cache: str | Path = option(
+        "",
+        "Folder that keeps intermediate results, so that the next build reads only what is new; "
+        "'auto' is the user's cache folder.",
+        metavar="DIR|auto",
+    )
+    cache_size: int = option(
+        20_000_000_000,
+        "Maximum cache size; least recently used entries are removed first.",
+        low=0,
+        size=True,
+        show="20GB",
+    )
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of their range.
-
-        Raises:
-            UsageError: one is.
-        """
-        _within("gamma", self.gamma, 0, 1)
-        _within("lam", self.lam, 0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class MailOptions:
-    """Headers of the mail form.
-
-    Attributes:
-        to: recipients, ``a@b.c`` or ``Name <a@b.c>``; none leaves the header out.
-        sender: sender; None takes an address that cannot exist.
-        subject: subject; None takes the run's name and the verdict.
-    """
-
-    to: tuple[str, ...] = ()
-    sender: str | None = None
-    subject: str | None = None
+        """Check the values, and add DEFAULT_PAD_TOKENS to those given."""
+        super().__post_init__()
+        tokens = tuple(dict.fromkeys((*DEFAULT_PAD_TOKENS, *self.pad_tokens)))
+        object.__setattr__(self, "pad_tokens", tokens)
+        if self.tokenizer is not None:
+            object.__setattr__(self, "tokenizer", os.fspath(self.tokenizer))
 
 
-@dataclass(frozen=True, slots=True)
-class CardOptions:
-    """Where the run's card comes from.
+@dataclass(frozen=True, kw_only=True)
+class FigureOptions(_Checked):
+    """Parameters of the formulas."""
 
-    Attributes:
-        configs: configuration files; none takes those beside the logs.
-        meta: further entries, name -> value.
-        git: add commit, branch and whether there are changes of the current folder's checkout.
-    """
-
-    configs: tuple[Path, ...] = ()
-    meta: tuple[tuple[str, str], ...] = ()
-    git: bool = False
+    gamma: float = option(1.0, "Discount factor γ of GAE.", low=0, high=1)
+    lam: float = option(0.95, "λ of GAE.", low=0, high=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """What goes into the report and how it is named.
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(_Checked):
+    """What reports of a run and of a comparison have in common."""
 
-    Attributes:
-        title: name of the run shown on every page; None takes the log folder's name.
-        band: factor of the ± std band on charts.
-        max_responses: responses shown per step; figures do not depend on it.
-        max_size: bytes of the whole delivery, None for the form's default.
-        seed: seed of the sample of responses.
-        redact: leave prompt, response and token text out of every form.
-        redact_names: also leave names of further fields and of files out.
-        stamp: show the time of building.
-        mail: headers of the mail form.
-        github_summary: also append a summary to the job's page on GitHub Actions.
-        charts: Python files with functions that make charts of the user's own.
-        card: where the run's card comes from.
-        merge: folders that look like several runs are one.
-        live: seconds after which pages of a folder look for a newer report; 0 for never.
-        in_progress: the newest step is still written: it is drawn apart and not judged.
-        language: of what people read; data stays English.
-    """
+    form: str | None = option(
+        None,
+        "Output format: folder, html, email, markdown or zip. Default: by the suffix of OUT.",
+        "--format",
+        metavar="FORMAT",
+    )
+    title: str | None = option(
+        None, "Title. Default: the name of the log folder, or of both runs.", metavar="TEXT"
+    )
+    max_size: int | None = option(
+        None,
+        "Maximum size, e.g. 10MB. Default: 100MB for a folder or zip, otherwise 10MB.",
+        low=1,
+        size=True,
+    )
+    seed: int = option(0, "Seed of random samples.", low=0)
+    thresholds: str | Path | None = option(
+        None, "TOML file with thresholds of the checks; see 'rlreport checks'.", metavar="FILE"
+    )
+    redact: bool | Literal["names"] = option(
+        False,
+        "Omit all text of prompts, responses and tokens; --redact=names also omits names of "
+        "further fields and of files.",
+    )
+    stamp: bool = option(False, "Show the build time. Without it the same logs give equal bytes.")
+    to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
+    sender: str | None = option(None, "Sender of the mail.", "--from", metavar="ADDRESS")
+    subject: str | None = option(
+        None, "Subject of the mail. Default: title and verdict.", metavar="TEXT"
+    )
+    github_summary: bool = option(
+        False, "Also append a summary to the page of the job in GitHub Actions."
+    )
+    lang: str = option(
+        Language().code,
+        "Language of pages, findings, mail and Markdown; data/ stays English.",
+        choices=TAGS,
+    )
 
-    title: str | None = None
-    band: float = 1.0
-    max_responses: int = 128
-    max_size: int | None = None
-    seed: int = 0
-    redact: bool = False
-    redact_names: bool = False
-    stamp: bool = False
-    mail: MailOptions = field(default_factory=MailOptions)
-    github_summary: bool = False
-    charts: tuple[Path, ...] = ()
-    card: CardOptions = field(default_factory=CardOptions)
-    merge: bool = False
-    in_progress: bool = False
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        if self.redact not in (False, True, "names"):
+            raise UsageError(f"redact is True, False or 'names', not {self.redact!r:.40}")
+
+    @property
+    def language(self) -> Language:
+        """Language of the texts."""
+        return language(self.lang)
+
+    @property
+    def redact_names(self) -> bool:
+        """Whether names of further fields and of files are omitted."""
+        return self.redact == "names"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(OutputOptions):
+    """What the report of a run shows."""
+
+    band: float = option(1.0, "Half width of the band on charts, in std.", low=0, high=10)
+    max_responses: int = option(128, "Responses shown per step; figures always use all.", low=1)
+    mute: Mapping[str, str] = option(
+        {}, "Mute the findings of check ID; they are listed with REASON.", metavar="ID=REASON"
+    )
+    charts: Paths = option(
+        (), "Python file with custom charts, which is run; see docs/charts.md.", metavar="FILE.py"
+    )
+    config: Paths = option(
+        (),
+        "Configuration of the run (.yaml, .json or .toml) to show. Default: those found next to "
+        "the logs. Likely secrets are omitted.",
+        metavar="FILE",
+    )
+    meta: Mapping[str, object] = option(
+        {}, "Additional entry of the run's configuration.", metavar="KEY=VALUE"
+    )
+    git: bool = option(False, "Show commit and branch of the current folder.")
+    merge: bool = option(False, "Treat folders that look like several runs as one run.")
+    in_progress: bool = option(
+        False, "The newest step is still being written: mark it and exclude it from the checks."
+    )
     live: int = 0
-    language: Language = field(default_factory=Language)
+    """Seconds after which open pages look for a newer report; 0 for never."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(ReadOptions, FigureOptions, ReportOptions):
+    """Options of ``build``."""
+
+    quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
+    """Options of ``compare``."""
+
+    pair_by: str = option(
+        "prompt",
+        "What pairs prompts: prompt (its text), group (the logged group_id), or another logged "
+        "field such as id.",
+        metavar="FIELD",
+    )
+    fail_on: Sequence[str] = option(
+        (), "Exit with status 1 if NEW is worse in this way.", choices=FAIL_ON
+    )
+    margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)
+    redact: bool | Literal["names"] = option(False, "Omit all text of prompts and responses.")
+    require_evidence: bool = option(
+        False, "Exit with status 3 if no difference can be shown in either direction."
+    )
+    quiet: bool = option(True, "Print errors only.", "-q", "--quiet")
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of their range.
-
-        Raises:
-            UsageError: one is.
-        """
-        _within("band", self.band, 0, 10)
-        _within("max_responses", self.max_responses, 1)
-        _within("seed", self.seed, 0)
-        if self.max_size is not None:
-            _within("max_size", self.max_size, 1)
-
-
-def _within(name: str, value: float, low: float, high: float = math.inf) -> None:
-    if not low <= value <= high:
-        most = "" if high == math.inf else f" and at most {high:g}"
-        raise UsageError(f"{name} is at least {low:g}{most}, not {value!r:.40}")
+        """Check the values."""
+        super().__post_init__()
+        if self.redact_names:
+            raise UsageError("redact is True or False for a comparison, not 'names'")

@@ -33,7 +33,7 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
-from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
@@ -89,28 +89,24 @@ class Report:
 def build_report(
     logs: Sequence[str | Path],
     out: Destination,
-    *,
-    read: ReadOptions,
-    figures: FigureOptions,
-    report: ReportOptions,
-    thresholds: Path | None = None,
-    muted: Mapping[str, str] | None = None,
-    form: str | None = None,
+    options: BuildOptions,
     progress: Progress,
     workers: Workers,
 ) -> Report:
-    """Builds one report; ``out`` is replaced whole or left as it was.
+    """Build one report; ``out`` is replaced whole or left as it was.
 
     Raises:
-        RlreportError: an option, the logs or the place cannot be used.
+        RlreportError: an option, the logs or the destination cannot be used.
     """
-    chosen_form = form_of(out, form)
-    limits = load_thresholds(thresholds) if thresholds else Thresholds()
-    refuse_unknown(muted or {})
+    read, figures = part(ReadOptions, options), part(FigureOptions, options)
+    report = part(ReportOptions, options)
+    chosen_form = form_of(out, report.form)
+    limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
+    refuse_unknown(report.mute)
     chosen_form.check(report)
     check_destination(out, chosen_form)
 
-    own = own_functions(report.charts)
+    own = own_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
 
     card = _card(logs, report)
@@ -125,7 +121,7 @@ def build_report(
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
     if report.in_progress:
         tables = tables.growing()
-    verdict, spreading = _judged(tables.settled(), limits, muted)
+    verdict, spreading = _judged(tables.settled(), limits, report.mute)
     tables = tables.without_samples()  # all that is large and counted now
 
     verdict = with_excerpts(
@@ -181,15 +177,15 @@ def build_report(
 
 
 def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
-    asked = report.card
-    card = run_card(logs, configs=asked.configs, meta=dict(asked.meta), git=asked.git)
+    meta = {str(name): str(value) for name, value in report.meta.items()}
+    card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
     if report.redact_names:
         return Card(withheld=bool(card.entries))
     return card.without_texts() if report.redact else card
 
 
 def _judged(
-    tables: Tables, limits: Thresholds, muted: Mapping[str, str] | None
+    tables: Tables, limits: Thresholds, muted: Mapping[str, str]
 ) -> tuple[Verdict, SpreadingTexts]:
     run = Run(tables, limits)
     return judge(run, muted=muted), run.spreading.without_counts()

@@ -49,6 +49,11 @@ class Silent:
         """See Progress."""
 
 
+def progress_unless(quiet: bool) -> Progress:
+    """Return progress on standard error, or none."""
+    return Silent() if quiet else Spoken()
+
+
 class _Bar(_SilentPhase):
     def __init__(self, name: str, total: float, unit: str) -> None:
         from tqdm import tqdm

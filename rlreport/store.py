@@ -174,7 +174,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     return header["head"], arrays
 
 
-def store_at(where: str, size: int = 0) -> Store:
+def store_at(where: str | Path, size: int = 0) -> Store:
     """Return the store of ``--cache``: a folder, made if need be, or ``auto``.
 
     Raises:

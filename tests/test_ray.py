@@ -15,7 +15,7 @@ import pytest
 from rlreport import ray_executor
 from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
-from rlreport.options import FigureOptions, ReadOptions, ReportOptions
+from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
 from rlreport.progress import Silent
 from rlreport.read.lines import byte_ranges
@@ -135,9 +135,7 @@ def test_a_report_from_a_store_on_a_cluster_is_the_local_report_though_nodes_die
         build_report(
             [url],
             out,
-            read=ReadOptions(ray=nodes.address),
-            figures=FigureOptions(),
-            report=ReportOptions(),
+            BuildOptions(ray=nodes.address),
             progress=killing,
             workers=workers,
         )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from rlreport.cli.options import OUT, options
 from rlreport.cli.say import say
-from rlreport.cli.shared import PLACE, language_option
-from rlreport.text.language import Language
+from rlreport.options import BuildOptions
 
 
 @click.command()
@@ -16,31 +16,28 @@ from rlreport.text.language import Language
 @click.option(
     "-o",
     "--out",
-    type=PLACE,
+    type=OUT,
     default=Path("index.html"),
     show_default=True,
-    help="The page; its links are relative to it.",
+    help="Path of the page; its links are relative to it.",
 )
-@click.option(
-    "--title", metavar="TEXT", default="", show_default="Runs, in the language", help="Its name."
-)
-@language_option
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
+@options(BuildOptions, "lang", "quiet")
 def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
-    """List many REPORTS on one page: folders, .zip, .html, or folders that hold such.
+    """List many REPORTS on one page: folders, .zip, .html, or folders that contain such.
 
-    A report that is broken, or of a newer version, says so in its row.
+    A report that is broken, or written by a newer version, gets a row that says so.
 
     \b
     Examples:
       rlreport index runs/ -o runs/index.html
       rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
     """
-    from rlreport.indexing import build_index
+    from rlreport.api import index as build_index
 
-    made = build_index(reports, out, title=title, language=Language(lang))
+    page = build_index(reports, out, title=title, lang=lang)
     if quiet:
         return
-    for place, why in made.unread:
-        say(f"not read: {place}: {why}", err=True)
-    say(f"{made.out}  {made.reports:,} {'report' if made.reports == 1 else 'reports'}")
+    for path, reason in page.unread:
+        say(f"not read: {path}: {reason}", err=True)
+    say(f"{page.out}  {page.reports:,} {'report' if page.reports == 1 else 'reports'}")

@@ -6,14 +6,16 @@ from typing import Any
 
 import click
 
+from rlreport.cli.options import READING, options
 from rlreport.cli.say import say
-from rlreport.cli.shared import read_options, reading_options
+from rlreport.options import BuildOptions, FigureOptions, ReadOptions, part
 
 
 @click.command()
-@reading_options
+@click.argument("logs", nargs=-1, required=True)
+@options(BuildOptions, *READING, "quiet")
 def inspect(logs: tuple[str, ...], **given: Any) -> None:
-    """Say what is in the rollout LOGS: files, steps, fields, and what could not be read.
+    """Print what is in the rollout LOGS: files, steps, fields, and lines that cannot be read.
 
     \b
     Examples:
@@ -21,18 +23,18 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
       rlreport inspect run.jsonl --map reward=score
     """
     from rlreport.bake.data_page import note_in_words
-    from rlreport.cli.terminal import Terminal, place
+    from rlreport.cli.terminal import location
     from rlreport.fields import CANONICAL, FIELDS
     from rlreport.metrics import metrics_beside
+    from rlreport.progress import progress_unless
     from rlreport.read.logs import read_logs
     from rlreport.summarise import commonest
     from rlreport.text.messages import steps_in_words
     from rlreport.text.numbers import byte_size, counted
 
-    read, figures = read_options(given)
-    terminal = Terminal(quiet=given.pop("quiet"))
+    read, figures = part(ReadOptions, given), part(FigureOptions, given)
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, terminal.progress, metrics.paths)
+    scan = read_logs(logs, read, figures, progress_unless(given["quiet"]), metrics.paths)
     counts = scan.responses["step"].value_counts()
     usual = commonest(counts.to_numpy())
     say(
@@ -78,4 +80,4 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
         say()
         say(f"left out: {scan.bad_count:,}")
         for bad in scan.bad_lines:
-            say(f"  {place(bad)}: {bad.reason}")
+            say(f"  {location(bad)}: {bad.reason}")

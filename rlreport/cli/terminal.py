@@ -1,4 +1,4 @@
-"""What a command says on the terminal: progress, then where the report is and what it holds."""
+"""What a command prints about a report or a verdict."""
 
 from __future__ import annotations
 
@@ -6,54 +6,43 @@ from dataclasses import replace
 
 from rlreport.check.finding import Finding, Verdict
 from rlreport.cli.say import say
-from rlreport.deliver.publish import Destination, page_at
+from rlreport.deliver.publish import page_at
 from rlreport.pipeline import Report
-from rlreport.progress import Progress, Silent, Spoken
 from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.tables import BadLine, Tables
-from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import Joined, message, phrases, plural, told
 from rlreport.text.numbers import byte_size
 
 LISTED = 10
-"""Unreadable lines named on the terminal; the data page has the others."""
+"""Unreadable lines printed; the data page has all."""
 
 
-class Terminal:
-    """Speaks on standard output and error, or not at all when quiet."""
-
-    def __init__(self, *, quiet: bool, language: Language = ENGLISH) -> None:
-        self.quiet = quiet
-        self.language = language
-        self.progress: Progress = Silent() if quiet else Spoken()
-
-    def finished(self, report: Report) -> None:
-        """Says what was left out, the verdict, and where the report is."""
-        if self.quiet:
-            return
-        said = self.language.of
-        for line in left_out_lines(report.tables):
-            say(said(line), err=True)
-        for note in report.tables.notes:
-            if note.kind == SEVERAL_RUNS:
-                say(said(message("warning: {note}", note=note.text)), err=True)
-        for sentence in report.left_out:
-            say(said(sentence))
-        steps, responses = len(report.tables.steps), len(report.tables.responses)
-        for line in verdict_lines(replace(report.verdict, not_run=[])):
-            say(said(line))
-        held = phrases(
-            [
-                byte_size(report.size),
-                plural("{count} response", "{count} responses", responses),
-                plural("{count} step", "{count} steps", steps),
-            ]
-        )
-        say(f"{entry(report)}  {said(held)}")
+def print_report(report: Report) -> None:
+    """Print skipped lines, the verdict and the path of a report."""
+    translate = report.language.of
+    for line in skipped_lines(report.tables):
+        say(translate(line), err=True)
+    for note in report.tables.notes:
+        if note.kind == SEVERAL_RUNS:
+            say(translate(message("warning: {note}", note=note.text)), err=True)
+    for sentence in report.left_out:
+        say(translate(sentence))
+    for line in verdict_lines(replace(report.verdict, not_run=[])):
+        say(translate(line))
+    steps, responses = len(report.tables.steps), len(report.tables.responses)
+    sizes = phrases(
+        [
+            byte_size(report.size),
+            plural("{count} response", "{count} responses", responses),
+            plural("{count} step", "{count} steps", steps),
+        ]
+    )
+    path = page_at(report.out, "index.html") if report.form == "folder" else report.out
+    say(f"{path}  {translate(sizes)}")
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """The verdict, each finding with what it explains below it, and what was not judged."""
+    """Return the verdict, the findings with those they explain below, and checks not run."""
     lines = [verdict.sentence]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
@@ -85,7 +74,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def example_lines(finding: Finding) -> list[str]:
-    """The evidence of a finding as text; notes and what is folded need none."""
+    """Return the evidence of a finding as text; notes and explained findings need none."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []
@@ -98,15 +87,10 @@ def example_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def entry(report: Report) -> Destination:
-    """The file to open."""
-    return page_at(report.out, "index.html") if report.form == "folder" else report.out
-
-
-def left_out_lines(tables: Tables) -> list[str]:
-    """One line for each of the first unreadable lines, and one for the others."""
+def skipped_lines(tables: Tables) -> list[str]:
+    """Return a line for each of the first unreadable lines, and one for the others."""
     lines = [
-        message("left out: {place}: {reason}", place=place(bad), reason=bad.reason)
+        message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
     more = tables.bad_count - len(lines)
@@ -117,6 +101,6 @@ def left_out_lines(tables: Tables) -> list[str]:
     return lines
 
 
-def place(bad: BadLine) -> str:
-    """File and line number."""
+def location(bad: BadLine) -> str:
+    """Return file and line number."""
     return f"{bad.file}:{bad.line}" if bad.line else bad.file

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlreport.cli.build import FAILED, BuildCommand, build, build_once
-from rlreport.cli.shared import AnyType, mutes
+from rlreport.cli.build import FAILED, BuildCommand, build
+from rlreport.cli.options import AnyType
 from rlreport.deliver import form_of
 from rlreport.errors import RlreportError, UsageError
 
@@ -48,16 +48,16 @@ _DURATION = _Duration()
     type=_DURATION,
     default="5m",
     show_default=True,
-    help="How often the logs are looked at.",
+    help="Time between looks at the logs.",
 )
 @click.option(
     "--until-idle",
     type=_DURATION,
     metavar="TIME",
-    help="End when the logs have not changed for so long, e.g. 2h.",
+    help="End when the logs have not changed for this long, e.g. 2h.",
 )
 @click.option(
-    "--live", is_flag=True, help="Let open pages of a folder show the newer report by themselves."
+    "--live", is_flag=True, help="Open pages of a folder reload when there is a newer report."
 )
 def watch(
     logs: tuple[str, ...],
@@ -65,24 +65,25 @@ def watch(
     every: float,
     until_idle: float | None,
     live: bool,
+    fail_on: Any,
     **given: Any,
 ) -> None:
-    """Build the report of the rollout LOGS again whenever they grew.
+    """Rebuild the report of the rollout LOGS whenever they grow.
 
-    Takes the options of 'rlreport build', and ends with its status of the last report. The newest
-    step of logs that were seen to grow is drawn apart and not judged.
+    Takes the options of 'rlreport build' and ends with the exit status of the last report. While
+    the logs grow, the newest step is marked and excluded from the checks.
 
     \b
     Examples:
       rlreport watch logs/ -o report --cache auto --live
       rlreport watch logs/ -o report --cache auto --every 1m --until-idle 2h --fail-on critical
     """
-    from rlreport.check.registry import load_thresholds
+    from rlreport.check.registry import load_thresholds, refuse_unknown
 
     if str(out) == "-":
-        raise UsageError("-o -: a report that is built again and again has a place of its own")
+        raise UsageError("-o -: watch needs an output path")
     form_of(out, given["form"])
-    mutes(given["mute"])
+    refuse_unknown(given["mute"])
     if given["thresholds"]:
         load_thresholds(given["thresholds"])
     given["live"] = max(1, int(every)) if live else 0
@@ -95,15 +96,14 @@ def watch(
             idle = time.monotonic() - changed
             if found != seen:
                 grew, seen, changed = seen is not None, found, time.monotonic()
-                report = _told(logs, out, {**given, "in_progress": grew}) or report
+                report = _build(logs, out, {**given, "in_progress": grew}) or report
             elif until_idle is not None and idle >= until_idle:
                 if grew:  # the newest step is whole, as nobody writes any more
-                    report = _told(logs, out, {**given, "in_progress": False}) or report
+                    report = _build(logs, out, {**given, "in_progress": False}) or report
                 break
             time.sleep(every if until_idle is None else min(every, max(0.1, until_idle - idle)))
     except KeyboardInterrupt:  # the last report is whole
         pass
-    fail_on = given["fail_on"]
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
     if report is None:
@@ -111,7 +111,7 @@ def watch(
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """What tells from outside whether the logs changed; None where there are none yet."""
+    """Return what changes with the logs, or None if there are none yet."""
     from rlreport.read.files import find_sources
 
     try:
@@ -128,14 +128,15 @@ def _time(path: str) -> int:
         return 0
 
 
-def _told(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
-    """Builds the report and says one line of it; None where there is nothing to report on yet."""
+def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
+    """Build the report and print one line about it; return None if there is no report yet."""
+    from rlreport.api import build as build_report
     from rlreport.cli.say import say
 
     quiet = given["quiet"]
     now = time.strftime("%H:%M:%S")
     try:
-        _, report = build_once(logs, out, given, quiet=True)
+        report = build_report(logs, out, **{**given, "quiet": True})
     except RlreportError as error:
         say(f"{now}  {str(error).partition(chr(10))[0]}", err=True)
         return None

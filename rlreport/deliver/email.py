@@ -29,7 +29,7 @@ from rlreport.deliver.one_file import FORM as ONE_FILE
 from rlreport.deliver.one_file import document
 from rlreport.deliver.summary import Picture, overview, pictures
 from rlreport.errors import UsageError
-from rlreport.options import ReportOptions
+from rlreport.options import OutputOptions
 from rlreport.text.clean import shortened
 from rlreport.text.messages import message
 
@@ -75,10 +75,10 @@ class Email(Form):
     one_file = True
     pages = True
 
-    def check(self, options: ReportOptions) -> None:
+    def check(self, options: OutputOptions) -> None:
         """Raises UsageError when an address is none."""
-        addresses("--to", *options.mail.to)
-        addresses("--from", *([options.mail.sender] if options.mail.sender else []))
+        addresses("--to", *options.to)
+        addresses("--from", *([options.sender] if options.sender else []))
 
     def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
         """A page as a node of the attached file, which is base64 in lines of 76 characters."""
@@ -97,7 +97,7 @@ def mail(builder: Builder) -> EmailMessage:
         UsageError: an address cannot be understood.
     """
     context = builder.context
-    headers = context.report.mail
+    report = context.report
     if isinstance(builder, ComparisonBuilder):
         prefix, told = "compare_", compare_words.headline(builder.outcome)
         view: dict[str, Any] = builder.view
@@ -111,12 +111,12 @@ def mail(builder: Builder) -> EmailMessage:
 
     made = EmailMessage(policy=_POLICY)
     made["X-Mailer"] = GENERATOR
-    made["From"] = addresses("--from", headers.sender or f"rlreport <rlreport@{DOMAIN}>")
-    if headers.to:
-        made["To"] = addresses("--to", *headers.to)
+    made["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
+    if report.to:
+        made["To"] = addresses("--to", *report.to)
     made["Subject"] = one_line(
-        headers.subject
-        or context.report.language.of(message("{run} · {verdict}", run=context.run, verdict=told))
+        report.subject
+        or report.language.of(message("{run} · {verdict}", run=context.run, verdict=told))
     )
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from rlreport.errors import UsageError
-from rlreport.options import MailOptions, ReportOptions
+from rlreport.options import OutputOptions
 
 if TYPE_CHECKING:
     from rlreport.bake.comparison import ComparisonBuilder
@@ -46,9 +46,9 @@ class Form(ABC):
         """Whether a file with these first and last bytes (some thousand) is of this form."""
         return bool(self.mark) and self.mark in start
 
-    def check(self, options: ReportOptions) -> None:
+    def check(self, options: OutputOptions) -> None:
         """Raises UsageError when an option cannot be used with this form."""
-        if options.mail != MailOptions():
+        if options.to or options.sender or options.subject:
             raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
 
     def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:

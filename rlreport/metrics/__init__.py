@@ -68,7 +68,7 @@ class TrainerMetrics:
     notes: list[Note] = field(default_factory=list)
 
 
-def metrics_beside(logs: Sequence[str | Path], given: Sequence[str]) -> TrainerMetrics:
+def metrics_beside(logs: Sequence[str | Path], given: Sequence[str | Path]) -> TrainerMetrics:
     """Read the given metrics files, or else those found in folders of logs.
 
     Raises:

@@ -1,0 +1,122 @@
+"""Options of the command line, made from the options classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rlreport.errors import UsageError
+from rlreport.options import FigureOptions, ReadOptions, declared
+
+if TYPE_CHECKING:
+    AnyType = click.ParamType[Any]
+else:  # before click 8.5 it is no generic class
+    AnyType = click.ParamType
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+READING = [one.name for kind in (ReadOptions, FigureOptions) for one in declared(kind)]
+"""Names of the options of reading and of the formulas."""
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)b?\s*", re.IGNORECASE)
+
+
+class Size(AnyType):
+    """Bytes: ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value))
+        unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
+        if not match or float(match[1]) * unit < 1:
+            self.fail(f"{value!r} is not a size such as 10MB, 500kB or 1GB", param, ctx)
+        return int(float(match[1]) * unit)
+
+
+class Out(AnyType):
+    """An output path, or a URL, which stays text."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path of a file or folder, or the text of a URL."""
+        return value if "://" in str(value) else Path(value)
+
+
+OUT = Out()
+
+
+def options(kind: type, *names: str) -> Callable[[Command], Command]:
+    """Add the options of an options class to a command, all or those named.
+
+    The command gets their values by the names of the fields.
+    """
+    chosen = [one for one in declared(kind) if not names or one.name in names]
+
+    def add(command: Command) -> Command:
+        for one in reversed(chosen):
+            command = _option(one)(command)
+        return command
+
+    return add
+
+
+def fail_on_option(command: Command) -> Command:
+    """Add ``--fail-on`` of the health checks."""
+    return click.option(
+        "--fail-on",
+        type=click.Choice(["warning", "critical"]),
+        help="Exit with status 1 if there is a finding of this severity or worse.",
+    )(command)
+
+
+def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
+    settings, help = declaration.metadata, declaration.metadata["help"]
+    default = {} if declaration.default is MISSING else declaration.default
+    flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
+    if isinstance(default, bool):
+        return click.option(*flags, declaration.name, is_flag=True, help=help)
+    given: dict[str, Any] = {
+        "metavar": settings.get("metavar"),
+        "show_default": "size" in settings or settings.get("show", default not in (None, "", (), {})),
+        "type": _type(settings, default),
+    }
+    if isinstance(default, tuple | dict):
+        given |= {"multiple": True, "help": f"{help} Repeatable."}
+        if isinstance(default, dict):
+            given["callback"] = _pairs
+    else:
+        default = settings["show"] if "size" in settings and default else default
+        given |= {"default": default, "help": help}
+    return click.option(*flags, declaration.name, **given)
+
+
+def _type(settings: Mapping[str, Any], default: object) -> AnyType | None:
+    if "size" in settings:
+        return Size()
+    if "choices" in settings:
+        return click.Choice(settings["choices"])
+    if "low" in settings:
+        span = click.FloatRange if isinstance(default, float) else click.IntRange
+        return span(settings["low"], settings.get("high"))
+    return click.Path() if str(settings.get("metavar")).startswith("FILE") else None
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Split ``NAME=VALUE``; only the values of ``KEY=VALUE`` may be empty."""
+    pairs = {}
+    for text in given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and (value or param.metavar == "KEY=VALUE")):
+            raise UsageError(f"{param.opts[0]}: write {param.metavar}")
+        pairs[name] = value
+    return pairs
