@@ -55,7 +55,7 @@ def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
     """The language, with its catalogue in a folder, for this process alone."""
     (folder / f"{CODE}.mo").write_bytes(_catalogue())
     patch.setattr(language, "FOLDER", folder)
-    patch.setitem(language.TAGS, CODE, CODE)  # type: ignore[attr-defined]
+    patch.setitem(language.TAGS, CODE, CODE)
     return language.Language(CODE)
 
 

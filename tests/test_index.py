@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
         (logs / "config.json").write_text(json.dumps(config))
         out = root / f"run:{k}#<i>{form}"
         meta = {"only": "0"} if k == 0 else None
-        rlreport.build(logs, out, title=f"run <b>{k}", meta=meta, workers=1)
+        rlreport.build(logs, out, title=f"run <b>{k}", meta=meta or {}, workers=1)
     shutil.rmtree(root / "logs")
     return root
 
