@@ -1,35 +1,16 @@
-"""How long work tells how far it is: a bar on a terminal, a line a phase elsewhere, or nothing."""
+"""Progress of long work: a bar on a terminal, one line per phase elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import sys
-from typing import Protocol, Self
+from typing import Self, TypeAlias
 
 
-class Phase(Protocol):
-    """One phase of work, used as a context manager."""
+class Phase:
+    """One phase of work, used as a context manager; this one shows nothing."""
 
     def advance(self, amount: float) -> None:
-        """Counts ``amount`` more units as done."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-
-class Progress(Protocol):
-    """Told when a phase begins."""
-
-    def phase(self, name: str, total: float, unit: str) -> Phase:
-        """Begins a phase of ``total`` units ("B" for bytes, "pages", …)."""
-
-    def say(self, line: str) -> None:
-        """Says what holds the work up."""
-
-
-class _SilentPhase:
-    def advance(self, amount: float) -> None:
-        """Says nothing."""
+        """Count ``amount`` more units as done."""
 
     def __enter__(self) -> Self:
         return self
@@ -39,22 +20,38 @@ class _SilentPhase:
 
 
 class Silent:
-    """Says nothing."""
+    """Progress that shows nothing."""
 
     def phase(self, name: str, total: float, unit: str) -> Phase:
-        """See Progress."""
-        return _SilentPhase()
+        """Begin a phase of ``total`` units ("B" for bytes, "pages", …)."""
+        return Phase()
 
     def say(self, line: str) -> None:
-        """See Progress."""
+        """Report what delays the work."""
 
 
-def progress_unless(quiet: bool) -> Progress:
-    """Return progress on standard error, or none."""
-    return Silent() if quiet else Spoken()
+Progress: TypeAlias = Silent
 
 
-class _Bar(_SilentPhase):
+class TerminalProgress(Silent):
+    """Progress on standard error."""
+
+    def phase(self, name: str, total: float, unit: str) -> Phase:
+        """Begin a phase: a bar on a terminal, else one line."""
+        if sys.stderr.isatty():
+            return _Bar(name, total, unit)
+        amount = f"{total / 1e6:,.1f} MB" if unit == "B" else f"{total:,.0f} {unit}"
+        print(f"{name}: {amount}", file=sys.stderr, flush=True)
+        return Phase()
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        from tqdm import tqdm
+
+        tqdm.write(line, file=sys.stderr)
+
+
+class _Bar(Phase):
     def __init__(self, name: str, total: float, unit: str) -> None:
         from tqdm import tqdm
 
@@ -76,21 +73,6 @@ class _Bar(_SilentPhase):
         self.bar.close()
 
 
-class _Line(_SilentPhase):
-    def __init__(self, name: str, total: float, unit: str) -> None:
-        amount = f"{total / 1e6:,.1f} MB" if unit == "B" else f"{total:,.0f} {unit}"
-        print(f"{name}: {amount}", file=sys.stderr, flush=True)
-
-
-class Spoken:
-    """A bar on a terminal, else one line a phase, on standard error."""
-
-    def phase(self, name: str, total: float, unit: str) -> Phase:
-        """See Progress."""
-        return _Bar(name, total, unit) if sys.stderr.isatty() else _Line(name, total, unit)
-
-    def say(self, line: str) -> None:
-        """See Progress; above the bar."""
-        from tqdm import tqdm
-
-        tqdm.write(line, file=sys.stderr)
+def progress_unless(quiet: bool) -> Progress:
+    """Return progress on standard error, or none."""
+    return Silent() if quiet else TerminalProgress()

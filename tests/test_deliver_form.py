@@ -63,7 +63,7 @@ def registered(monkeypatch):
         module = types.ModuleType(f"scratch_{form.id}")
         vars(module)["FORM"] = form
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(FORMS, form.id, module.__name__)
+        monkeypatch.setitem(FORMS, form.id, f"{module.__name__}:FORM")
     forms.cache_clear()
     yield
     forms.cache_clear()
@@ -128,7 +128,7 @@ def test_the_registry_says_what_each_form_says_of_itself():
 
 @pytest.mark.parametrize("name", ["run.pdf", "run.htm", "run.TXT", "a.b/run.json", "run.jsonl"])
 def test_the_suffix_of_another_kind_of_file_is_refused(name):
-    with pytest.raises(UsageError, match=r"no report is written as .*choose .*\.html"):
+    with pytest.raises(UsageError, match=r"cannot be written as .*use .*\.html"):
         form_of(Path(name))
 
 

@@ -87,7 +87,8 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
         return click.option(*flags, declaration.name, is_flag=True, help=help)
     given: dict[str, Any] = {
         "metavar": settings.get("metavar"),
-        "show_default": "size" in settings or settings.get("show", default not in (None, "", (), {})),
+        "show_default": "size" in settings
+        or settings.get("show", default not in (None, "", (), {})),
         "type": _type(settings, default),
     }
     if isinstance(default, tuple | dict):

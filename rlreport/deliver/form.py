@@ -1,4 +1,4 @@
-"""What an output form says of itself."""
+"""The base class of output formats."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from rlreport.bake.report import ReportBuilder
 
 Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
-"""What a form writes: a report of one run, or a comparison."""
+"""What a format writes: a report of one run, or a comparison."""
 
 
 class Form(ABC):
-    """An output form: one module of this package with a ``FORM``, and one line in its registry.
+    """An output format.
 
     Attributes:
         id: name for ``--format``.
-        suffix: suffix of OUT that chooses it, "" for none.
-        mark: bytes near the start of each file of this form, by which a later build knows that
-            it may replace it; a folder has a manifest instead.
+        suffix: suffix of OUT that selects it, "" for none.
+        mark: bytes near the start of its files, by which a later build knows that it may replace
+            them; a folder has a manifest instead.
         folder: whether it is a folder.
-        pictures: whether it has a folder of pictures beside it.
+        pictures: whether it has a folder of pictures next to its file.
         one_file: whether its pages are views of one file.
-        default_size: bytes it may have unless told.
-        pages: whether it has a page a step.
+        default_size: maximum bytes if the user gives none.
+        pages: whether it has one page per step.
     """
 
     id: ClassVar[str]
@@ -43,26 +43,25 @@ class Form(ABC):
     pages: ClassVar[bool] = False
 
     def owns(self, start: bytes, end: bytes) -> bool:
-        """Whether a file with these first and last bytes (some thousand) is of this form."""
+        """Return whether a file with these first and last bytes has this format."""
         return bool(self.mark) and self.mark in start
 
     def check(self, options: OutputOptions) -> None:
-        """Raises UsageError when an option cannot be used with this form."""
+        """Raise UsageError if an option cannot be used with this format."""
         if options.to or options.sender or options.subject:
             raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
 
     def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        """What becomes of a page in this form (a path and bytes), and the bytes it takes there.
+        """Return a page as a path and bytes, and an upper bound of its size in this format.
 
-        For forms with ``pages``, whose ``write`` gets path and ``bytes(content)`` from
-        ``builder.pages()``; called in the process that baked the page. The bytes it takes may be
-        said too high, not too low.
+        Called in the process that rendered the page, for formats with ``pages``; ``write`` gets
+        the path and the bytes from ``builder.pages()``.
         """
-        raise NotImplementedError  # of a form without pages none is asked for
+        raise NotImplementedError
 
     @abstractmethod
     def write(self, builder: Builder, place: Path) -> None:
-        """Writes the report to ``place``, a fresh path (an empty folder for folder forms).
+        """Write the report to ``place``, a new path, or an empty folder if this is a folder.
 
-        A form with pictures writes them to ``pictures_of(place)``.
+        Pictures are written to ``pictures_of(place)``.
         """
