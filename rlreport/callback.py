@@ -1,4 +1,4 @@
-"""A callback for ``transformers`` and TRL trainers: a report when training ends."""
+"""A callback for ``transformers`` and TRL trainers that builds a report after training."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from rlreport.writer import RolloutWriter
 
 
 class ReportCallback:
-    """Builds the report of a run from what the trainer logged.
+    """Build the report of a run from the rollouts that the trainer logged.
 
-    TRL's GRPO trainer writes its rollouts to ``<output_dir>/completions`` when
-    ``log_completions=True``; set ``logging_steps=1`` too, as TRL keeps only the rollouts of the
-    last generation before each log. Its RLOO trainer writes none. Where a trainer offers none,
-    call ``write`` from a reward function or a training loop: it goes to
-    ``<output_dir>/rollouts``, and is read in place of the trainer's own. Neither transformers
-    nor TRL is imported: trainers look callbacks' methods up by name.
+    TRL's GRPO trainer writes its rollouts to ``<output_dir>/completions`` with
+    ``log_completions=True``; set ``logging_steps=1``, too, as TRL keeps only the rollouts of the
+    last generation before each log. For trainers that write none, such as RLOO, call ``write``
+    from a reward function or a training loop: these rollouts go to ``<output_dir>/rollouts``
+    and are used instead of those of the trainer. Neither transformers nor TRL is imported.
 
     Args:
-        out: where the report goes; its suffix chooses the form, as for ``rlreport build``.
-        options: further arguments of ``rlreport.build``; ``metrics`` are the trainer's own
-            unless given.
+        out: output path; the suffix selects the format as in ``rlreport.build``.
+        options: further options of ``rlreport.build``; ``metrics`` defaults to those of the
+            trainer.
     """
 
     def __init__(self, out: str | Path, **options: Any) -> None:
@@ -37,26 +36,26 @@ class ReportCallback:
         """Log one response, with the fields of ``RolloutWriter.write``.
 
         Raises:
-            UsageError: before the trainer is set up, or a field holds what JSON cannot.
+            UsageError: the trainer is not set up yet, or a field is not valid JSON.
         """
         if self._folder is None:
-            raise UsageError("give the callback to a trainer before logging rollouts through it")
+            raise UsageError("pass the callback to a trainer before calling write()")
         if self._writer is None:
             self._writer = RolloutWriter(self._folder / "rollouts", rank=self._rank)
         self._writer.write(**row)
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note where the trainer writes, and make sure that it logs its completions."""
+        """Remember the output folder, and warn if the trainer does not log completions."""
         self._folder = Path(args.output_dir)
         self._rank = int(getattr(args, "process_index", 0))
         if getattr(args, "log_completions", True) is False:
             warnings.warn(
-                "log_completions is off: the report will hold only rollouts given to write()",
+                "log_completions is off: the report will contain only rollouts passed to write()",
                 stacklevel=2,
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Build the report in the main process; a report that fails does not fail the run."""
+        """Build the report in the main process; an error becomes a warning."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -64,25 +63,24 @@ class ReportCallback:
             return
         folder = Path(args.output_dir)
         metrics = folder / "trainer_state.json"
-        # Both hold the same rollouts; those given to ``write`` know more of them.
-        places = [folder / name for name in ("rollouts", "completions")]
-        logs = [place for place in places if place.is_dir()][:1]
+        # Both contain the same rollouts; those of ``write`` have more fields.
+        candidates = [folder / name for name in ("rollouts", "completions")]
+        logs = [path for path in candidates if path.is_dir()][:1]
         from rlreport import build
 
         try:
             state.save_to_json(str(metrics))
-            # They lie beside the rollouts' folder, where a build that gets that alone looks not.
             build(logs or [folder], self._out, **{"metrics": [metrics], **self._options})
-        except Exception as error:  # what follows in the script may be to save the model
-            hint = "" if logs else "; this trainer writes no rollouts: give them to write()"
+        except Exception as error:  # the script may still have to save the model
+            hint = "" if logs else "; this trainer writes no rollouts: pass them to write()"
             warnings.warn(f"no report was built: {error}{hint}", stacklevel=2)
 
     def __getattr__(self, name: str) -> Any:
-        """Answer the trainer's other events by doing nothing."""
+        """Ignore other events of the trainer."""
         if name.startswith("on_"):
-            return _nothing
+            return _ignore
         raise AttributeError(name)
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """Leave the trainer's control as it is."""
+def _ignore(*_: Any, **__: Any) -> None:
+    """Do nothing."""

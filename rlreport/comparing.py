@@ -1,4 +1,4 @@
-"""The second program: runs → compare → draw → bake → deliver."""
+"""The comparison: runs → compare → draw → bake → deliver."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from rlreport.text.messages import message
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """What was compared and written.
+    """A comparison that was written.
 
     Attributes:
-        out: where it is.
-        form: id of its form.
+        out: its path or URL.
+        form: id of its format.
         size: bytes.
         outcome: the comparison: effect, guardrails, flips, findings.
-        gate: what failed, and the exit status.
+        gate: the conditions that failed, and the exit status.
         sentence: the verdict in words.
-        notes: what a reader has to know of it, a sentence each.
+        notes: sentences on its limits.
     """
 
     out: Destination
@@ -53,7 +53,7 @@ class ComparisonReport:
 
     @property
     def gate_sentence(self) -> str:
-        """What the gate says, "" where it was not asked."""
+        """Result of the gate, "" without ``fail_on``."""
         return failures(self.outcome)
 
 
@@ -77,8 +77,8 @@ def build_comparison(
     summary = summary_file() if report.github_summary else None
     if read.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
         raise UsageError(
-            "--metrics: one trainer's figures cannot be those of several runs; build a report of "
-            "each run with its own, and compare the reports"
+            "--metrics: the metrics of one trainer do not fit several runs; build a report of each "
+            "run with its metrics, and compare the reports"
         )
     runs = [
         compared_run(

@@ -1,4 +1,4 @@
-"""The one family of exceptions that rlreport raises on purpose."""
+"""Exceptions of rlreport."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class RlreportError(Exception):
-    """A condition the user can act on: shown as one line, exit status 2.
+    """An error that the user can fix: one line on the terminal, exit status 2.
 
-    The message names what is wrong, where, and what to do next.
+    The message says what is wrong, where, and what to do.
     """
 
 
@@ -17,36 +17,36 @@ class UsageError(RlreportError):
 
 
 class UnusableInputError(RlreportError):
-    """The logs were found but no report can come of them."""
+    """The logs were found but no report can be built from them."""
 
 
 class UnreadableReportError(UnusableInputError):
-    """A report of rlreport that is broken, or of a newer version."""
+    """A report of rlreport is broken, or was written by a newer version."""
 
 
 class StrictError(RlreportError):
-    """``--strict`` was given and the logs hold something that would be skipped or repaired."""
+    """With ``--strict``: the logs contain something that would be skipped or repaired."""
 
 
 class OutputError(RlreportError):
-    """The report cannot be written where it was asked for."""
+    """The report cannot be written to its destination."""
 
 
 class MissingExtraError(RlreportError):
-    """An optional dependency is needed for this input or form."""
+    """An optional dependency is needed for this input or format."""
 
 
 class RowError(ValueError):
-    """A line or object that cannot become a row; the message is the reason shown to the reader."""
+    """A line or object cannot become a row; the message is the reason shown in the report."""
 
     @property
     def reason(self) -> str:
-        """The message as it was given; ``str`` would make plain English of it."""
+        """The message, which can still be translated; ``str`` would make it English."""
         return str(self) if not self.args or type(self.args[0]) is str else self.args[0]
 
 
 class UnreadRow(dict[str, Any]):
-    """Stands for a row that cannot be read, among those of its object that can."""
+    """Placeholder for a row that cannot be read, among other rows of its object."""
 
     def __init__(self, error: RowError) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The third program: reports → one page that lists them."""
+"""The index: one page that lists many reports."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SINGLE = (".html", ".htm", ".zip")
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What was written.
+    """An index that was written.
 
     Attributes:
-        out: where it is.
-        reports: rows that it has.
-        unread: (report, why) of those that could not be read; they have a row each.
+        out: its path.
+        reports: number of its rows.
+        unread: (report, reason) of those that could not be read; they have rows, too.
     """
 
     out: Path
@@ -49,21 +49,19 @@ def build_index(
     title: str = "",
     language: Language = ENGLISH,
 ) -> Index:
-    """List reports on one page, a row each; ``out`` is replaced whole or left as it was.
+    """List reports on one page, one row each; ``out`` is replaced whole or left as it was.
 
     Args:
-        reports: reports (folder, zip or one file), or folders that hold some.
-        out: the page, ``.html``; links lead from there.
-        title: name of the page, "" for a usual one.
-        language: of the page.
+        reports: reports (folder, zip or one file), or folders that contain some.
+        out: path of the page, ``.html``; links are relative to it.
+        title: title of the page, "" for the default.
+        language: language of the page.
 
     Raises:
-        RlreportError: there is nothing at a place, no report at any, or ``out`` cannot be written.
+        RlreportError: a path does not exist, none is a report, or ``out`` cannot be written.
     """
     if is_url(str(out)):
-        raise UsageError(
-            f"{shown(str(out))}: an index lies on a disk, beside the reports that it lists"
-        )
+        raise UsageError(f"{shown(str(out))}: write the index to a local path, next to its reports")
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
@@ -96,23 +94,25 @@ def build_index(
 
 
 def _refuse_report(out: Path) -> None:
-    """An index must not take the place of a report, whose mark it has.
+    """Refuse to overwrite a report, which has the same mark as an index.
 
     Raises:
         OutputError: ``out`` is a report of one file, or a page of a folder.
     """
     try:
-        taken = (out.parent / REPORT).is_file() or (out.is_file() and report_about(out) is not None)
+        is_report = (out.parent / REPORT).is_file() or (
+            out.is_file() and report_about(out) is not None
+        )
     except RlreportError:
-        taken = True
-    if taken:
-        raise OutputError(f"{out}: is a report, or lies in one; choose another name for the index")
+        is_report = True
+    if is_report:
+        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
 
 
 def _expanded(place: str | Path) -> list[Path]:
-    """Return a report, or those that a folder holds."""
+    """Return a report, or those in a folder."""
     if is_url(str(place)):
-        raise UsageError(f"{shown(str(place))}: reports of an index lie on a disk; copy it")
+        raise UsageError(f"{shown(str(place))}: an index lists local reports only; download it")
     given = Path(place)
     if not given.exists():
         raise UsageError(f"No such file or folder: {given}")

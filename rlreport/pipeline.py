@@ -1,4 +1,4 @@
-"""The program on one screen: logs → read → summarise → check → choose → draw → bake → deliver."""
+"""The build: logs → read → summarise → check → choose → draw → bake → deliver."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.workers import Workers, release_memory
 
-FOR_DATA = 0.2
-"""Share of the limit that the figures of all responses may take."""
+DATA_SHARE = 0.2
+"""Fraction of the maximum size for the figures of all responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Report:
     """What was built.
 
     Attributes:
-        out: where it is; the text of a URL, without what it is signed with.
-        form: id of its form.
+        out: its path, or its URL without credentials.
+        form: id of its format.
         size: bytes.
-        shown: responses shown with their text.
+        shown: number of responses shown with their text.
         tables: all tables.
         verdict: outcome of the checks.
-        left_out: sentences about what the report does not show.
-        figures: key figures of the run, as the overview shows them.
-        language: of what people read of it.
+        left_out: sentences on what the report does not show.
+        figures: key figures of the overview.
+        language: language of its texts.
     """
 
     out: Destination
@@ -75,7 +75,7 @@ class Report:
     language: Language = ENGLISH
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: verdict, key figures, and the one file in a sandbox."""
+        """Return the output of a notebook cell."""
         return notebook_html(
             self.out,
             self.form,
@@ -122,7 +122,7 @@ def build_report(
     if report.in_progress:
         tables = tables.growing()
     verdict, spreading = _judged(tables.settled(), limits, report.mute)
-    tables = tables.without_samples()  # all that is large and counted now
+    tables = tables.without_samples()  # large, and no longer needed
 
     verdict = with_excerpts(
         verdict, tables.responses, lambda rows: fetch(locations, rows, read, figures)
@@ -153,7 +153,7 @@ def build_report(
         one_file=chosen_form.one_file,
         progress=progress,
         workers=workers,
-        data_room=int(limit * FOR_DATA),
+        data_room=int(limit * DATA_SHARE),
         thresholds=limits,
         own_charts=charts,
         card=card,
@@ -198,7 +198,7 @@ def _read(
     progress: Progress,
     workers: Workers,
 ) -> tuple[str, RowLocations, Tables]:
-    """Reads and summarises; what is only needed for the tables is let go."""
+    """Read and summarise the logs; free what only the tables are made of."""
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     tables = summarise(scan, prompt_texts(scan, read), metrics)

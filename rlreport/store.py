@@ -1,7 +1,7 @@
-"""A folder of entries that a later build may use again: ``--cache``.
+"""The folder of ``--cache``: entries by key, for later builds.
 
-Nothing that goes wrong here stops a build: an entry that cannot be read, is damaged or belongs to
-another user is not there, and one that cannot be written is not kept.
+Errors never stop a build: an entry that cannot be read, is damaged or belongs to another user
+counts as missing, and one that cannot be written is not stored.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Entries by address, in one folder; picklable, so that workers read and write it too.
+    """Entries by key in a folder; picklable, as workers read and write it, too.
 
     Attributes:
-        folder: where they lie.
-        size: bytes that they may take together after ``trim``.
+        folder: the folder.
+        size: maximum bytes of all entries after ``trim``.
     """
 
     folder: Path
     size: int
 
-    def get(self, address: bytes) -> bytes | None:
-        """Return the entry of this address; None where there is none that is whole and ours."""
-        path = self._path(address)
+    def get(self, key: bytes) -> bytes | None:
+        """Return an entry, None if there is none that is intact and belongs to the user."""
+        path = self._path(key)
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -69,7 +69,7 @@ class Store:
         except OSError:
             return None
         head, packed = data[: len(_MAGIC)], data[len(_MAGIC) + 16 :]
-        if head != _MAGIC or data[len(head) : len(head) + 16] != _sum(address, packed):
+        if head != _MAGIC or data[len(head) : len(head) + 16] != _sum(key, packed):
             return None
         try:
             if zstandard.frame_content_size(packed) > _MOST_UNPACKED:
@@ -78,25 +78,25 @@ class Store:
         except zstandard.ZstdError:
             return None
 
-    def put(self, address: bytes, data: bytes) -> None:
-        """Keep an entry, whole or not at all."""
-        path = self._path(address)
+    def put(self, key: bytes, data: bytes) -> None:
+        """Write an entry atomically."""
+        path = self._path(key)
         packed = zstandard.ZstdCompressor(level=1).compress(data)
-        # Named before it is written: an interrupt in between finds it all the same.
+        # The name is chosen first, so that an interrupt leaves nothing.
         new = path.parent / f"new-{secrets.token_hex(8)}"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with new.open("xb") as file:
-                file.write(_MAGIC + _sum(address, packed) + packed)
+                file.write(_MAGIC + _sum(key, packed) + packed)
             new.replace(path)
-        except OSError:  # a full disk, a folder that is only to be read
+        except OSError:  # a full disk or a read-only folder
             pass
         finally:
             with suppress(OSError):
                 new.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove what killed builds left, and the entries used least recently beyond ``size``."""
+        """Remove files of killed builds, and beyond ``size`` the least recently used entries."""
         found: list[tuple[float, int, Path]] = []
         for path, status in self._files(_ENTRY):
             found.append((status.st_mtime, status.st_size, path))
@@ -115,7 +115,7 @@ class Store:
             total -= size
 
     def clear(self) -> None:
-        """Remove every entry, and folders that are empty then; what is not ours stays."""
+        """Remove all entries and then empty folders; files of others stay."""
         folders = {path.parent for path, _ in self._files(_ENTRY)}
         for kind in (_ENTRY, _WRITTEN):
             for path, _ in self._files(kind):
@@ -126,12 +126,12 @@ class Store:
                 folder.rmdir()
 
     def entries(self) -> tuple[int, int]:
-        """Return how many entries there are, and how many bytes they take."""
+        """Return the number of entries and their bytes."""
         sizes = [status.st_size for _, status in self._files(_ENTRY)]
         return len(sizes), sum(sizes)
 
-    def _path(self, address: bytes) -> Path:
-        name = hashlib.blake2b(address, digest_size=16).hexdigest()
+    def _path(self, key: bytes) -> Path:
+        name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
 
     def _files(self, kind: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
@@ -142,10 +142,10 @@ class Store:
 
 
 def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
-    """Return an entry: a JSON header with its length before it, then the arrays.
+    """Return the length of a JSON header, the header, and the arrays as bytes.
 
     Raises:
-        TypeError: the header holds text that is not Unicode, or something else than JSON.
+        TypeError: the header is not valid JSON.
     """
     shapes = [[array.dtype.str, array.shape] for array in arrays]
     header = orjson.dumps({"head": head, "arrays": shapes}, option=orjson.OPT_NON_STR_KEYS)
@@ -154,7 +154,7 @@ def pack(head: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Return the header and the arrays of an entry; these are views that cannot be written to.
+    """Return the header and the arrays of an entry; the arrays are read-only.
 
     Raises:
         ValueError, TypeError, LookupError: it is damaged.
@@ -175,22 +175,24 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def store_at(where: str | Path, size: int = 0) -> Store:
-    """Return the store of ``--cache``: a folder, made if need be, or ``auto``.
+    """Return the store in a folder, which is created if missing, or in that of ``auto``.
 
     Raises:
-        UsageError: it is no folder, or cannot be made.
+        UsageError: it is not a folder, or cannot be created.
     """
     folder = users_folder() if where == "auto" else Path(where)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"--cache {folder}: is no folder for a cache: {said.lower()}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"--cache {folder}: cannot be used as cache folder: {reason.lower()}"
+        ) from None
     return Store(folder.resolve(), size)
 
 
 def users_folder() -> Path:
-    """Return the user's cache folder, as the system has it."""
+    """Return the cache folder of the user on this operating system."""
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     elif os.name == "nt":
@@ -202,7 +204,7 @@ def users_folder() -> Path:
 
 @cache
 def program() -> str:
-    """Tell this program from any other: a hash of its files, and versions of what it uses."""
+    """Return a fingerprint of the program: a hash of its files, and versions of libraries."""
     home = Path(__file__).parent
     beside = (home.parent / name for name in ("templates", "static") if not (home / name).is_dir())
     hasher = xxhash.xxh3_128()
@@ -226,5 +228,5 @@ def _version(name: str) -> str:
         return "?"
 
 
-def _sum(address: bytes, packed: bytes) -> bytes:
-    return xxhash.xxh3_128_digest(address + packed)
+def _sum(key: bytes, packed: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(key + packed)

@@ -568,7 +568,7 @@ def test_one_trainers_metrics_are_not_taken_for_those_of_two_runs(runs, built, t
     logs = [str(runs["main"]), str(runs["lost"])]
     refused = CliRunner().invoke(main, ["compare", *logs, *given])
     assert refused.exit_code == 2
-    assert "--metrics: one trainer's figures cannot be those of several runs" in refused.output
+    assert "--metrics: the metrics of one trainer do not fit several runs" in refused.output
     assert not (tmp_path / "out").exists()
     assert CliRunner().invoke(main, ["compare", str(built), logs[1], *given]).exit_code == 0
 

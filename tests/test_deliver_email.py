@@ -79,7 +79,7 @@ def test_an_encoded_word_is_text_and_forges_no_header(text, option, tmp_path):
 def test_an_encoded_word_is_no_address(option, tmp_path):
     address = f"{FORGED} <a@example.org>"
     given: dict[str, Any] = {option: [address] if option == "to" else address}
-    with pytest.raises(UsageError, match="is not a mail address"):
+    with pytest.raises(UsageError, match="is not a valid mail address"):
         rlreport.build(tmp_path, tmp_path / "r.eml", **given)
 
 

@@ -308,7 +308,7 @@ def test_the_callback_logs_rollouts_that_a_trainer_does_not(
     tmp_path: Path, built: list[tuple[Any, ...]]
 ) -> None:
     callback = ReportCallback("run.html")
-    with pytest.raises(UsageError, match="give the callback to a trainer"):
+    with pytest.raises(UsageError, match="pass the callback to a trainer"):
         callback.write(**ROW)
     args = SimpleNamespace(output_dir=str(tmp_path), process_index=2)
     callback.on_init_end(args, State(), None)

@@ -1,4 +1,4 @@
-"""The mail form: a message with the summary in its body and the one-file report attached."""
+"""The mail format: a message with a summary and the one-file report attached."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import hashlib
 import re
 import time
 from calendar import timegm
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from email.header import Header
 from email.headerregistry import Address, BaseHeader, HeaderRegistry, UnstructuredHeader
-from email.message import EmailMessage, MIMEPart
+from email.message import EmailMessage
 from email.policy import SMTP, Policy
 from email.utils import format_datetime, getaddresses
 from pathlib import Path
@@ -34,7 +34,7 @@ from rlreport.text.clean import shortened
 from rlreport.text.messages import message
 
 DOMAIN = "rlreport.invalid"
-"""Right-hand side of ids and of the sender when none is given: reserved, never a real host."""
+"""Domain of ids and of the default sender; ``.invalid`` is never a real host."""
 
 MOST_PICTURES = 3
 PICTURE_WIDTH = 600
@@ -42,23 +42,22 @@ LONGEST_TITLE = 160
 
 
 class LiteralHeader(UnstructuredHeader, BaseHeader):
-    """A header of plain text: what looks like an encoded word (RFC 2047) in it is text too.
+    """A header whose text is not decoded, even if it looks like an encoded word (RFC 2047).
 
-    The email package decodes such words when a header is set, line ends and all, and writes them
-    as they are; here they are encoded like any other text that needs it.
+    The email package would decode such words when a header is set, line ends included.
     """
 
     @classmethod
     def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
-        """Takes the text as it is."""
+        """Use the text as it is."""
         kwds["parse_tree"] = cls.value_parser("")
         kwds["decoded"] = one_line(value)
 
     def fold(self, *, policy: Policy) -> str:
-        """The header as it stands in the message: lines of at most 78 ASCII characters."""
+        """Return the header as lines of at most 78 ASCII characters."""
         plain = self.isascii() and "=?" not in self
-        made = Header(self, "us-ascii" if plain else "utf-8", 78, self.name)
-        return f"{self.name}: {made.encode(linesep=policy.linesep)}{policy.linesep}"
+        header = Header(self, "us-ascii" if plain else "utf-8", 78, self.name)
+        return f"{self.name}: {header.encode(linesep=policy.linesep)}{policy.linesep}"
 
 
 _HEADERS = HeaderRegistry()
@@ -76,12 +75,12 @@ class Email(Form):
     pages = True
 
     def check(self, options: OutputOptions) -> None:
-        """Raises UsageError when an address is none."""
+        """Raise UsageError if an address is invalid."""
         addresses("--to", *options.to)
         addresses("--from", *([options.sender] if options.sender else []))
 
     def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        """A page as a node of the attached file, which is base64 in lines of 76 characters."""
+        """Return a page as a node of the attached file, and its size in base64 lines."""
         node, weight = ONE_FILE.finish(page)
         return node, weight * 78 // 57 + 4
 
@@ -91,45 +90,45 @@ class Email(Form):
 
 
 def mail(builder: Builder) -> EmailMessage:
-    """The message: the same report gives the same bytes.
+    """Return the message; equal reports give equal bytes.
 
     Raises:
-        UsageError: an address cannot be understood.
+        UsageError: an address is invalid.
     """
     context = builder.context
     report = context.report
     if isinstance(builder, ComparisonBuilder):
-        prefix, told = "compare_", compare_words.headline(builder.outcome)
+        prefix, verdict = "compare_", compare_words.headline(builder.outcome)
         view: dict[str, Any] = builder.view
     else:
-        prefix, told = "", headline(builder.context.verdict)
+        prefix, verdict = "", headline(builder.context.verdict)
         view = overview(builder)
     drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
     attachment = b"".join(document(builder))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(context.run)}.html"
 
-    made = EmailMessage(policy=_POLICY)
-    made["X-Mailer"] = GENERATOR
-    made["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
+    result = EmailMessage(policy=_POLICY)
+    result["X-Mailer"] = GENERATOR
+    result["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
     if report.to:
-        made["To"] = addresses("--to", *report.to)
-    made["Subject"] = one_line(
+        result["To"] = addresses("--to", *report.to)
+    result["Subject"] = one_line(
         report.subject
-        or report.language.of(message("{run} · {verdict}", run=context.run, verdict=told))
+        or report.language.of(message("{run} · {verdict}", run=context.run, verdict=verdict))
     )
     if context.stamp:
         seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
-        made["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
-    made["Message-ID"] = f"<{digest}@{DOMAIN}>"
-    made.set_content(
+        result["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
+    result["Message-ID"] = f"<{digest}@{DOMAIN}>"
+    result.set_content(
         _render(f"{prefix}email.txt", builder, view, drawn, name), cte="quoted-printable"
     )
     html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(
         _render(f"{prefix}email.html", builder, view, drawn, name)
     )
-    made.add_alternative(html, subtype="html", cte="quoted-printable")
-    body = made.get_body(("html",))
+    result.add_alternative(html, subtype="html", cte="quoted-printable")
+    body = result.get_body(("html",))
     assert isinstance(body, EmailMessage)
     for picture in drawn:
         body.add_related(
@@ -140,22 +139,23 @@ def mail(builder: Builder) -> EmailMessage:
             filename=f"{file_name(picture.name)}.png",
             disposition="inline",
         )
-    made.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
+    result.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
     # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
-    for place, part in enumerate(_multiparts(made)):
-        part.set_boundary(f"=_rlreport_{place}_{digest}")
-    return made
+    multiparts = [part for part in result.walk() if part.is_multipart()]
+    for number, part in enumerate(multiparts):
+        part.set_boundary(f"=_rlreport_{number}_{digest}")
+    return result
 
 
 def addresses(option: str, *given: str) -> list[Address]:
-    """Addresses as written in options: ``a@b.c``, ``Name <a@b.c>``, several with commas.
+    """Parse addresses given in options: ``a@b.c``, ``Name <a@b.c>``, several with commas.
 
     Raises:
-        UsageError: one of them is no address.
+        UsageError: one of them is invalid.
     """
-    found = []
+    parsed = []
     for text in given:
-        refusal = UsageError(f"{option} {one_line(text)}: is not a mail address")
+        refusal = UsageError(f"{option} {one_line(text)}: is not a valid mail address")
         pairs = getaddresses([text])
         # The email package would decode an encoded word in a name, line ends and all.
         if not pairs or not text.isprintable() or "=?" in text:
@@ -167,18 +167,18 @@ def addresses(option: str, *given: str) -> list[Address]:
                 raise refusal from error
             if not (address.username and address.domain and spec.isascii()):
                 raise refusal
-            found.append(address)
-    return found
+            parsed.append(address)
+    return parsed
 
 
 def file_name(run: str) -> str:
-    """A name for the attachment that every system takes."""
+    """Return a file name for the attachment that is valid on every system."""
     safe = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:60].rstrip("-")
     return safe or "rlreport"
 
 
 def one_line(text: str) -> str:
-    """Text as a header holds it: one printable line."""
+    """Return text as one printable line for a header."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
     line = "".join(c for c in line if c.isprintable())
     return shortened(line, LONGEST_TITLE)
@@ -204,12 +204,6 @@ def _render(
         )
     )
     return text
-
-
-def _multiparts(part: MIMEPart) -> Iterator[MIMEPart]:
-    for inner in part.walk():
-        if inner.is_multipart():
-            yield inner
 
 
 FORM = Email()

@@ -1,4 +1,4 @@
-"""The Markdown form: a summary for a pull request, a wiki page or a job's summary."""
+"""The Markdown format: a summary for a pull request, a wiki page or a job summary."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 MOST_CHARACTERS = 60_000
-"""Below what GitHub takes as a comment (65,536 characters), with room for words around it."""
+"""Limit for a GitHub comment (65,536 characters) with room for text around it."""
 
-_ODD = re.compile(r"[^\w.~-]")
-"""What an address of a picture may not hold as it is."""
+_UNSAFE = re.compile(r"[^\w.~-]")
+"""Characters to escape in the URL of a picture."""
 
 MOST_PICTURES = 6
 PICTURE_WIDTH = 720
 
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
-"""Key figures above what is folded, which has fifteen lines."""
+"""Key figures shown first; the other ones are folded."""
 
 _DRAWN = ("reward_mean", "kl_k1_mean")
-"""Figures of the steps that are drawn by the platform, as a comment has no pictures."""
+"""Figures drawn as Mermaid charts, as a comment has no pictures."""
 
 LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
-"""Steps from which there is a line, steps at most, and the size of what is drawn."""
+"""Fewest steps of a Mermaid chart, most steps, and largest value."""
 
 _STEP_COLUMNS = (
     *("step", "responses", "reward_mean", "ref_reward_mean", "win_rate", "kl_k1_mean"),
@@ -55,7 +55,7 @@ _STEP_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """How much is said: rows of steps, extreme responses and their characters, reasons."""
+    """Level of detail: rows of steps, extreme responses and their characters, explanations."""
 
     steps: int
     extremes: int
@@ -76,7 +76,7 @@ _DETAILS = (
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """How much is said of a comparison: telling pairs in a line, pairs in full, characters."""
+    """Level of detail of a comparison: pairs as one line, pairs in full, characters."""
 
     telling: int
     pairs: int
@@ -87,7 +87,7 @@ _PAIRS = (_Pairs(2, 8, 1_500), _Pairs(2, 4, 800), _Pairs(2, 2, 300), _Pairs(2, 0
 
 
 class Markdown(Form):
-    """A Markdown file, and its charts in a folder beside it."""
+    """A Markdown file with its charts in a folder next to it."""
 
     id = "markdown"
     suffix = ".md"
@@ -95,14 +95,14 @@ class Markdown(Form):
     pictures = True
 
     def owns(self, start: bytes, end: bytes) -> bool:
-        """A Markdown file begins with its mark; elsewhere it may be quoted."""
+        """Return whether a file begins with the mark; elsewhere it may be quoted."""
         return start.startswith(self.mark)
 
     def write(self, builder: Builder, place: Path) -> None:
         """See Form."""
         limit = builder.context.report.max_size or self.default_size
         folder = pictures_of(place)
-        address = _ODD.sub(lambda found: quote(found[0]), folder.name)
+        address = _UNSAFE.sub(lambda found: quote(found[0]), folder.name)
         drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
         while True:
             room = limit - sum(len(picture.png) for picture in drawn)
@@ -124,13 +124,13 @@ def summary_text(
     *,
     most_bytes: int = 4 * MOST_CHARACTERS,
 ) -> str:
-    """The report or comparison as Markdown: as much detail as fits.
+    """Return the report or comparison as Markdown, with as much detail as fits.
 
     Args:
-        builder: what is written.
-        drawn: pictures it shows.
-        folder: address of the folder that holds them.
-        most_bytes: bytes of UTF-8 it may have; the least detail has the last word.
+        builder: the report or comparison.
+        drawn: pictures to show.
+        folder: URL of their folder.
+        most_bytes: maximum bytes of UTF-8; the lowest level of detail may exceed it.
 
     Returns:
         Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
@@ -148,7 +148,7 @@ def summary_text(
 
 
 def _of_run(builder: ReportBuilder, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
-    """Yields a report's text, with less and less detail."""
+    """Yield the text of a report with less and less detail."""
     view = overview(builder)
     for detail in _DETAILS:
         yield _render(builder, view, detail, drawn, folder)
@@ -157,7 +157,7 @@ def _of_run(builder: ReportBuilder, drawn: Sequence[Picture], folder: str) -> It
 def _of_comparison(
     builder: ComparisonBuilder, drawn: Sequence[Picture], folder: str
 ) -> Iterator[str]:
-    """Yields a comparison's text, with less and less detail."""
+    """Yield the text of a comparison with less and less detail."""
     template = _environment(builder.context.report.language).get_template("compare.md")
     view = builder.view
     for detail in _PAIRS:
@@ -206,7 +206,7 @@ def _render(
 
 
 def _line(builder: ReportBuilder, name: str) -> str:
-    """A figure of the steps as a chart that is drawn where the text is shown; "" without one."""
+    """Return a figure of the steps as a Mermaid chart, "" if it has too few values."""
     steps, column = builder.context.steps, STEP[name]
     known = steps[steps[name].abs() < MOST_DRAWN]
     if len(known) < LEAST_DRAWN:
@@ -221,7 +221,7 @@ def _line(builder: ReportBuilder, name: str) -> str:
 def _extremes(
     extremes: Sequence[tuple[Extreme, Rollout]],
 ) -> list[tuple[list[str], Rollout]]:
-    """Each extreme response once, with all that it is the extreme of."""
+    """Return each extreme response once, with the names and values of its extremes."""
     once: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
         which, _ = once.setdefault((rollout.step, rollout.n), ([], rollout))
@@ -232,7 +232,7 @@ def _extremes(
 
 
 def _steps(table: TableView, room: int) -> TableView:
-    """The table of steps, thinned: few columns, an even selection of rows."""
+    """Return the table of steps with few columns and evenly chosen rows."""
     places = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
     rows = [table.rows[k] for k in evenly(len(table.rows), room).tolist()]
     return replace(
@@ -244,7 +244,7 @@ def _steps(table: TableView, room: int) -> TableView:
 
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
-    """The report's environment with the filters that make text Markdown."""
+    """Return the Jinja environment with filters that escape Markdown."""
     made = environment(language).overlay()
     made.filters = {
         **made.filters,

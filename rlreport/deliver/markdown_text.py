@@ -1,4 +1,4 @@
-"""Text as Markdown that stays text: model output cannot become markup, a link or a mention.
+"""Escape text for Markdown: model output cannot become markup, a link or a mention.
 
 Written for GitHub's and GitLab's dialects: besides markup they turn ``@name``, ``#12``, ``!12``
 and the like into references, and bare addresses into links.
@@ -23,19 +23,19 @@ _BACKTICKS = re.compile("`+")
 
 
 def text(value: str, longest: int = 400) -> Markup:
-    """One line of plain text, cut with an ellipsis; everything in it shows as it is."""
+    """Return text escaped as one line, shortened with an ellipsis."""
     line = shortened(_printable(" ".join(value.split())), longest)
     line = _unreferenced(line)
     return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
 
 
 def number(value: str) -> Markup:
-    """A number of a table, never broken before its unit."""
+    """Return a number without line breaks before its unit."""
     return Markup(text(value).replace(" ", "\N{NO-BREAK SPACE}"))
 
 
 def code(value: str, longest: int = 80) -> Markup:
-    """Text of the model within a line: a code span, with white space made visible."""
+    """Return model output as a code span with visible white space."""
     line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
     line = _unreferenced(shortened(line, longest))
     fence = "`" * (_longest_run(line) + 1)
@@ -44,12 +44,12 @@ def code(value: str, longest: int = 80) -> Markup:
 
 
 def code_cell(value: str, longest: int = 80) -> Markup:
-    """The same in a cell of a table, which a bar would end even in a code span."""
+    """Return a code span for a table cell, which a bar would end even in code."""
     return Markup(code(value, longest).replace("|", "\\|"))
 
 
 def fenced(value: str, longest: int) -> Markup:
-    """Text of the model in a block of its own, fenced by more backticks than it holds."""
+    """Return model output as a block, fenced by more backticks than it contains."""
     shown = _printable(value)
     left = len(shown) - longest
     if left > 0:
@@ -59,13 +59,13 @@ def fenced(value: str, longest: int) -> Markup:
 
 
 def line_chart(title: str, axis: str, steps: Sequence[int], values: Sequence[float]) -> Markup:
-    """A line over steps as a mermaid chart; GitHub and GitLab draw it.
+    """Return a line over steps as a Mermaid chart, which GitHub and GitLab draw.
 
     Args:
-        title: what is drawn, in our own words.
-        axis: what steps are called.
-        steps: one for each value.
-        values: finite.
+        title: title of the chart; not escaped.
+        axis: title of the x axis.
+        steps: step of each value.
+        values: finite values.
     """
     at = ", ".join(f'"{step}"' for step in steps)
     # Mermaid knows no exponents.

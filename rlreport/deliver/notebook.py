@@ -1,4 +1,4 @@
-"""What a notebook shows of a report: its verdict, its key figures, and the one file."""
+"""A report as the output of a notebook cell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlreport.deliver.one_file import FORM as ONE_FILE
 from rlreport.text.language import Language
 
 MOST_EMBEDDED = 5_000_000
-"""Bytes of the one file that a notebook takes in; a larger one is linked alone."""
+"""Largest one-file report that is embedded; larger ones are only linked."""
 
 
 def notebook_html(
@@ -24,25 +24,24 @@ def notebook_html(
     figures: Sequence[KeyFigure],
     language: Language,
 ) -> str:
-    """Return markup for the output of a cell, without a script of its own.
+    """Return verdict, key figures and the one-file report as HTML.
 
-    The one file stands in a frame whose sandbox gives it an origin of its own: its scripts run
-    there, and reach neither the notebook nor the network. A notebook that is not trusted drops
-    the frame and keeps the rest.
+    The one-file report is in a sandboxed frame: its scripts reach neither the notebook nor the
+    network. An untrusted notebook drops the frame and keeps the rest.
 
     Args:
-        out: where the report is: a path or a URL.
-        form: id of its form.
-        level: of the verdict.
-        sentence: of the verdict.
+        out: path or URL of the report.
+        form: id of its format.
+        level: level of the verdict.
+        sentence: sentence of the verdict.
         figures: key figures of the run.
-        language: of the report.
+        language: language of the report.
     """
     document = ""
     if isinstance(out, str):
         return _markup(level, sentence, figures, language, out, out)
     if form == ONE_FILE.id and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
-        # Links that are fragments would otherwise lead to the notebook's own address.
+        # Without it, links to fragments would lead to the notebook.
         base = '<head><base href="about:srcdoc">'
         document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
     page = out / "index.html" if out.is_dir() else out
@@ -73,9 +72,9 @@ def _markup(
 
 
 def _address(page: Path) -> str:
-    """Return the address of a file as seen from the current folder, which a notebook's is."""
+    """Return the URL of a file relative to the current folder, which is that of the notebook."""
     try:
-        seen = Path(os.path.relpath(page))
+        relative = Path(os.path.relpath(page))
     except ValueError:  # another drive
         return page.resolve().as_uri()
-    return "./" + quote(seen.as_posix())
+    return "./" + quote(relative.as_posix())

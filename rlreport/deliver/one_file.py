@@ -1,4 +1,4 @@
-"""The one-file form: the whole report in one HTML file that opens from anywhere."""
+"""The one-file format: the whole report in one HTML file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NODE = Markup(
 )
 _PACKING = 9
 _LOOSE_END = ("</script", "<!--", "</style", "\r")
-"""What would end an inline element early, or change its text and so its hash."""
+"""Text that would end an inline element, or change its content and so its hash."""
 
 
 class OneFile(Form):
-    """One HTML file: the overview inline, every other page and Vega packed."""
+    """One HTML file: the overview inline, all other pages and Vega compressed."""
 
     id = "html"
     suffix = ".html"
@@ -39,7 +39,7 @@ class OneFile(Form):
     pages = True
 
     def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        """A page as a node of the file."""
+        """Return a page as (path, node of the file), and its size."""
         node = view_node(page).encode("utf-8", "replace")
         return (page.path, node), len(node)
 
@@ -51,7 +51,7 @@ class OneFile(Form):
 
 
 def view_node(page: Page) -> Markup:
-    """A page as a node of the file: the overview as it reads, any other packed."""
+    """Return a page as a node of the file: the overview as HTML, others compressed."""
     if not page.view:
         return Markup(page.html)
     content = packed(page.html.encode("utf-8", "replace"), level=_PACKING)
@@ -59,7 +59,7 @@ def view_node(page: Page) -> Markup:
 
 
 def document(builder: Builder) -> Iterator[bytes]:
-    """Yields the file in parts, with the pages of the run baked as they are reached."""
+    """Yield the file in parts."""
     return assemble(
         builder.frame(),
         (node for _, node in builder.pages()),
@@ -76,14 +76,14 @@ def assemble(
     language: Language,
     charts: bool = True,
 ) -> Iterator[bytes]:
-    """Yields the file in parts.
+    """Yield the file in parts.
 
     Args:
         frame: the frame of the overview.
-        views: nodes as ``view_node`` makes them, the overview first.
-        nodes: data beside the pages: (media type, class, content).
+        views: nodes from ``view_node``, the overview first.
+        nodes: data besides the pages: (media type, class, content).
         language: of the page.
-        charts: carry Vega, which draws charts on demand.
+        charts: include Vega, which draws charts on demand.
     """
     shared = assets(language)
     csp = policy(scripts=(shared.one_file, shared.vega), style=shared.style)
@@ -105,7 +105,7 @@ def assemble(
 
 
 def policy(scripts: tuple[str, ...], style: str) -> str:
-    """The Content-Security-Policy: nothing but these texts runs, and nothing is requested."""
+    """Return the Content-Security-Policy: only these scripts run, nothing is requested."""
     allowed = " ".join(_hash(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
@@ -123,10 +123,10 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Our own style sheet or script, as it stands inside its element.
+    """Return a style sheet or script of the report as the content of its element.
 
     Raises:
-        ValueError: it could end its element early; the build is broken.
+        ValueError: it could end its element early.
     """
     for loose_end in _LOOSE_END:
         if loose_end in text.lower():

@@ -1,4 +1,4 @@
-"""What the short forms say, mail and Markdown: the overview without its links, and its pictures."""
+"""Overview and pictures of the short formats, mail and Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TREND_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart as a PNG file: its name without suffix, its title, its words, its bytes."""
+    """A chart as a PNG file; ``name`` has no suffix."""
 
     name: str
     title: str
@@ -33,10 +33,10 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
-    """The view of the overview in the report's language."""
+    """Return the overview in the language of the report."""
     view = overview_view(
         builder.context,
-        Addresses(),  # none of these forms links to pages
+        Addresses(),  # these formats have no links
         builder.charts,
         builder.texts.extremes,
     )
@@ -44,12 +44,12 @@ def overview(builder: ReportBuilder) -> dict[str, Any]:
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
-    """Draws the charts that say most: the reward, those that findings speak of, the usual ones.
+    """Draw the most important charts: the reward, those of findings, the usual ones.
 
     Args:
-        builder: the report, or the comparison, of which all are.
-        most: how many.
-        width: pixels they are shown at.
+        builder: the report, or the comparison, which shows all of its charts.
+        most: maximum number.
+        width: displayed width in pixels.
     """
     language = builder.context.report.language
     return builder.once(
@@ -61,13 +61,13 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
                 chart.description,
                 png(chart, width, language.font),
             )
-            for chart in language.of(_telling(builder)[:most])
+            for chart in language.of(_ranked_charts(builder)[:most])
         ],
     )
 
 
 def trend(values: NDArray[np.float64]) -> str:
-    """A row of block characters, one for each of up to 20 runs of steps; missing is a dot."""
+    """Return a sparkline of up to 20 block characters; a dot is missing."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0)
     if largest > 0:
         # Sums and differences of rewards may be larger than a float holds.
@@ -83,10 +83,10 @@ def trend(values: NDArray[np.float64]) -> str:
     return "".join("·" if mean is None else _BARS[round((mean - low) * scale)] for mean in means)
 
 
-def _telling(builder: Builder) -> list[Chart]:
+def _ranked_charts(builder: Builder) -> list[Chart]:
     if isinstance(builder, ComparisonBuilder):
         return list(builder.charts)
     by_name = {chart.name: chart for chart in builder.charts}
-    blamed = [name for finding in builder.context.verdict.findings for name in finding.charts]
-    order = dict.fromkeys([_ALWAYS_FIRST, *blamed, *_USUAL])
+    in_findings = [name for finding in builder.context.verdict.findings for name in finding.charts]
+    order = dict.fromkeys([_ALWAYS_FIRST, *in_findings, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
