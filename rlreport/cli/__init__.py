@@ -1,4 +1,4 @@
-"""The command line: one module per command, imported when it is called."""
+"""The command line: one module per command, imported on first use."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ import click
 
 from rlreport.cli.group import LazyGroup
 
-COMMANDS = {
-    "build": "rlreport.cli.build:build",
-    "cache": "rlreport.cli.cache:cache",
-    "check": "rlreport.cli.check:check",
-    "checks": "rlreport.cli.checks:checks",
-    "compare": "rlreport.cli.compare:compare",
-    "formats": "rlreport.cli.formats:formats",
-    "index": "rlreport.cli.index:index",
-    "inspect": "rlreport.cli.inspect:inspect",
-    "watch": "rlreport.cli.watch:watch",
-}
+COMMANDS = ("build", "cache", "check", "checks", "compare", "formats", "index", "inspect", "watch")
+"""Each is a function in the module of its name."""
 
 
 @click.group(
     cls=LazyGroup,
-    commands_at=COMMANDS,
+    commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="rlreport", prog_name="rlreport")

@@ -12,9 +12,9 @@ from rlreport.text.numbers import byte_size
 
 @click.command()
 @click.argument("folder", metavar="[DIR]", default="auto")
-@click.option("--clear", is_flag=True, help="Remove every entry; other files in DIR stay.")
+@click.option("--clear", is_flag=True, help="Remove all entries; other files in DIR stay.")
 def cache(folder: str, clear: bool) -> None:
-    """Say how large the cache in DIR is, the user's unless named, and clear it.
+    """Print the size of the cache in DIR, by default that of the user, or clear it.
 
     \b
     Examples:
@@ -24,7 +24,7 @@ def cache(folder: str, clear: bool) -> None:
     from rlreport.store import store_at
 
     if folder != "auto" and not Path(folder).is_dir():
-        raise UsageError(f"{folder}: there is no such folder")
+        raise UsageError(f"{folder}: no such folder")
     store = store_at(folder)
     count, size = store.entries()
     if clear:

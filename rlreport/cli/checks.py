@@ -9,7 +9,7 @@ from rlreport.cli.say import say
 
 @click.command()
 def checks() -> None:
-    """List the health checks with their needs, thresholds and sources.
+    """List the health checks with their required data, thresholds and sources.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ from rlreport.cli.say import say
 
 @click.command()
 def formats() -> None:
-    """List the log formats that are read, and what their files are called.
+    """List the supported log formats and the names of their files.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
-"""The one way to the terminal: lines in which nothing but their words is there.
+"""Print to the terminal without control characters.
 
-File names, fields and texts of a model may hold control characters, which would move the cursor,
-paint over earlier lines or hide what follows.
+File names, fields and model output may contain some, which could move the cursor, overwrite lines
+or hide text.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rlreport.text.clean import REPLACEMENT, printable
 
 
 def say(line: str = "", *, err: bool = False) -> None:
-    """Write one line; what is not printable, line ends included, becomes U+FFFD."""
+    """Print one line; unprintable characters, line ends included, become U+FFFD."""
     click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
 
 
 def say_error(message: str) -> None:
-    """Write an error; further lines of the message are indented, so that none looks like ours."""
+    """Print an error; further lines are indented, so that none can pose as a message."""
     click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
 
 def say_json(document: bytes) -> None:
-    """Write JSON; what is not printable, which only strings hold, is escaped."""
+    """Print JSON; unprintable characters, which only strings contain, are escaped."""
     text = document.decode()
     if printable(text) != text:
         text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
@@ -34,14 +34,14 @@ def say_json(document: bytes) -> None:
 
 
 def show_click_error(error: click.ClickException) -> None:
-    """Write an error of click, which quotes what the user gave."""
-    shown = StringIO()
-    error.show(file=shown)
-    click.echo(printable(shown.getvalue()), err=True, nl=False)
+    """Print an error of click, which quotes arguments."""
+    output = StringIO()
+    error.show(file=output)
+    click.echo(printable(output.getvalue()), err=True, nl=False)
 
 
-def write_what_fits() -> None:
-    """Let a terminal that cannot show a character show another one instead of failing."""
+def replace_unencodable() -> None:
+    """Print ``?`` for characters that the terminal cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -29,7 +29,7 @@ class _Duration(AnyType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds of a written time."""
+        """Return the number of seconds."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
         if not match or not float(match[1]):
             self.fail(f"{value!r} is not a time such as 30s, 5m or 2h", param, ctx)
@@ -92,17 +92,17 @@ def watch(
     grew, changed = False, time.monotonic()
     try:
         while True:
-            found = _state(logs)
+            state = _state(logs)
             idle = time.monotonic() - changed
-            if found != seen:
-                grew, seen, changed = seen is not None, found, time.monotonic()
+            if state != seen:
+                grew, seen, changed = seen is not None, state, time.monotonic()
                 report = _build(logs, out, {**given, "in_progress": grew}) or report
             elif until_idle is not None and idle >= until_idle:
-                if grew:  # the newest step is whole, as nobody writes any more
+                if grew:  # the newest step is complete
                     report = _build(logs, out, {**given, "in_progress": False}) or report
                 break
             time.sleep(every if until_idle is None else min(every, max(0.1, until_idle - idle)))
-    except KeyboardInterrupt:  # the last report is whole
+    except KeyboardInterrupt:  # the last report is complete
         pass
     if report and fail_on and report.verdict.reaches(fail_on):
         sys.exit(FAILED)
