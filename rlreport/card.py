@@ -1,4 +1,4 @@
-"""The run's card: what the run was, from its configuration, without its secrets."""
+"""Metadata of a run: its configuration without secrets."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ FOUND_BESIDE = (
     "training_args.yaml",
     "trainer_state.json",
 )
-"""Configuration files that are taken where they lie in a folder of logs, or in its parent."""
+"""Configuration files that are looked for in a folder of logs and in its parent."""
 
 MOST_ENTRIES = 2_000
 MOST_CHARACTERS = 500
 MOST_IN_ALL = 60_000
-"""Characters of all names and values: every form carries the card."""
+"""Maximum characters of all names and values, as every format contains them."""
 
 _BITS = 63
 _LOOKED_AT = 20_000
 _DEEPEST = 24
 _RECORDED = ("log_history",)
-"""What trainers log into their configuration: figures of the run, not what it was."""
+"""Entries of configuration files with figures of the run instead of settings."""
 
 _PROSE_NAME = re.compile(r"prompt|system|template|instruct", re.IGNORECASE)
 _NUMBER = r"[-+]?[0-9.]+(?:e[-+]?[0-9]+)?"
 _NO_PROSE = re.compile(rf"{_NUMBER}(?:, {_NUMBER})*|True|False|null")
 _IDENTIFIER = re.compile(r"[\w.,:/@=+~${}\[\]-]{1,200}", re.ASCII)
-"""Names, paths, addresses and references: no prose of any language."""
+"""Names, paths, URLs and references, which are not prose in any language."""
 
 
 @dataclass(slots=True)
 class Card:
-    """What the run was.
+    """Metadata of a run.
 
     Attributes:
-        entries: dotted name -> value, in the order of the sources; later ones win.
+        entries: dotted name -> value, in the order of the sources; later ones replace earlier.
         sources: names of the files (without their folders), ``--meta``, ``git``.
-        hidden: entries left out since they look like secrets.
-        cut: entries left out since there were too many.
+        hidden: number of entries omitted as likely secrets.
+        cut: number of entries omitted as there are too many.
         notes: sentences on files that could not be read.
-        withheld: there was one, and names are left out.
+        withheld: there are entries, which ``--redact=names`` hides.
     """
 
     entries: dict[str, Scalar] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Card:
     withheld: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the card as ``report.json`` holds it."""
+        """Return the metadata for ``report.json``."""
         return {name: getattr(self, name) for name in ("entries", "sources", "hidden", "cut")}
 
     def without_texts(self) -> Card:
-        """Return the card without values that may be prose, such as a system prompt."""
+        """Return the metadata without values that may be prose, such as a system prompt."""
         shown = {name: redacted_value(name, value) for name, value in self.entries.items()}
         return replace(self, entries=shown)
 
@@ -83,23 +83,23 @@ def run_card(
     meta: Mapping[str, str] | None = None,
     git: bool = False,
 ) -> Card:
-    """Gather the card of a run.
+    """Collect the metadata of a run.
 
     Args:
-        logs: where the logs are; configuration beside them is taken unless ``configs`` is given.
+        logs: paths of the logs; configuration next to them is used unless ``configs`` is given.
         configs: configuration files (yaml, json, toml), instead of those found.
         meta: further entries.
         git: add commit, branch and whether there are changes, of the current folder's checkout.
 
     Raises:
-        UsageError: a given file cannot be read; one that was found is a note instead.
+        UsageError: a file of ``configs`` cannot be read; others become notes.
     """
     builder = _Builder()
     for given in configs:
-        builder.add_file(Path(given), asked=True)
+        builder.add_file(Path(given), required=True)
     if not configs:
         for found in found_beside(logs):
-            builder.add_file(found, asked=False)
+            builder.add_file(found, required=False)
     if meta:
         builder.add("--meta", dict(meta))
     if git:
@@ -108,28 +108,28 @@ def run_card(
 
 
 def found_beside(logs: Sequence[str | Path]) -> list[Path]:
-    """Return the configuration files beside the logs: in their folder, or its parent."""
+    """Return the configuration files in the folder of the logs, or in its parent."""
     found: set[tuple[Path, ...]] = set()
     for place in (Path(given) for given in logs if "://" not in str(given)):
         folder = place if place.is_dir() else place.parent
         found.add(tuple(configured(folder) or configured(folder.parent)))
-    # Logs with a configuration each are no one run, whose card this could be.
+    # Logs with different configurations are several runs.
     found.discard(())
     return list(found.pop()) if len(found) == 1 else []
 
 
 def configured(folder: Path) -> list[Path]:
-    """Return the configuration files that lie in a folder."""
+    """Return the configuration files in a folder."""
     return [folder / name for name in FOUND_BESIDE if (folder / name).is_file()]
 
 
 def redacted_value(name: str, value: Scalar) -> Scalar:
-    """Return what stands for a value where the texts of a run are left out."""
+    """Return a value, or a placeholder if it may be prose."""
     return redacted_text(name, value) if isinstance(value, str) else value
 
 
 def redacted_text(name: str, text: str) -> str:
-    """Return the same for an entry as ``card_texts`` gives it: a text, whatever it was."""
+    """Return a text, or a placeholder if it may be prose."""
     if _NO_PROSE.fullmatch(text):
         return text
     harmless = _IDENTIFIER.fullmatch(text) and not _PROSE_NAME.search(name)
@@ -137,7 +137,7 @@ def redacted_text(name: str, text: str) -> str:
 
 
 def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
-    """Return entries as a comparison shows them, under ``config.``."""
+    """Return entries as texts under ``config.``, for a comparison."""
     return {
         f"config.{name}": "null" if value is None else str(value)
         for name, value in card_values(entries).items()
@@ -145,7 +145,7 @@ def card_texts(entries: Mapping[str, Any]) -> dict[str, str]:
 
 
 def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the entries of an earlier report's card; it may be anyone's, so they are checked."""
+    """Return the entries of an earlier report, without likely secrets."""
     return {
         name: _short(value) if isinstance(value, str) else value
         for name, value in list(_flat(entries, "", 0))[:MOST_ENTRIES]
@@ -154,18 +154,18 @@ def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 class _Builder:
-    """Collects entries in ``card``, and counts those that are left out."""
+    """Collect entries in ``card`` and count the omitted ones."""
 
     def __init__(self) -> None:
         self.card = Card()
         self._hidden: set[str] = set()
         self._room = MOST_IN_ALL
 
-    def add_file(self, path: Path, *, asked: bool) -> None:
+    def add_file(self, path: Path, *, required: bool) -> None:
         """Add a configuration file.
 
         Raises:
-            UsageError: it was asked for and cannot be read.
+            UsageError: the user named it and it cannot be read.
         """
         try:
             found = load_config(path)
@@ -175,14 +175,14 @@ class _Builder:
                 file=path.name,
                 why=_reason(error),
             )
-            if asked:
+            if required:
                 raise UsageError(f"--config {reason}") from None
             self.card.notes.append(reason)
             return
         if isinstance(found, Mapping):
             self.add(path.name, {k: v for k, v in found.items() if k not in _RECORDED})
-        elif asked:
-            raise UsageError(f"--config {path.name}: holds no names with values")
+        elif required:
+            raise UsageError(f"--config {path.name}: contains no names with values")
 
     def add(self, source: str, values: Mapping[str, Any]) -> None:
         """Add nested values."""
@@ -204,9 +204,9 @@ class _Builder:
 
 
 def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
-    """Yield (dotted name, scalar); lists of scalars are one text.
+    """Yield (dotted name, scalar); lists of scalars become one text.
 
-    Anchors of YAML may refer to themselves or multiply: depth and number end that.
+    Depth and number are limited, as YAML aliases may be recursive.
     """
     left = 4 * MOST_ENTRIES
     waiting = [iter([(name, value)])]
@@ -235,14 +235,14 @@ def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
 
 
 def _children(name: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value); long names are cut, as each level repeats those above."""
+    """Yield (dotted name, value); long names are shortened."""
     prefix = f"{name}." if name else ""
     for key, child in items:
         yield _short(f"{prefix}{_short(_text(key))}"), child
 
 
 def _text(value: object) -> str:
-    """Return enough of a text to tell a secret by its shape, in what pages can show."""
+    """Return a value as printable text, long enough to recognize a secret."""
     if isinstance(value, int) and value.bit_length() > _BITS:
         return _in_words(value)  # str() refuses thousands of digits
     return safe_text(str(value)[:_LOOKED_AT])
@@ -259,16 +259,16 @@ def _short(text: str) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    # Messages of ours alone: those of parsers quote the file, and so may tell a secret.
+    # Messages of parsers quote the file, which may contain secrets.
     return error.reason if isinstance(error, RowError) else str(error)[:200]
 
 
 def _git() -> dict[str, Scalar]:
-    """Return commit, branch and dirty of the current folder's checkout; empty outside of one."""
+    """Return commit, branch and dirty state of the current folder; empty outside of git."""
 
-    def said(*words: str) -> str | None:
+    def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["git", "--no-optional-locks", *words],
                 capture_output=True,
                 timeout=10,
@@ -277,14 +277,14 @@ def _git() -> dict[str, Scalar]:
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        return done.stdout.decode("utf-8", "replace").strip()
+        return process.stdout.decode("utf-8", "replace").strip()
 
-    commit = said("rev-parse", "HEAD")
+    commit = git("rev-parse", "HEAD")
     if not commit:
         return {}
-    changed = said("status", "--porcelain", "--untracked-files=no")
+    changed = git("status", "--porcelain", "--untracked-files=no")
     return {
         "git.commit": commit,
-        "git.branch": said("rev-parse", "--abbrev-ref", "HEAD"),
+        "git.branch": git("rev-parse", "--abbrev-ref", "HEAD"),
         "git.dirty": None if changed is None else bool(changed),
     }

@@ -1,7 +1,7 @@
-"""Read side files in bounded memory and time.
+"""Read untrusted side files in bounded memory and time.
 
-Configuration, trainer metrics, earlier reports and JSON documents may come from anyone. What is
-read of them is bounded in bytes, depth, number of values and columns, before it is parsed.
+Configuration, trainer metrics, earlier reports and JSON documents are checked for their size,
+depth, number of values and columns before they are parsed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LONG_NUMBER = 100
 
 
 class Readable(Protocol):
-    """A binary stream, as far as it is read here."""
+    """A binary stream."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most ``size`` bytes."""
@@ -72,7 +72,7 @@ class Readable(Protocol):
 
 
 class LimitError(RowError):
-    """A file exceeds a bound, which the message names."""
+    """A file exceeds a limit, which the message names."""
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -89,7 +89,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def read_stream(stream: Readable, most: int) -> bytes:
-    """Return the rest of a stream, which may unpack without end.
+    """Return the rest of a stream, which may decompress to any size.
 
     Raises:
         LimitError: there are more than ``most`` bytes.
@@ -145,7 +145,7 @@ def _check_json(data: bytes) -> None:
 def load_config(path: Path) -> Any:
     """Return the values of a configuration file: JSON, TOML or YAML, by its suffix.
 
-    Messages quote nothing of the file, which may hold secrets.
+    Messages never quote the file, which may contain secrets.
 
     Raises:
         OSError: it cannot be opened.
@@ -189,7 +189,7 @@ def load_toml(text: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Return the values of a YAML file: plain ones only, as the safe loader makes them.
+    """Return the values of a YAML file, with plain types only.
 
     Raises:
         LimitError: it is nested too deep, or its aliases expand too far.
@@ -217,7 +217,7 @@ def _yaml_loader() -> Any:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
-        """The safe loader; a number that cannot be computed is text."""
+        """The safe loader; numbers that cannot be converted are text."""
 
     def number(kind: str) -> Any:
         construct = getattr(base, f"construct_yaml_{kind}")

@@ -1,4 +1,4 @@
-"""A writer of rollout logs for training code that has none of its own."""
+"""A writer of rollout logs for custom training loops."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _NUMBERS = frozenset(field.name for field in FIELDS if field.kind in ("int", "nu
 
 
 class RolloutWriter:
-    """Writes one response a line, as ``docs/log-format.md`` describes.
+    """Write one response per line in the format of ``docs/log-format.md``.
 
-    Safe to share between threads, and to carry over a fork. Each line leaves the process in
-    one append, so that a crash tears the last line at most. NaN and infinity are written as
-    null, which is read as NaN; a reward of NaN as text, as null is a missing grade.
+    Safe with threads and forks. Each line is written with one append, so that a crash loses at
+    most the last line. NaN and infinity are written as null, which is read as NaN; a reward of
+    NaN is written as text, as null means a missing grade.
 
     Args:
-        directory: where ``rank_<rank>.jsonl`` goes; made if absent. An existing plain file is
-            continued, a compressed one gets a sibling, ``rank_<rank>.1.jsonl.gz``.
-        rank: this process's data-parallel rank; processes that share one share its file.
-        compression: None, ``"gz"`` or ``"zst"``. Each line is flushed through the
-            compressor, which costs some of the ratio.
+        directory: folder of ``rank_<rank>.jsonl``; created if missing. An existing plain file is
+            continued; next to a compressed one ``rank_<rank>.1.jsonl.gz`` is started.
+        rank: data-parallel rank of this process; processes of equal rank share a file.
+        compression: None, ``"gz"`` or ``"zst"``. Each line is flushed, which costs some of the
+            compression ratio.
 
     Raises:
         UsageError: unknown compression.
@@ -70,8 +70,8 @@ class RolloutWriter:
 
         Args:
             step: training step; a whole number, or an array or tensor of one.
-            prompt: text the policy was given.
-            response: text it wrote.
+            prompt: prompt of the policy.
+            response: text of the response.
             reward: sequence reward; a number, or an array or tensor of one.
             fields: any further field of ``docs/log-format.md`` (``response_tokens``,
                 ``logprobs``, ``ref_logprobs``, ``values``, ``token_rewards``,
@@ -79,8 +79,8 @@ class RolloutWriter:
                 shape (T,), and any number, boolean or short string of your own.
 
         Raises:
-            UsageError: a field holds what JSON cannot or what no reader takes, a number is
-                several, or the arrays of the tokens differ in length; the message names it.
+            UsageError: a field is not valid JSON or of the wrong type, or the arrays of the tokens
+                differ in length; the message names the field.
             OutputError: the line cannot be written, or the writer is closed.
         """
         row = {"step": step, "prompt": prompt, "response": response, "reward": reward, **fields}
@@ -118,10 +118,10 @@ class RolloutWriter:
         self.close()
 
     def _mend(self) -> None:
-        """Let what an append that failed left behind cost no further line."""
+        """Repair the file after a failed append, so that no further line is lost."""
         if self._file is not None and self._compressor is None:
             _end_torn_line(self._file)
-        elif self._file is not None:  # what follows a torn stream cannot be unpacked
+        elif self._file is not None:  # nothing after a torn stream can be decompressed
             torn = self._file
             self._open()
             os.close(torn)
@@ -143,7 +143,7 @@ class RolloutWriter:
             raise OutputError(f"{self._folder}: no log can be written: {error.strerror}") from error
 
     def _open_new(self, flags: int) -> tuple[Path, int]:
-        # A compressed stream that a crash cut off cannot be continued.
+        # A compressed stream that a crash interrupted cannot be continued.
         suffix, number = _SUFFIXES[self._compression], 0
         while True:
             path = self._folder / f"rank_{self._rank}{f'.{number}' if number else ''}{suffix}"
@@ -153,7 +153,7 @@ class RolloutWriter:
                 number += 1
 
     def _after_fork(self) -> None:
-        """Give the child a lock and a stream of its own; plain appends may share the file."""
+        """Give the child its own lock and compressed file; a plain file can be shared."""
         self._lock = threading.Lock()
         file = self._file
         if file is None or self._compression is None:
@@ -163,7 +163,7 @@ class RolloutWriter:
 
 
 def _compressor(compression: str) -> tuple[Any, int]:
-    """Return a compressor's stream, and the flush after which a reader has the whole line."""
+    """Return a compressor, and the flush mode that completes a line."""
     if compression == "gz":
         return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
     stream = zstandard.ZstdCompressor(level=1).compressobj()
@@ -183,7 +183,7 @@ def _append(file: int, data: bytes) -> None:
 
 
 def _end_torn_line(file: int) -> None:
-    """Close the line that a crash left open, so that it alone is lost."""
+    """End an incomplete last line, so that only it is lost."""
     size = os.fstat(file).st_size
     if size:
         os.lseek(file, size - 1, os.SEEK_SET)
@@ -192,7 +192,7 @@ def _end_torn_line(file: int) -> None:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row whose numbers are single ones and whose tokens' fields have one length."""
+    """Return a row with scalar numbers; check types and the length of token arrays."""
     checked: dict[str, Any] = {}
     tokens: tuple[str, int] | None = None
     for name, logged in row.items():
@@ -220,12 +220,12 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(checked["reward"], int | float | np.generic | None):
         raise UsageError(f"reward is a number, not {checked['reward']!r:.60}")
     if checked["reward"] is not None and not np.isfinite(checked["reward"]):
-        checked["reward"] = str(checked["reward"])  # null would say that nobody graded it
+        checked["reward"] = str(checked["reward"])  # null would mean a missing grade
     return checked
 
 
 def _single(name: str, value: Any) -> Any:
-    """Return the number in an array or tensor of one; ``reward`` may be a list of one, too."""
+    """Return the number in an array, tensor or list of one."""
     many = hasattr(value, "shape") or (name in _NUMBERS and isinstance(value, list | tuple))
     if not many:
         return value
@@ -248,7 +248,7 @@ def _length(name: str, value: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    """Tell whether a value is one number for all tokens, as GRPO's advantage may be."""
+    """Return whether a value is one number for all tokens, as GRPO's advantage may be."""
     return isinstance(value, int | float) or getattr(value, "shape", None) == ()
 
 
@@ -258,14 +258,14 @@ def _encode(row: dict[str, Any]) -> bytes:
     except TypeError:
         # A lone surrogate or an integer beyond 64 bits; json takes the rest.
         try:
-            text = json.dumps(_mended(row), allow_nan=False, ensure_ascii=False)
+            text = json.dumps(_json_value(row), allow_nan=False, ensure_ascii=False)
         except (TypeError, ValueError) as error:
             raise UsageError(f"a field cannot be logged: {error}") from error
         return text.encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:
-    """Return what orjson cannot take as an array or number: tensors, views, half precision."""
+    """Convert tensors, views and half precision to an array or number for orjson."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if value.is_floating_point():
@@ -279,16 +279,16 @@ def _plain(value: Any) -> Any:
     return array.item() if array.ndim == 0 else np.ascontiguousarray(array)
 
 
-def _mended(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, str):
         return safe_text(value)
     if isinstance(value, dict):
-        return {safe_text(str(key)): _mended(item) for key, item in value.items()}
+        return {safe_text(str(key)): _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item) for item in value]
+        return [_json_value(item) for item in value]
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     plain = _plain(value)
-    return _mended(plain.tolist() if isinstance(plain, np.ndarray) else plain)
+    return _json_value(plain.tolist() if isinstance(plain, np.ndarray) else plain)
