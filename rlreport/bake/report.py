@@ -137,7 +137,7 @@ class ReportBuilder(Maker):
 
     def without_responses(self) -> ReportBuilder:
         """Return the report without the figures of all responses, for the smallest size."""
-        data = response_data(self.tables, redact=self.context.report.redact)
+        data = response_data(self.tables, redact=bool(self.context.report.redact))
         return replace(self, response_data=packed(data, 0))
 
     def holding(self, steps: StepPages) -> ReportBuilder:
@@ -257,7 +257,7 @@ def prepare(
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
     style = assets(report.language).files
-    data = packed(response_data(tables, redact=report.redact), data_room)
+    data = packed(response_data(tables, redact=bool(report.redact)), data_room)
     context = RunContext(
         run=report.title or name,
         report=report,
