@@ -7,27 +7,22 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from rlreport.errors import UsageError
-from rlreport.formats.areal import AReaL
 from rlreport.formats.art import ART
 from rlreport.formats.atif import ATIF
 from rlreport.formats.base import Format
 from rlreport.formats.inspect_ai import InspectAI
 from rlreport.formats.lm_eval import LMEval
 from rlreport.formats.nemo_rl import NemoRL
-from rlreport.formats.open_instruct import OpenInstruct
-from rlreport.formats.prime_rl import PrimeRLTokens
 from rlreport.formats.rlboard import Plain, RLBoard
 from rlreport.formats.rllm import RLLM
-from rlreport.formats.roll import Roll
 from rlreport.formats.roll_agentic import RollAgentic
+from rlreport.formats.simple import AReaL, OpenInstruct, PrimeRLTokens, Roll, Swift, Verl
 from rlreport.formats.skyrl import SkyRL
 from rlreport.formats.slime import Slime
-from rlreport.formats.swift import Swift
 from rlreport.formats.tinker import Tinker
 from rlreport.formats.trackio import Trackio
 from rlreport.formats.trl import TRL
 from rlreport.formats.verifiers import Verifiers
-from rlreport.formats.verl import Verl
 
 ENTRY_POINTS = "rlreport.formats"
 """Entry point group; each entry names a class that takes no argument and is a Format."""

@@ -1,0 +1,295 @@
+"""Formats that mostly rename keys; each declares what it calls the fields of a row."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rlreport.formats import logged
+from rlreport.formats.base import (
+    BaseFormat,
+    Match,
+    Row,
+    RowError,
+    Where,
+    each,
+    has_keys,
+    match_columns,
+    named,
+)
+from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.messages import asked_and_answered, is_messages
+from rlreport.formats.token_arrays import after_prompt
+from rlreport.text.messages import message
+
+_PRIME_RL_ARRAYS = {
+    "trainer_logprobs": "logprobs",
+    "inference_logprobs": "sampler_logprobs",
+    "advantages": "advantages",
+    "ref_logprobs": "ref_logprobs",
+}
+
+
+class Renamed(BaseFormat):
+    """A log whose objects become rows by renaming their keys.
+
+    Attributes:
+        step, prompt, response, reward: keys of these fields; no texts where ``response`` is "".
+        step_path: finds the step in the path where a row names none.
+        step_else: keys that hold the step where the path names none either.
+        fields: further canonical fields, each as its name, its key and the conversion of its value.
+        hidden: keys that become no columns though no field takes them.
+        columnar: each line holds a step, and each of its keys a list of a value a response.
+        rewarded: see ``Format``.
+    """
+
+    step = "step"
+    prompt = "prompt"
+    response = ""
+    reward = "reward"
+    step_path: re.Pattern[str] | None = None
+    step_else: tuple[str, ...] = ()
+    fields: tuple[tuple[str, str, Callable[[Any], Any]], ...] = ()
+    hidden: frozenset[str] = frozenset()
+    columnar = False
+    rewarded = True
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim files by ``keys``; those of columns where each is a list."""
+        if self.columnar:
+            return match_columns(objects, *self.keys)
+        return super().match(name, objects)
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row, or one for each entry of the columns."""
+        if self.columnar:
+            return each(logged.explode(obj, self.response), lambda entry: self._row(entry, where))
+        return iter((self._row(obj, where),))
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add to a row what renaming does not give."""
+
+    def _row(self, obj: Row, where: Where) -> Row:
+        used = {self.step, self.reward, *(key for _, key, _ in self.fields)}
+        texts: Row = {}
+        if self.response:
+            if obj.get(self.response) is None:
+                raise RowError(message("no {field}", field=f"`{self.response}`"))
+            used |= {self.prompt, self.response}
+            texts = asked_and_answered(obj.get(self.prompt), obj[self.response]).fields()
+        row = {
+            **columns(obj, used | self.hidden),
+            **texts,
+            "step": self._step(obj, where),
+            "reward": logged.required(obj, self.reward) if self.rewarded else math.nan,
+            **present(**{name: convert(obj.get(key)) for name, key, convert in self.fields}),
+        }
+        self.complete(row, obj)
+        return row
+
+    def _step(self, obj: Row, where: Where) -> int:
+        step = obj.get(self.step)
+        if step is None and not (self.step_path and self.step_path.search(where.name)):
+            step = next((obj.get(key) for key in self.step_else if key in obj), None)
+        return logged.step_of(step, where, self.step_path)
+
+
+class AReaL(Renamed):
+    """Rows with the versions of the policy that wrote them; the step is the folder's version."""
+
+    id = "areal"
+    description = "AReaL rollouts: a folder a policy version, a file a task"
+    files = ("rollout/<version>/<task_id>.jsonl",)
+    keys = ("task_id", "prompt", "completion", "reward", "head_version")
+    response = "completion"
+    step_path = re.compile(r"(?:^|/)(\d+)/[^/]+$")
+    step_else = ("tail_version", "head_version")
+    fields = (("group_id", "task_id", logged.text),)
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the range of versions."""
+        first, last = (logged.integer(obj.get(f"{end}_version")) for end in ("head", "tail"))
+        row |= present(policy_version=logged.version_range(first, last))
+
+
+class Roll(Renamed):
+    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
+
+    id = "roll"
+    description = "ROLL rlvr rollout dumps: one line of columns a step"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    keys = ("prompt", "responses", "scores")
+    columnar = True
+    step = "global_step"
+    response = "responses"
+    reward = "scores"
+    step_path = re.compile(r"step_(\d+)")
+    fields = (
+        ("group_id", "id", logged.text_if_any),
+        ("ground_truth", "ground_truth", logged.text_if_any),
+    )
+    hidden = frozenset({"sampling_params"})
+
+
+class Verl(Renamed):
+    """verl's ``rollout_data_dir`` and ``validation_data_dir``, legacy and V1 trainer."""
+
+    id = "verl"
+    description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
+    files = ("<step>.jsonl",)
+    keys = ("input", "output", "score")
+    prompt = "input"
+    response = "output"
+    reward = "score"
+    step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
+    fields = (("ground_truth", "gts", logged.text_if_any),)
+    texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
+    hidden = texts | {"reward", "uid"}
+    part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
+    group = re.compile(r"(.+)_\d+_\d+")
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim rows of input, output and score, with a label or a step."""
+        if not any(has_keys(objects, *self.keys, key) for key in ("gts", "step")):
+            return None
+        keys = [key for key in ("input", "output", "gts", "score", "uid") if key in objects[0]]
+        return Match(90 if self.step_path.search(name) else 80, named(keys))
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
+        parts = {
+            key: float(value)
+            for key, value in row.items()
+            if self.part.fullmatch(key) and isinstance(value, int | float)
+        }
+        row |= present(reward_parts=parts or None)
+        row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
+        if isinstance(uid := obj.get("uid"), str):
+            prefix = self.group.fullmatch(uid)
+            row["group_id"] = prefix[1] if prefix else uid
+        # Validation logs the score twice; a reward that differs is kept beside it.
+        other = obj.get("reward")
+        other = logged.unstringed(other) if isinstance(other, str) else other
+        if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
+            row["reward_logged"] = float(other)
+
+
+class OpenInstruct(Renamed):
+    """open-instruct's ``save_traces``: ``response_tokens`` holds ids here, not strings."""
+
+    id = "open_instruct"
+    description = "open-instruct save_traces: ids and logprobs, no text"
+    files = ("*_rollouts_*.jsonl",)
+    keys = ("prompt_tokens", "response_tokens", "reward")
+    fields = (
+        ("prompt_token_ids", "prompt_tokens", lambda value: logged.ints(value) or []),
+        ("token_ids", "response_tokens", logged.ints),
+        ("logprobs", "logprobs", logged.numbers),
+        ("advantages", "advantage", logged.real),
+        ("finish_reason", "finish_reason", logged.string),
+        ("group_id", "prompt_idx", logged.text_if_any),
+        ("dataset", "dataset", logged.text_if_any),
+        ("ground_truth_ids", "ground_truth", logged.ints),
+    )
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim rows whose prompt and response are lists of ids."""
+        if not has_keys(objects, *self.keys):
+            return None
+        if any(logged.ints(obj[key]) is None for obj in objects for key in self.keys[:2]):
+            return None
+        return Match(90, f"{named(self.keys)}, tokens as ids")
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add tools' errors, and a label that is text; texts of the ids come later."""
+        if "token_ids" not in row:
+            raise RowError(message("`response_tokens` is no list of ids"))
+        request = mapping(obj.get("request_info"))
+        for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
+            row.setdefault(name, value)
+        if failed := logged.string(request.get("tool_errors")):
+            row["errors"] = [failed]
+        if "ground_truth_ids" not in row:
+            row |= present(ground_truth=logged.text_if_any(obj.get("ground_truth")))
+
+
+class PrimeRLTokens(Renamed):
+    """prime-rl's ``enable_token_export``: ids and figures per token, no text, no reward."""
+
+    rewarded = False
+    id = "prime_rl_tokens"
+    description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
+    files = ("token_exports/step_*/rank_*.jsonl",)
+    keys = ("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs")
+    step_path = re.compile(r"step_(\d+)/")
+    hidden = frozenset({"schema_version"})
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the tokens after the prompt, which ``loss_mask`` marks, and means over them."""
+        ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
+        if ids is None or not isinstance(mask, list):
+            raise RowError(message("no `token_ids` and `loss_mask`"))
+        mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
+        row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
+        row["reward"] = logged.number(obj.get("reward"))
+        for key in ("entropy", "mismatch_kl", "is_masked"):
+            if values := logged.pick(logged.numbers(obj.get(key)), mask):
+                row[f"{key}_mean"] = math.fsum(values) / len(values)
+
+
+class Swift(Renamed):
+    """ms-swift's GRPO completions: each reward function is a float column, there is no total.
+
+    Megatron says ``gen_step`` for the step; its Ray trainer writes a line a response, with the
+    total alone.
+    """
+
+    id = "swift"
+    description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
+    files = ("completions.jsonl",)
+    response = "completion"
+    step_else = ("gen_step",)
+    fields = (
+        ("advantages", "advantages", logged.real),
+        ("ground_truth", "solution", logged.text_if_any),
+    )
+    hidden = frozenset({"gen_step"})
+    figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim objects whose steps, prompts and completions are lists, or Ray's rows."""
+        for step in ("step", "gen_step"):
+            if match := match_columns(objects, step, "prompt", "completion"):
+                return match
+        keys = ("gen_step", "prompt", "completion")
+        return Match(95, named(keys)) if has_keys(objects, *keys) else None
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row for each entry of the columns, or the one of a line that has none."""
+        columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
+        if not columnar:
+            return iter((self._summed(obj, (), where),))
+        functions = self._reward_functions(obj)
+        entries = logged.explode(obj, "completion")
+        return each(entries, lambda entry: self._summed(entry, functions, where))
+
+    def _summed(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
+        parts = {name: logged.number(entry.pop(name)) for name in functions}
+        entry.setdefault("reward", logged.total(parts.values()))
+        return self._row(entry, where) | present(reward_parts=parts or None)
+
+    def _reward_functions(self, obj: Row) -> list[str]:
+        """Return the float columns, those before ``advantages`` where that is logged."""
+        names = list(obj)
+        if "advantages" in names:
+            names = names[: names.index("advantages")]
+        known = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
+        return [name for name in names if name not in known and _is_float_column(obj[name])]
+
+
+def _is_float_column(values: object) -> bool:
+    if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
+        return False
+    return any(v is not None and not math.isnan(v) for v in values)
