@@ -14,7 +14,7 @@ from rlreport.formats import RowError, Where
 from rlreport.formats.logged import (
     columns,
     integer,
-    number,
+    parse_number,
     step_in_path,
     step_of,
     total,
@@ -33,18 +33,18 @@ from rlreport.formats.mapping import look_up
     ],
 )  # fmt: skip
 def test_numbers_survive_their_writers(logged: object, meant: float) -> None:
-    assert number(logged) == meant
+    assert parse_number(logged) == meant
 
 
 @pytest.mark.parametrize("logged", [None, math.nan, "nan", "NaN", "None", "null", "", 10**400])
 def test_what_is_missing_or_too_large_is_nan(logged: object) -> None:
-    assert math.isnan(number(logged))
+    assert math.isnan(parse_number(logged))
 
 
 @pytest.mark.parametrize("logged", ["four", {}, [], [1, 2], {"a": 1}])
 def test_what_is_no_number_says_so(logged: object) -> None:
     with pytest.raises(RowError, match="where a number belongs"):
-        number(logged)
+        parse_number(logged)
 
 
 @pytest.mark.parametrize("answer", ["4", "12", "four", "1/2", "0.5.1", "x" * 60, "-", "1,5"])

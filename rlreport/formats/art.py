@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Row, RowError, Where
 from rlreport.formats.logged import columns, mapping
-from rlreport.formats.messages import called, exchange
+from rlreport.formats.messages import call_items, conversation_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
@@ -36,7 +36,7 @@ class ART(BaseFormat):
         row: Row = {}
         for key in ("group_metadata", "group_metrics", "metadata", "metrics"):
             row |= columns(mapping(logged.from_json(obj.get(key))), ("step", "reward"))
-        row |= exchange([_message(message) for message in messages], wrote).fields()
+        row |= conversation_fields([_message(message) for message in messages], wrote)
         yield {
             **row,
             "step": logged.step_of(obj.get("step"), where, _STEP),
@@ -49,4 +49,4 @@ def _message(message: Any) -> Any:
     """Return a message with its tool calls as a list: ART logs them as JSON in a string."""
     if not isinstance(message, dict) or not isinstance(message.get("tool_calls"), str):
         return message
-    return {**message, "tool_calls": called(message["tool_calls"])}
+    return {**message, "tool_calls": call_items(message["tool_calls"])}

@@ -11,7 +11,7 @@ from pathlib import Path
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import exchange
+from rlreport.formats.messages import conversation_fields
 from rlreport.formats.token_arrays import span_turns, tokens_of_steps
 from rlreport.text.messages import message
 
@@ -96,7 +96,7 @@ def _conversation(steps: Sequence[Row]) -> Row:
             seen = {"content": result.get("content"), "tool_call_id": result.get("source_call_id")}
             messages.append({"role": "tool", **seen})
             sampled.append(False)
-    return exchange(messages, sampled).fields()
+    return conversation_fields(messages, sampled)
 
 
 def _outcome(result: Row) -> Row:

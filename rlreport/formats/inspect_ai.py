@@ -14,7 +14,7 @@ import zstandard
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, named
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import exchange, is_messages, said
+from rlreport.formats.messages import conversation_fields, is_messages, text_and_turns
 from rlreport.sidefiles import load_json, open_zip, read_stream
 from rlreport.text.messages import message
 
@@ -71,11 +71,11 @@ class InspectAI(BaseFormat):
         messages = [_message(m, attachments) for m in dicts(obj.get("messages"))]
         if is_messages(messages) and any(m["role"] == "assistant" for m in messages):
             wrote = [m["role"] == "assistant" and m.get("source") != "input" for m in messages]
-            row |= exchange(messages, wrote).fields()
+            row |= conversation_fields(messages, wrote)
         else:
             asked = obj.get("input")
             asked = [_message(m, attachments) for m in dicts(asked)] or asked
-            row |= {"prompt": said(asked)[0], "response": ""}
+            row |= {"prompt": text_and_turns(asked)[0], "response": ""}
         parts = _scores(obj.get("scores"))
         target = obj.get("target")
         targets = target if isinstance(target, list) else [target]
@@ -113,7 +113,7 @@ def _ending(obj: Row, messages: Sequence[Row]) -> Row:
     tokens = dicts(mapping(choice.get("logprobs")).get("content"))
     if tokens and len(replies) == 1:
         row["response_tokens"] = [logged.text(token.get("token")) for token in tokens]
-        row["logprobs"] = [logged.number(token.get("logprob")) for token in tokens]
+        row["logprobs"] = [logged.parse_number(token.get("logprob")) for token in tokens]
     return row
 
 

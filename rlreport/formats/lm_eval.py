@@ -104,6 +104,8 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     likelihoods = []
     for resp in resps:
         said = resp[0] if isinstance(resp, list) and resp else None
-        likelihoods.append(logged.number(said[0]) if isinstance(said, list) and said else -math.inf)
+        likelihoods.append(
+            logged.parse_number(said[0]) if isinstance(said, list) and said else -math.inf
+        )
     best = max(range(len(likelihoods)), key=likelihoods.__getitem__)
     return logged.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))

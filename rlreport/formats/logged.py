@@ -26,7 +26,7 @@ _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
 
 
-def number(value: object) -> float:
+def parse_number(value: object) -> float:
     """Return ``value`` as a float: NaN for null, 0 or 1 for booleans, strings parsed.
 
     Raises:
@@ -52,14 +52,14 @@ def number(value: object) -> float:
                 ) from None
         return float(plain)
     if isinstance(value, list) and len(value) == 1:
-        return number(value[0])
+        return parse_number(value[0])
     raise RowError(message("a {type} stands where a number belongs", type=type(value).__name__))
 
 
 def grade(value: object) -> float | None:
     """Return a reward; None where the log has null, as a response has that nobody graded."""
     absent = isinstance(value, str) and value.strip().lower() in ("", "none", "null")
-    return None if value is None or absent else number(value)
+    return None if value is None or absent else parse_number(value)
 
 
 def required(obj: Mapping[str, Any], key: str) -> float | None:
@@ -75,7 +75,7 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
 
 def numbers(value: object) -> list[float] | None:
     """Return a list of floats, or None when ``value`` is no list (null, absent)."""
-    return [number(item) for item in value] if isinstance(value, list) else None
+    return [parse_number(item) for item in value] if isinstance(value, list) else None
 
 
 def unstringed(value: str) -> str | bool | float:

@@ -12,7 +12,7 @@ from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
 from rlreport.formats.logged import columns
-from rlreport.formats.messages import said
+from rlreport.formats.messages import text_and_turns
 from rlreport.text.messages import message
 
 _TEXTS = ("prompt", "response", "ref_response")
@@ -171,7 +171,9 @@ def _fits(name: str, value: object) -> bool:
     if name == "step":
         return logged.integer(value) is not None
     if name in _TEXTS:
-        return isinstance(value, str) or (isinstance(value, list) and bool(said(value)[0]))
+        return isinstance(value, str) or (
+            isinstance(value, list) and bool(text_and_turns(value)[0])
+        )
     if name in _NUMBERS:
         return isinstance(value, int | float) or value is None
     if name.endswith(("tokens", "logprobs")):
@@ -192,7 +194,7 @@ def _typed(mapped: Row) -> Row:
     typed = dict(mapped)
     for key in _TEXTS:
         if key in typed:
-            typed[key], turns = said(typed[key]) if typed[key] is not None else (None, [])
+            typed[key], turns = text_and_turns(typed[key]) if typed[key] is not None else (None, [])
             if key == "prompt" and turns:
                 typed["prompt_turns"] = turns
     for key in _NUMBERS:

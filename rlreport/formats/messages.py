@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.text.chat import (
@@ -15,37 +14,12 @@ from rlreport.text.chat import (
     role_name,
 )
 
+Row = dict[str, Any]
 Turn = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Exchange:
-    """A conversation as the fields of a canonical row.
-
-    Attributes:
-        prompt: text of what was asked.
-        response: text of what the policy sampled: thinking, content and calls of its turns.
-        prompt_turns: [role, text] of the prompt's messages.
-        turns: what came after the prompt, in order (see ``rlreport.fields``).
-    """
-
-    prompt: str
-    response: str
-    prompt_turns: list[list[str]] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields that a row takes from it; empty lists are left out."""
-        row: dict[str, Any] = {"prompt": self.prompt, "response": self.response}
-        if self.prompt_turns:
-            row["prompt_turns"] = self.prompt_turns
-        if self.turns:
-            row["turns"] = self.turns
-        return row
-
-
-def exchange(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> Exchange:
-    """Take a conversation apart.
+def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> Row:
+    """Take a conversation apart into the fields of a row.
 
     The response begins with the first message the policy wrote: the first ``sampled`` one,
     else the last assistant message after which no user speaks again.
@@ -59,13 +33,41 @@ def exchange(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> 
         sampled = [_role(message) == "assistant" for message in messages]
     else:
         start = next(i for i, wrote in enumerate(sampled) if wrote)
-    prompt, turns = said(messages[:start])
-    reply = answer(messages[start:], sampled[start:])
-    return Exchange(prompt, reply.response, turns, reply.turns)
+    return text_fields(
+        *text_and_turns(messages[:start]), *response_and_turns(messages[start:], sampled[start:])
+    )
 
 
-def answer(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> Exchange:
-    """Take messages that all come after the prompt as turns; without ``sampled`` by role."""
+def prompt_and_response_fields(prompt: object, response: object) -> Row:
+    """Return the fields of a prompt and a response, each a string, one message, or messages."""
+    if isinstance(response, dict):
+        response = [response]
+    if isinstance(response, list | tuple):
+        return text_fields(*text_and_turns(prompt), *response_and_turns(response))
+    return text_fields(*text_and_turns(prompt), response if isinstance(response, str) else "")
+
+
+def text_fields(
+    prompt: str, prompt_turns: list[list[str]], response: str, turns: Sequence[Turn] = ()
+) -> Row:
+    """Return the fields of a row that hold a conversation; empty lists are left out."""
+    row: Row = {"prompt": prompt, "response": response}
+    if prompt_turns:
+        row["prompt_turns"] = prompt_turns
+    if turns:
+        row["turns"] = turns
+    return row
+
+
+def response_and_turns(
+    messages: Sequence[Any], sampled: Sequence[bool] | None = None
+) -> tuple[str, list[Turn]]:
+    """Return what the policy wrote after the prompt, and all that was said there as turns.
+
+    Args:
+        messages: all that come after the prompt.
+        sampled: which of them the policy wrote; by default those of the assistant.
+    """
     turns, texts = [], []
     names: dict[str, str] = {}
     for i, message in enumerate(messages):
@@ -75,7 +77,7 @@ def answer(messages: Sequence[Any], sampled: Sequence[bool] | None = None) -> Ex
         turns.append(turn_of(message, wrote, names))
         if wrote:
             texts.append(message_text(message))
-    return Exchange("", "\n".join(texts), [], turns)
+    return "\n".join(texts), turns
 
 
 def turn_of(message: Mapping[str, Any], sampled: bool, names: dict[str, str]) -> Turn:
@@ -111,18 +113,18 @@ def calls_of(value: object) -> list[dict[str, Any]]:
     Arguments that are no JSON object stay the text that they are.
     """
     calls: list[dict[str, Any]] = []
-    for item in map(_loaded, called(value)):
+    for item in map(_loaded, call_items(value)):
         if isinstance(item, str) and item:
             calls.append({"name": "", "arguments": item})
         if not isinstance(item, Mapping):
             continue
         function = item.get("function")
-        own = function if isinstance(function, Mapping) else item
-        call: dict[str, Any] = {"name": str(own.get("name") or "")}
-        arguments = _loaded(own.get("arguments", own.get("input", "")))
+        named = function if isinstance(function, Mapping) else item
+        call: dict[str, Any] = {"name": str(named.get("name") or "")}
+        arguments = _loaded(named.get("arguments", named.get("input", "")))
         if not isinstance(arguments, dict | str):
-            told = json.dumps(arguments, ensure_ascii=False, default=str)
-            arguments = "" if arguments is None else told
+            encoded = json.dumps(arguments, ensure_ascii=False, default=str)
+            arguments = "" if arguments is None else encoded
         call["arguments"] = arguments
         if isinstance(item.get("id"), str):
             call["id"] = item["id"]
@@ -130,7 +132,7 @@ def calls_of(value: object) -> list[dict[str, Any]]:
     return calls
 
 
-def called(value: object) -> list[Any]:
+def call_items(value: object) -> list[Any]:
     """Return the items of a message's ``tool_calls``: a list, one object, or JSON of either."""
     value = _loaded(value)
     if isinstance(value, Mapping) or (isinstance(value, str) and value):
@@ -138,7 +140,7 @@ def called(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def said(value: object) -> tuple[str, list[list[str]]]:
+def text_and_turns(value: object) -> tuple[str, list[list[str]]]:
     """Return text and turns of a prompt: a string, one message, or messages."""
     if isinstance(value, str):
         return value, []
@@ -146,18 +148,6 @@ def said(value: object) -> tuple[str, list[list[str]]]:
     if not isinstance(messages, list | tuple):
         return "", []
     return conversation_text(messages), [[role, text] for role, text in message_turns(messages)]
-
-
-def asked_and_answered(prompt: object, response: object) -> Exchange:
-    """Return a prompt and a response, each a string, one message, or messages."""
-    text, turns = said(prompt)
-    if isinstance(response, str):
-        return Exchange(text, response, turns)
-    messages = [response] if isinstance(response, dict) else response
-    if not isinstance(messages, list | tuple):
-        return Exchange(text, "", turns)
-    replied = answer(messages)
-    return Exchange(text, replied.response, turns, replied.turns)
 
 
 def is_messages(value: object) -> bool:

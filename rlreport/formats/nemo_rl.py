@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, named
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import Exchange, answer, exchange, is_messages
+from rlreport.formats.messages import (
+    conversation_fields,
+    is_messages,
+    response_and_turns,
+    text_fields,
+)
 from rlreport.formats.taken import Watched, take
 from rlreport.formats.token_arrays import after_prompt
 from rlreport.text.messages import message
@@ -64,13 +69,13 @@ class NemoRL(BaseFormat):
             reward=logged.required(flat, rewarded),
         )
         spans = _token_fields(flat, row)
-        said = _texts(flat.get("content"), spans)
-        if said is not None:
-            row.update(said.fields())
-            if not said.prompt and spans:
+        if texts := _texts(flat.get("content"), spans):
+            row |= texts
+            if not row["prompt"] and spans:
                 del row["prompt"]  # the ids know it
-            if len(said.turns) == len(spans):
-                for turn, span in zip(said.turns, spans, strict=True):
+            turns = texts.get("turns", [])
+            if len(turns) == len(spans):
+                for turn, span in zip(turns, spans, strict=True):
                     turn["tokens"] = [span.start, span.stop]
         elif not spans:
             raise RowError(message("neither `content` nor `token_ids`"))
@@ -97,28 +102,26 @@ def _unwrap(value: Any) -> Any:
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
-def _texts(content: Any, spans: Sequence[_Span]) -> Exchange | None:
-    """Return what was said.
+def _texts(content: Any, spans: Sequence[_Span]) -> Row | None:
+    """Return the texts and turns of a sample.
 
     In training each message is a bare string, of no role. After the prompt the policy's
     messages and the environment's alternate, as the spans of the loss mask do.
     """
     if is_messages(content):
-        return exchange(content, [message["role"] == "assistant" for message in content])
+        return conversation_fields(content, [message["role"] == "assistant" for message in content])
     if isinstance(content, str):
-        return Exchange("", content)
+        return text_fields("", [], content)
     if not isinstance(content, list) or not content:
         return None
-    said = [logged.text(item) for item in content]
-    replies = min(len(spans) or 1, len(said) - 1) or 1
-    prompt, rest = said[:-replies], said[-replies:]
+    texts = [logged.text(item) for item in content]
+    replies = min(len(spans) or 1, len(texts) - 1) or 1
+    prompt, rest = texts[:-replies], texts[-replies:]
     messages = [
         {"role": "environment" if i % 2 else "assistant", "content": one}
         for i, one in enumerate(rest)
     ]
-    found = answer(messages)
-    found.prompt = "\n".join(prompt)
-    return found
+    return text_fields("\n".join(prompt), [], *response_and_turns(messages))
 
 
 def _token_fields(flat: Row, row: Row) -> list[_Span]:

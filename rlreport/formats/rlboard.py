@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rlreport.formats.base import BaseFormat, Match, Row, Where, has_keys, named
-from rlreport.formats.messages import asked_and_answered, is_messages, said
+from rlreport.formats.messages import is_messages, prompt_and_response_fields, text_and_turns
 from rlreport.formats.taken import all_taken
 
 _TEXTS = ("prompt", "response")
@@ -56,9 +56,9 @@ class Plain(BaseFormat):
         """Yield the object with its messages as text."""
         row = {"step": 0, **all_taken(obj)}
         if not all(isinstance(row.get(key), str) for key in _TEXTS):
-            row.update(asked_and_answered(row.get("prompt"), row.get("response")).fields())
+            row.update(prompt_and_response_fields(row.get("prompt"), row.get("response")))
         if row.get("ref_response") is not None:
-            row["ref_response"] = said(row["ref_response"])[0]
+            row["ref_response"] = text_and_turns(row["ref_response"])[0]
         yield row
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, has_keys, named
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import Exchange, Turn, is_messages, said, turn_of
+from rlreport.formats.messages import Turn, is_messages, text_and_turns, text_fields, turn_of
 from rlreport.formats.token_arrays import tokens_of_steps
 from rlreport.text.chat import message_text
 from rlreport.text.messages import message
@@ -111,7 +111,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     steps = dicts(trajectory.get("steps"))
     chats: list[list[Row]] = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
-        talk = _conversation(chats, steps)
+        fields = _conversation(chats, steps)
     else:
         asked = steps[0].get("observation") or steps[0].get("input") if steps else None
         prompt = logged.text(asked or mapping(task).get("question", task))
@@ -120,15 +120,15 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             for step in steps
         ]
         turns = [_reply(one, step) for one, step in zip(replies, steps, strict=True)]
-        talk = Exchange(prompt, "\n".join(replies), [], turns)
+        fields = text_fields(prompt, [], "\n".join(replies), turns)
     reward = trajectory.get("reward")
     if reward is None:
-        reward = logged.total(logged.number(step.get("reward")) for step in steps)
+        reward = logged.total(logged.parse_number(step.get("reward")) for step in steps)
     versions = [
         v for step in steps if (v := logged.integer(step.get("weight_version"))) is not None
     ]
     return {
-        **talk.fields(),
+        **fields,
         "reward": logged.grade(reward),
         **present(
             policy_version=logged.version_range(
@@ -148,7 +148,7 @@ def _reply(said_by_policy: str, step: Row) -> Turn:
     return turn | present(thinking=logged.string(step.get("thought")) or None)
 
 
-def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Exchange:
+def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
     """Join the steps' chats: each holds the ones before, or begins anew."""
     before: list[Row] = []
     turns: list[Turn] = []
@@ -174,8 +174,7 @@ def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Exchange:
         if turns and isinstance(reward, int | float) and len(steps) > 1:
             turns[-1]["reward"] = float(reward)
         before = chat
-    asked, prompt_turns = said(prompt)
-    return Exchange(asked, "\n".join(texts), prompt_turns, turns)
+    return text_fields(*text_and_turns(prompt), "\n".join(texts), turns)
 
 
 def _answer(task: Any) -> Any:

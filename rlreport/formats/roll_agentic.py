@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, match_columns
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import exchange
+from rlreport.formats.messages import conversation_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
@@ -67,7 +67,7 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
         mapping(about.get("timing_info")),
     ):
         row.update(columns(part, ("mode", "group_id", "traj_save_time")))
-    row.update(exchange(messages, wrote).fields())
+    row.update(conversation_fields(messages, wrote))
     row.update(
         step=logged.step_of(entry.get("global_step"), where, _STEP),
         reward=logged.required(rewards, "episode_reward"),

@@ -20,7 +20,7 @@ from rlreport.formats.base import (
     named,
 )
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import asked_and_answered, is_messages
+from rlreport.formats.messages import is_messages, prompt_and_response_fields
 from rlreport.formats.token_arrays import after_prompt
 from rlreport.text.messages import message
 
@@ -78,7 +78,7 @@ class Renamed(BaseFormat):
             if obj.get(self.response) is None:
                 raise RowError(message("no {field}", field=f"`{self.response}`"))
             used |= {self.prompt, self.response}
-            texts = asked_and_answered(obj.get(self.prompt), obj[self.response]).fields()
+            texts = prompt_and_response_fields(obj.get(self.prompt), obj[self.response])
         row = {
             **columns(obj, used | self.hidden),
             **texts,
@@ -233,7 +233,7 @@ class PrimeRLTokens(Renamed):
             raise RowError(message("no `token_ids` and `loss_mask`"))
         mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
-        row["reward"] = logged.number(obj.get("reward"))
+        row["reward"] = logged.parse_number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
             if values := logged.pick(logged.numbers(obj.get(key)), mask):
                 row[f"{key}_mean"] = math.fsum(values) / len(values)
@@ -276,7 +276,7 @@ class Swift(Renamed):
         return each(entries, lambda entry: self._summed(entry, functions, where))
 
     def _summed(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
-        parts = {name: logged.number(entry.pop(name)) for name in functions}
+        parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
         entry.setdefault("reward", logged.total(parts.values()))
         return self._row(entry, where) | present(reward_parts=parts or None)
 

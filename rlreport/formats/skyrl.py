@@ -14,7 +14,7 @@ import xxhash
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import Turn, asked_and_answered
+from rlreport.formats.messages import Turn, prompt_and_response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"global_step_(\d+)")
@@ -57,7 +57,7 @@ class SkyRL(BaseFormat):
         """Yield one row; a list of scores is a reward per token, and its sum the reward."""
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
-        talk = asked_and_answered(obj.get("input_prompt"), obj["output_response"])
+        texts = prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"])
         cuts = _cuts(self.file) if self.file else {}
         cut = cuts.get(_digest(obj))
         scores = logged.numbers(obj.get("score"))
@@ -73,11 +73,11 @@ class SkyRL(BaseFormat):
         if cut == ():
             return  # the next row goes on from here
         if not cut:
-            yield row | talk.fields()
+            yield row | texts
             return
-        turns = _turns(talk.prompt, talk.response, cut)
+        turns = _turns(texts["prompt"], texts["response"], cut)
         sampled = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-        yield {**row, "prompt": talk.prompt[: cut[0][0]], "response": sampled, "turns": turns}
+        yield {**row, "prompt": texts["prompt"][: cut[0][0]], "response": sampled, "turns": turns}
 
 
 @lru_cache(maxsize=4)

@@ -25,7 +25,7 @@ from rlreport.formats.base import (
 )
 from rlreport.formats.containers import iterate
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import asked_and_answered, exchange, is_messages
+from rlreport.formats.messages import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.formats.parquet import read_column
 from rlreport.formats.token_arrays import span_turns
 from rlreport.formats.torch_file import ROLLOUT_ID
@@ -153,11 +153,9 @@ def _conversation(obj: Row, messages: Any) -> Row:
         given = len(prompt) if isinstance(prompt, list) else 0
         wrote = [i >= given and m.get("role") == "assistant" for i, m in enumerate(messages)]
     if not any(wrote):
-        return asked_and_answered(prompt, logged.text(obj.get("response"))).fields()
-    talk = exchange(messages, wrote)
-    if not talk.prompt:
-        talk.prompt = logged.text(prompt)
-    return talk.fields()
+        return prompt_and_response_fields(prompt, logged.text(obj.get("response")))
+    fields = conversation_fields(messages, wrote)
+    return fields if fields["prompt"] else {**fields, "prompt": logged.text(prompt)}
 
 
 def _token_arrays(obj: Row) -> Row:

@@ -12,7 +12,7 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import asked_and_answered
+from rlreport.formats.messages import prompt_and_response_fields
 from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import conversation_text
 from rlreport.text.messages import message
@@ -67,7 +67,7 @@ class Tinker(BaseFormat):
         talk = self._talk(group, logged.integer(obj.get("traj_idx")), obj, steps)
         tags = obj.get("tags")
         row |= {
-            **asked_and_answered(talk.get("prompt", ""), talk.get("response", "")).fields(),
+            **prompt_and_response_fields(talk.get("prompt", ""), talk.get("response", "")),
             "step": logged.step_of(obj.get("iteration"), where, _STEP),
             "reward": logged.required(obj, "total_reward"),
             "group_id": logged.text(group),

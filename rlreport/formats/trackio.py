@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, has_keys, named
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import exchange, is_messages
+from rlreport.formats.messages import conversation_fields, is_messages
 from rlreport.formats.rlboard import Plain
 from rlreport.formats.trl import TRL
 from rlreport.text.messages import message
@@ -101,9 +101,9 @@ def _trace(obj: Row, where: Where) -> Row:
     failed = about.get("error") or about.get("status") == "error"
     return {
         **columns(about, _KNOWN),
-        **exchange(messages).fields(),
+        **conversation_fields(messages),
         "step": logged.step_of(obj.get("step"), where),
-        "reward": logged.number(reward),
+        "reward": logged.parse_number(reward),
         "run": logged.text(obj.get("run_name")),
         **present(
             group_id=logged.text_if_any(about.get("group_id")),

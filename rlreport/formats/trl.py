@@ -17,7 +17,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, named
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, present
-from rlreport.formats.messages import asked_and_answered, without_nulls
+from rlreport.formats.messages import prompt_and_response_fields, without_nulls
 from rlreport.formats.parquet import open_parquet
 from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.messages import message
@@ -99,12 +99,12 @@ class TRL(BaseFormat):
         asked, answered = without_nulls(obj.get("prompt")), without_nulls(obj["completion"])
         advantage = obj.get("advantage")
         if isinstance(advantage, list):
-            advantage = list(map(logged.number, advantage))
+            advantage = list(map(logged.parse_number, advantage))
         elif advantage is not None:
-            advantage = logged.number(advantage)
+            advantage = logged.parse_number(advantage)
         yield {
             **columns(obj, _KNOWN | parts.keys()),
-            **asked_and_answered(asked, answered).fields(),
+            **prompt_and_response_fields(asked, answered),
             "step": logged.step_of(obj.get("step"), where, _STEP),
             "reward": logged.grade(obj["reward"])
             if "reward" in obj
@@ -122,8 +122,8 @@ class TRL(BaseFormat):
 
     def _parts(self, obj: Row) -> dict[str, float]:
         if self.functions is None:
-            return {key: logged.number(obj[key]) for key in _floats(obj)}
-        return {key: logged.number(obj[key]) for key in self.functions if key in obj}
+            return {key: logged.parse_number(obj[key]) for key in _floats(obj)}
+        return {key: logged.parse_number(obj[key]) for key in self.functions if key in obj}
 
 
 def _floats(obj: Mapping[str, Any]) -> list[str]:
@@ -194,7 +194,7 @@ def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
         return ""
     means = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
     known = [float(value) for value in means if isinstance(value, int | float)]
-    sums = [logged.total(map(logged.number, row.values())) for row in table]
+    sums = [logged.total(map(logged.parse_number, row.values())) for row in table]
     judged = [value for value in sums if value is not None]
     if not known or not judged:
         return ""

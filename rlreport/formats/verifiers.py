@@ -23,7 +23,7 @@ from rlreport.formats.base import (
     named,
 )
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import answer, asked_and_answered, said
+from rlreport.formats.messages import prompt_and_response_fields, response_and_turns, text_and_turns
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step[_-]?(\d+)")
@@ -142,7 +142,7 @@ def _result(obj: Row, where: Where) -> Row:
     return {
         **columns(obj, known),
         **columns(mapping(obj.get("metrics")), known),
-        **asked_and_answered(obj.get("prompt"), obj["completion"]).fields(),
+        **prompt_and_response_fields(obj.get("prompt"), obj["completion"]),
         "step": _step(obj.get("step"), where),
         "reward": logged.required(obj, "reward"),
         "group_id": logged.text(obj.get("example_id")),
@@ -191,8 +191,8 @@ def _trace(trace: Row, episode: Row) -> Row:
     sampled = [bool(node.get("sampled")) for node in nodes]
     start = sampled.index(True) if any(sampled) else len(nodes)
     messages = [node.get("message") for node in nodes]
-    asked, turns = said(messages[:start])
-    reply = answer(messages[start:], sampled[start:])
+    asked, turns = text_and_turns(messages[:start])
+    response, replies = response_and_turns(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted(rewards[name]) for name in rewards}
     info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
@@ -201,7 +201,7 @@ def _trace(trace: Row, episode: Row) -> Row:
         **columns(info, ("advantage",)),
         **columns(mapping(trace.get("metrics")), ()),
         "prompt": asked or _asked(episode),
-        "response": reply.response,
+        "response": response,
         "reward": logged.total(parts.values()) if parts else logged.grade(trace.get("reward")),
         **present(
             reward_parts=parts or None,
@@ -214,13 +214,13 @@ def _trace(trace: Row, episode: Row) -> Row:
         **_seconds(mapping(trace.get("timing"))),
     }
     spans = _tokens(nodes[start:], row, _ids_of(nodes[:start]))
-    if len(reply.turns) == len(nodes) - start:
-        _time_turns(reply.turns, dicts(trace.get("calls")), start)
-    if len(spans) == len(reply.turns):
-        for turn, span in zip(reply.turns, spans, strict=True):
+    if len(replies) == len(nodes) - start:
+        _time_turns(replies, dicts(trace.get("calls")), start)
+    if len(spans) == len(replies):
+        for turn, span in zip(replies, spans, strict=True):
             turn["tokens"] = list(span)
-    if reply.turns:
-        row["turns"] = reply.turns
+    if replies:
+        row["turns"] = replies
     if "advantages" not in row:
         row |= present(advantages=advantage)
     errors = _errors(trace.get("errors"))
@@ -323,9 +323,11 @@ def _seconds(timing: Mapping[str, Any]) -> Row:
 
 def _weighted(reward: Any) -> float:
     if not isinstance(reward, dict):
-        return logged.number(reward)
+        return logged.parse_number(reward)
     weight = reward.get("weight")
-    return logged.number(reward.get("score")) * (1.0 if weight is None else logged.number(weight))
+    return logged.parse_number(reward.get("score")) * (
+        1.0 if weight is None else logged.parse_number(weight)
+    )
 
 
 def _finish(trace: Row) -> Row:
