@@ -1,22 +1,23 @@
-"""Puts what is made of others into the package when it is built or installed."""
+"""Produce the generated files of the package when it is built or installed."""
 
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
+import sys
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class Made(BuildHookInterface[Any]):
-    """Runs modules that make a file and import nothing of the package.
+class GeneratedFiles(BuildHookInterface[Any]):
+    """Runs the modules that write them: the Vega bundle, the designs of charts, the catalogues.
 
-    ``rlreport/draw/bundle.py`` needs vl-convert, ``rlreport/text/catalogue.py`` Babel.
+    They import vl-convert, Altair, orjson and Babel (``build-system.requires``), and of the
+    package only modules that need nothing else.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
-        for module in ("draw/bundle.py", "text/catalogue.py"):
-            script = Path(self.root, "rlreport", module)
-            runpy.run_path(str(script), run_name="__main__")
+        sys.path.insert(0, self.root)
+        for module in ("draw.bundle", "draw.designs.compiled", "text.catalogue"):
+            runpy.run_module(f"rlreport.{module}", run_name="__main__")

@@ -20,7 +20,8 @@ import pytest
 from babel.messages import mofile
 
 from rlreport import __version__
-from rlreport.text import catalogue, language
+from rlreport.text import language
+from tools.catalogue import extracted
 
 CODE = "qps"
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +62,7 @@ def speak(folder: Path, patch: pytest.MonkeyPatch) -> language.Language:
 
 @lru_cache(maxsize=1)
 def _catalogue() -> bytes:
-    found = catalogue.extracted(ROOT)
+    found = extracted(ROOT)
     found.locale, found.fuzzy = "zh", False  # as many plurals as Chinese has
     for message in found:
         if message.id:

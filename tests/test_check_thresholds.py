@@ -16,10 +16,10 @@ from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.check.windows import Trend
-from rlreport.docs import checks_page
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.errors import UsageError
 from tests.check_cases import tables
+from tools.docs import checks_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "checks.md"
 

@@ -9,12 +9,12 @@ import pytest
 from rlreport.bake.context import TILES
 from rlreport.bake.overview_page import STEPS_SHOWN
 from rlreport.columns import RESPONSE_COLUMNS, STEP
-from rlreport.docs import columns_page, data_page, log_format_page
 from rlreport.formats import formats
 from tests.format_table import PAGE, Row, capabilities, evidence, page
+from tools.docs import columns_page, data_page, log_format_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-RENEW = "python -m rlreport.docs"
+RENEW = "python -m tools.docs"
 
 
 def test_the_page_of_columns_is_current():

@@ -13,7 +13,7 @@ import pytest
 
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import PADDING
+from rlreport.draw.layout import PADDING
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts
 from rlreport.draw.step import step_charts

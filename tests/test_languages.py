@@ -19,12 +19,13 @@ from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
-from rlreport.text import catalogue
+from rlreport.text.catalogue import FOLDER
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message, plural, told
 from tests import judged_runs, pseudo
+from tools.catalogue import extracted
 
-LANGUAGES = sorted(path.stem for path in catalogue.FOLDER.glob("*.po"))
+LANGUAGES = sorted(path.stem for path in FOLDER.glob("*.po"))
 
 PACKAGES = {"Python", "altair", "vl", "convert", "python", "pandas", "numpy", "jinja", "post"}
 NAMES = {
@@ -170,7 +171,7 @@ def literals(text: str) -> list[str]:
 
 
 def catalogue_of(language: str) -> list[Entry]:
-    with (catalogue.FOLDER / f"{language}.po").open("rb") as file:
+    with (FOLDER / f"{language}.po").open("rb") as file:
         return [entry for entry in pofile.read_po(file, locale=language) if entry.id]
 
 
@@ -181,8 +182,8 @@ def forms(entry: Entry) -> list[str]:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_catalogue_holds_the_messages_that_there_are(language: str) -> None:
-    """``python -m rlreport.text.catalogue`` brings it up to date."""
-    there = {m.id for m in catalogue.extracted(pseudo.ROOT) if m.id}
+    """``python -m tools.catalogue`` brings it up to date."""
+    there = {m.id for m in extracted(pseudo.ROOT) if m.id}
     assert {entry.id for entry in catalogue_of(language)} == there
 
 

@@ -40,7 +40,8 @@ def test_the_sdist_carries_tests_and_sample_logs_too(wheel):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/smoke.py", "sample_logs/healthy/rank_0.jsonl", "CHANGELOG.md"} <= names
-    assert "rlreport/draw/vega.js" not in names  # made when it is installed
+    generated = {"rlreport/draw/vega.js", "rlreport/draw/designs/designs.json"}
+    assert not generated & names  # written when it is installed
     assert not [name for name in names if name.startswith((".ci/", ".venv/"))]
 
 
@@ -58,7 +59,12 @@ def test_the_wheel_carries_templates_and_assets(wheel):
         ours = {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*") if p.is_file()}
         assert ours
         assert {f"rlreport/{name}" for name in ours} <= names
-    made = {"rlreport/draw/designs/designs.json", "rlreport/draw/vega.js", "rlreport/py.typed"}
+    made = {
+        "rlreport/draw/designs/designs.json",
+        "rlreport/draw/vega.js",
+        "rlreport/text/catalogues/zh.mo",
+        "rlreport/py.typed",
+    }
     assert made <= names
     assert not [name for name in names if name.startswith(("tests/", "templates/", "static/"))]
 

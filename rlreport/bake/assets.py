@@ -7,8 +7,10 @@ it imports, and nothing reaches the page's globals.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -16,15 +18,18 @@ from pathlib import Path
 from rlreport.bake.environment import package_folder
 from rlreport.bake.script_json import script_json
 from rlreport.draw.bundle import vega_bundle
-from rlreport.draw.designs import PADDING, TITLES
+from rlreport.draw.layout import PADDING, TITLES
 from rlreport.draw.theme import tokens
-from rlreport.text.catalogue import of_script
 from rlreport.text.language import ENGLISH, Language
 
 _IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
+_SCRIPT_MESSAGE = re.compile(
+    r'\b(?:message|plural|marked|nodes)\(\s*("(?:[^"\\\n]|\\.)*")(?:,\s*("(?:[^"\\\n]|\\.)*"))?'
+)
+"""A message in a script: its literal, and that of the plural."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +85,19 @@ def in_language(scripts: str, language: Language) -> str:
     """
     catalogue = language.translations
     words: dict[str, str | list[str]] = {}
-    for text in of_script(scripts):
+    for text in script_messages(scripts):
         if isinstance(text, str):
             words[text] = catalogue.gettext(text)
         else:
             words[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
     return scripts if language == ENGLISH else _filled(scripts, "WORDS", words)
+
+
+def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
+    """Yield the messages of a script: a literal, or that for one and that for several."""
+    for found in _SCRIPT_MESSAGE.finditer(source):
+        one, other = (ast.literal_eval(text) if text else "" for text in found.groups())
+        yield (one, other) if found[0].startswith("plural") else one
 
 
 def palette() -> str:

@@ -9,18 +9,11 @@ from typing import Any
 import numpy as np
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import (
-    INTERACTION,
-    VALUE_FORMAT,
-    Plot,
-    Rows,
-    fill,
-    layer_named,
-    plot_height,
-)
 from rlreport.draw.extent import Axis, Scale, limits, stretched
+from rlreport.draw.fill import Plot, Rows, fill, layer_named, plot_height
 from rlreport.draw.frame import Frame
 from rlreport.draw.labels import finite_or_none, label
+from rlreport.draw.layout import INTERACTION, VALUE_FORMAT
 from rlreport.draw.series import (
     LEAST_SMOOTHED,
     SMOOTHING,

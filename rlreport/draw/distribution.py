@@ -9,8 +9,8 @@ import pandas as pd
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, drawable
+from rlreport.draw.fill import fill
 from rlreport.draw.frame import Frame
 from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.series import Series

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rlreport.columns import STEP
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import fill
 from rlreport.draw.extent import Axis, limits
+from rlreport.draw.fill import fill
 from rlreport.draw.frame import Frame
 from rlreport.draw.labels import figure, finite_or_none
 from rlreport.draw.series import every_nth

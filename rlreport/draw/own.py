@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import HEIGHT, WIDTH
 from rlreport.draw.labels import label, unique_names
+from rlreport.draw.layout import HEIGHT, WIDTH
 from rlreport.draw.series import PALETTE
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import LIGHT, vega_config

@@ -9,9 +9,9 @@ import pandas as pd
 
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import curve_chart
-from rlreport.draw.designs import fill
 from rlreport.draw.distribution import FEW_VALUES
 from rlreport.draw.extent import Axis, bins, counts, drawable, limits
+from rlreport.draw.fill import fill
 from rlreport.draw.frame import Frame, of_training
 from rlreport.draw.labels import figure
 from rlreport.draw.series import DASHED, Series

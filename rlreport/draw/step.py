@@ -11,9 +11,10 @@ import pandas as pd
 from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE
 from rlreport.draw.chart import Chart
-from rlreport.draw.designs import PADDING, VALUE_FORMAT, WIDTH, Rows, fill
 from rlreport.draw.extent import Axis, bins, correlation, counts, drawable, limits, mean
+from rlreport.draw.fill import Rows, fill
 from rlreport.draw.labels import figure, finite_or_none
+from rlreport.draw.layout import PADDING, VALUE_FORMAT, WIDTH
 from rlreport.draw.theme import LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column

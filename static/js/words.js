@@ -7,7 +7,7 @@ const WORDS = {};
 
 /**
  * The message with its places filled; it stands here as a literal in double quotes, by which
- * rlreport/text/catalogue.py finds it.
+ * tools/catalogue.py finds it.
  * @param {string} literal "{shown} of {all}"
  * @param {Places} [places]
  */

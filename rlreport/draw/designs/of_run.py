@@ -9,7 +9,6 @@ from typing import Any
 
 import altair as alt
 
-from rlreport.draw.designs import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.draw.designs.parts import (
     by_series,
     design,
@@ -20,6 +19,7 @@ from rlreport.draw.designs.parts import (
     y_axis,
     zero,
 )
+from rlreport.draw.layout import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.draw.theme import LIGHT
 from rlreport.text.messages import marked
 

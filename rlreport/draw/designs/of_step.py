@@ -6,7 +6,6 @@ from typing import Any
 
 import altair as alt
 
-from rlreport.draw.designs import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.draw.designs.parts import (
     design,
     over_own,
@@ -16,6 +15,7 @@ from rlreport.draw.designs.parts import (
     y_axis,
     zero,
 )
+from rlreport.draw.layout import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.draw.theme import LIGHT
 from rlreport.text.messages import marked
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 
-from rlreport.draw.designs import PADDING, ROWS, SERIES, TITLES, Spec
+from rlreport.draw.layout import PADDING, ROWS, SERIES, TITLES, Spec
 from rlreport.draw.theme import LIGHT, unsigned_scale, vega_config
 
 Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)

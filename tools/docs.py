@@ -1,4 +1,4 @@
-"""The documentation that is made from the code: ``python -m rlreport.docs`` writes it anew."""
+"""The documentation that is made from the code: ``python -m tools.docs`` writes it anew."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rlreport.columns import (
 )
 from rlreport.fields import FIELDS, Field
 
-BEGIN = "<!-- Made by `python -m rlreport.docs` from {}: -->\n"
+BEGIN = "<!-- Made by `python -m tools.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
 _SCHEMAS = ("findings", "report", "compare")
 
 _COLUMNS_HEAD = """# Columns
 
-<!-- Made by `python -m rlreport.docs`; change rlreport/columns.py, not this file. -->
+<!-- Made by `python -m tools.docs`; change rlreport/columns.py, not this file. -->
 
 What pages and exports call a figure. KL of a response is the sum of its log-ratios (k1, what TRL
 calls `objective/kl`); KL, k3 is the other estimate, of responses and of tokens alike; a token's
@@ -35,7 +35,7 @@ k1 is its log-ratio. Columns are empty (NaN) where the log cannot feed them.
 
 _CHECKS_HEAD = """# Health checks
 
-<!-- Made by `python -m rlreport.docs`; change the checks, not this file. -->
+<!-- Made by `python -m tools.docs`; change the checks, not this file. -->
 
 """
 

@@ -1,0 +1,131 @@
+"""Bring the catalogues of other languages up to date: ``python -m tools.catalogue``.
+
+New messages come in untranslated, those that are gone go; then each is compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from babel.messages import Catalog, pofile
+from jinja2.ext import GETTEXT_FUNCTIONS, babel_extract
+
+from rlreport.bake.assets import script_messages
+from rlreport.text.catalogue import FOLDER, make
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_HEADERS = re.compile(
+    r'^"(?:Project-Id|Report-Msgid|POT-Cre|PO-Rev|Last-Tr|Language-Team|Generated-By).*\n',
+    re.MULTILINE,
+)
+"""Of a catalogue, what says who made it when: version control knows."""
+
+_Text = str | tuple[str, str]
+
+_LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "message": ((0,), ()),
+    "told": ((0,), ()),
+    "marked": ((0,), ()),
+    "_section": ((0, 1, 2, 3), ()),
+    "Message": ((0,), ()),
+    "Column": ((1, 2, 3), ("label", "unit", "help")),
+    "Need": ((0,), ()),
+    "Limit": ((1, 2, 3), ()),
+    "Curve": ((1,), ()),
+    "Field": ((2,), ()),
+    "not_run": ((0,), ()),
+    "Ranking": ((), ("unit",)),
+    "Guide": ((3, 4), ()),
+    "Extreme": ((0,), ()),
+    "_reference": ((0,), ()),
+    "CurveChart": ((1,), ("note",)),
+    "_single": ((1,), ("axis", "note")),
+    "Alternative": ((), ("said",)),
+    "Check": (
+        (),
+        ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
+    ),
+}
+"""Calls whose literals are messages: by place, and by keyword."""
+
+_AS_COLUMNS = ("_whole", "_count", "_share", "_shown", "_asked", "_inner")
+
+
+def extracted(root: Path) -> Catalog:
+    """Return all messages of a checkout: of the package, the templates and the scripts."""
+    found = Catalog(
+        project="rlreport", charset="utf-8", creation_date=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    for path in sorted((root / "rlreport").rglob("*.py")):
+        _add(found, root, path, _of_python(path.read_text("utf-8")))
+    for path in sorted((root / "templates").rglob("*")):
+        if path.is_file():
+            _add(found, root, path, _of_template(path))
+    for path in sorted((root / "static" / "js").glob("*.js")):
+        _add(found, root, path, script_messages(path.read_text("utf-8")))
+    return found
+
+
+def _add(found: Catalog, root: Path, path: Path, texts: Iterator[_Text]) -> None:
+    for text in texts:
+        if text:
+            found.add(text, locations=[(path.relative_to(root).as_posix(), 0)])
+
+
+def _of_python(source: str) -> Iterator[_Text]:
+    for call in ast.walk(ast.parse(source)):
+        if not isinstance(call, ast.Call):
+            continue
+        name = getattr(call.func, "id", "") or getattr(call.func, "attr", "")
+        literals = [_literal(argument) for argument in call.args]
+        if name == "plural" and len(literals) > 1 and literals[0] and literals[1]:
+            yield literals[0], literals[1]
+            continue
+        places, keywords = _LITERALS.get("Column" if name in _AS_COLUMNS else name, ((), ()))
+        yield from (literals[place] for place in places if place < len(literals))
+        yield from (_literal(given.value) for given in call.keywords if given.arg in keywords)
+
+
+def _literal(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _of_template(path: Path) -> Iterator[_Text]:
+    options = {"trimmed": "true", "trim_blocks": "true", "lstrip_blocks": "true"}
+    with path.open("rb") as file:
+        for _, _, text, _ in babel_extract(file, GETTEXT_FUNCTIONS, (), options):
+            one, other = text[:2] if isinstance(text, tuple) else (text, None)
+            yield (one, other) if one and other else one or ""
+
+
+def update(po: Path, found: Catalog) -> None:
+    """Bring a catalogue up to date with the messages that there are."""
+    known = Catalog(locale=po.stem)
+    if po.exists():
+        with po.open("rb") as file:
+            known = pofile.read_po(file, locale=po.stem)
+    known.update(found, no_fuzzy_matching=True)
+    known.obsolete.clear()
+    known.fuzzy, known.header_comment = False, f"# What rlreport says, in {po.stem}."
+    written = io.BytesIO()
+    pofile.write_po(written, known, width=100, sort_by_file=True, include_lineno=False)
+    po.write_text(_HEADERS.sub("", written.getvalue().decode()), "utf-8")
+
+
+def main() -> None:
+    """Update and compile every catalogue."""
+    messages = extracted(ROOT)
+    for po in sorted(FOLDER.glob("*.po")):
+        update(po, messages)
+        po.with_suffix(".mo").write_bytes(make(po))
+        print(po)
+
+
+if __name__ == "__main__":
+    main()
