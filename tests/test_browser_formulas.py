@@ -19,8 +19,8 @@ from rlreport.rollout import Rollout
 from tests.pages_reading import node, rows_data, unpack
 
 STATIC = Path(__file__).resolve().parents[1] / "static" / "js"
-ENTRY = """import { decodeTokens, unpack } from "./data.js";
-import { valuesOf } from "./metrics.js";
+ENTRY = """import { decodeTokens, unpack } from "./shared/data.js";
+import { valuesOf } from "./response/metrics.js";
 globalThis.figures = async (packed, names) => {
   const data = decodeTokens(await unpack(packed));
   const found = names.map((name) => valuesOf(data, name));

@@ -146,7 +146,7 @@ def test_what_is_filtered_is_copied_as_csv_and_json(browser: Browser, step: Path
 
 def test_texts_are_escaped_as_in_the_exported_files(browser: Browser, tmp_path: Path) -> None:
     scripts = shutil.copytree(STATIC, tmp_path / "js")
-    entry = 'import { csvOf } from "./rows.js";\nglobalThis.csvOf = csvOf;\n'
+    entry = 'import { csvOf } from "./list/rows.js";\nglobalThis.csvOf = csvOf;\n'
     (scripts / "entry.js").write_text(entry, "utf-8")
     page = browser.new_page()
     page.evaluate(join_scripts(scripts, "entry.js"))
@@ -178,7 +178,7 @@ def test_a_row_beyond_the_baked_ones_shows_its_text_as_text(
         page.wait_for_selector(".response h2")
         assert page.text_content(".response h2") == "Response 9994"
         assert (page.text_content('[data-text="response"] .prose') or "").startswith("answer 9994 ")
-        page.wait_for_selector('.responses tr[data-n="9994"][aria-selected="true"]')
+        page.wait_for_selector('.responses tr[data-n="9994"][aria-current="true"]')
 
 
 def test_printing_shows_every_row(browser: Browser, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_row_opens_in_place_with_an_address_of_its_own(page: Page) -> None:
     assert page.text_content(TITLE) == "Response 4"
     assert page.url.endswith("r=4")
     assert page.title() == "Response 4 · Step 100 · made up"
-    assert page.get_attribute('.responses tr[data-n="4"]', "aria-selected") == "true"
+    assert page.get_attribute('.responses tr[data-n="4"]', "aria-current") == "true"
 
 
 def test_the_address_survives_reload_back_and_forward(page: Page) -> None:

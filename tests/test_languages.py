@@ -157,7 +157,7 @@ def test_no_message_is_joined_to_another_text() -> None:
                 parts = [node.left, node.right]
             if any(map(made, parts)):
                 found.append(f"{path.name}:{node.lineno}")  # type: ignore[attr-defined]
-    for path in sorted((pseudo.ROOT / "static" / "js").glob("*.js")):
+    for path in sorted((pseudo.ROOT / "static" / "js").rglob("*.js")):
         text = path.read_text("utf-8")
         found += [f"{path.name}: {one[0]}" for one in re.finditer(r"message\([^()]*\) \+", text)]
     assert found == []

@@ -74,8 +74,8 @@ _DECIMALS = st.builds(
 
 @pytest.fixture(scope="module")
 def in_browser(browser):
-    """Writes values with static/js/format.js, as the list of a page does."""
-    source = (package_folder("static") / "js/format.js").read_text("utf-8")
+    """Writes values with static/js/shared/format.js, as the list of a page does."""
+    source = (package_folder("static") / "js/shared/format.js").read_text("utf-8")
     source = re.sub(
         r"^import .*$", "const marked = text => text, message = text => text;", source, flags=re.M
     )

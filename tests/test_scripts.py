@@ -73,4 +73,18 @@ def test_nothing_of_ours_turns_text_into_markup_or_code() -> None:
 
 
 def test_the_script_cannot_end_its_node() -> None:
-    assert "</script" not in join_scripts(STATIC / "js").lower()
+    assert "</script" not in join_scripts(STATIC / "js", "page/main.js").lower()
+
+
+def test_modules_of_different_folders_import_each_other(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "list").mkdir()
+    write(tmp_path / "page", main='import { a } from "../list/rows.js";\nglobalThis.b = a;\n')
+    write(tmp_path / "list", rows='import { c } from "./table.js";\nexport const a = c;\n')
+    write(tmp_path / "list", table="export const c = 3;\n")
+    joined = join_scripts(tmp_path, "page/main.js")
+    assert re.findall(r'^modules\["([^"]*)"\]', joined, re.M) == [
+        "list/table.js",
+        "list/rows.js",
+        "page/main.js",
+    ]

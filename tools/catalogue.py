@@ -67,7 +67,7 @@ def extracted(root: Path) -> Catalog:
     for path in sorted((root / "templates").rglob("*")):
         if path.is_file():
             _add(found, root, path, _of_template(path))
-    for path in sorted((root / "static" / "js").glob("*.js")):
+    for path in sorted((root / "static" / "js").rglob("*.js")):
         _add(found, root, path, script_messages(path.read_text("utf-8")))
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from rlreport.draw.layout import PADDING, TITLES
 from rlreport.draw.theme import tokens
 from rlreport.text.language import ENGLISH, Language
 
-_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "\./(?P<module>[\w-]+\.js)";\n', re.M)
+_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)
@@ -68,7 +69,7 @@ def assets(language: Language) -> Assets:
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
         _filled(in_language(join_scripts(static / "js", entry), language), "LOOK", look)
-        for entry in ("main.js", "one-file.js")
+        for entry in ("page/main.js", "page/one-file.js")
     )
     return Assets(
         palette() + (static / "style.css").read_text("utf-8"),
@@ -137,7 +138,7 @@ def _visit(folder: Path, name: str, order: list[str], above: tuple[str, ...]) ->
     if name in order:
         return
     for match in _IMPORT.finditer(_source(folder, name)):
-        _visit(folder, match["module"], order, (*above, name))
+        _visit(folder, _resolve(name, match["module"]), order, (*above, name))
     order.append(name)
 
 
@@ -148,7 +149,7 @@ def _source(folder: Path, name: str) -> str:
 def _wrapped(folder: Path, name: str) -> str:
     source = _COMMENT.sub("", _source(folder, name))
     exported = [match["name"] for match in _EXPORT.finditer(source)]
-    body = _IMPORT.sub(_destructured, source)
+    body = _IMPORT.sub(lambda match: _destructured(name, match), source)
     body = _EXPORT.sub("", body)
     if odd := _OTHER.search(body):
         raise ValueError(f"{name}: only named imports and declarations: {odd[0]}")
@@ -158,6 +159,11 @@ def _wrapped(folder: Path, name: str) -> str:
     )
 
 
-def _destructured(match: re.Match[str]) -> str:
+def _resolve(importer: str, module: str) -> str:
+    """Return the path below the scripts' folder that ``importer`` means by ``module``."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), module))
+
+
+def _destructured(importer: str, match: re.Match[str]) -> str:
     names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
-    return f'const {{{names}}} = modules["{match["module"]}"];\n'
+    return f'const {{{names}}} = modules["{_resolve(importer, match["module"])}"];\n'

@@ -1,6 +1,6 @@
 """How numbers are written, the one place for it in Python.
 
-``static/js/format.js`` writes them in the browser; a test holds the two together.
+``static/js/shared/format.js`` writes them in the browser; a test holds the two together.
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+/** A chart's specification as the page shows it now: its colours, its part of the run, its scale. */
+
+import { recoloured } from "./colours.js";
+import { message } from "../shared/words.js";
+
+/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number}} Wish */
+
+/**
+ * @param {any} spec
+ * @param {Map<string, string>} colours
+ * @param {Wish} wish
+ */
+export function dressed(spec, colours, { zoom, log, smoothing }) {
+  const copy = recoloured(spec, colours);
+  const over = copy.params?.some(({ name }) => name === "at");
+  for (const param of copy.params ?? []) {
+    if (param.name !== "smoothing") continue;
+    param.value = smoothing;
+    delete param.bind; // the page asks once for all charts
+  }
+  if (log) logarithmic(copy);
+  if (!over) return copy;
+  const pointer = copy.layer.find(({ name }) => name === "interaction");
+  copy.params.push({ name: "zoom", select: { type: "interval", encodings: ["x"] }, views: [pointer.name] });
+  copy.layer.unshift(pointedAt());
+  const inside = zoom && !log && within(copy.data?.values ?? [], zoom);
+  for (const layer of copy.layer) {
+    const { y } = layer.encoding;
+    if (inside && y?.axis && !y.scale.type) {
+      const { domainMin, domainMax, ...scale } = y.scale;
+      y.scale = { ...scale, domain: inside };
+    }
+    if (!["label", "marked_bar"].includes(layer.name)) layer.mark = { ...layer.mark, clip: true };
+    if (zoom && layer.encoding.x?.axis) Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
+  }
+  if (zoom) copy.layer = copy.layer.filter(({ name }) => !["label", "marked_bar"].includes(name));
+  return copy;
+}
+
+/** Extent of what a part of the run shows, with a little air; null where it shows nothing. */
+function within(rows, [from, to]) {
+  const shown = rows.filter(({ step }) => step >= from && step <= to);
+  const values = shown.flatMap(({ value, low, high }) => [value, low, high]).filter((value) => Number.isFinite(value));
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const air = 0.06 * (high - low);
+  return high > low ? [low - air, high + air] : null;
+}
+
+/** Steps of the finding that the reader points at. */
+function pointedAt() {
+  return {
+    name: "pointed",
+    data: { name: "pointed", values: [] },
+    mark: { type: "rect", fillOpacity: 0.12 },
+    encoding: {
+      x: { field: "from", type: "quantitative" },
+      x2: { field: "to" },
+      color: { field: "colour", type: "nominal", scale: null },
+    },
+  };
+}
+
+/** What layers say of the y axis, each the same. */
+function yAxes(spec) {
+  return (spec.layer ?? []).map((layer) => layer.encoding?.y).filter((place) => place?.axis && place.scale);
+}
+
+/**
+ * Extent of positive values of the y axis, or null where a logarithm makes no sense.
+ * @param {any} spec
+ * @param {Record<string, any>[]} rows
+ */
+export function positive(spec, rows) {
+  const [axis] = yAxes(spec);
+  if (!axis || axis.scale.type || !spec.layer?.some(({ mark }) => ["line", "circle"].includes(mark.type))) return null;
+  const values = rows
+    .filter(({ kept }) => kept !== false)
+    .map((row) => row[axis.field])
+    .filter((value) => Number.isFinite(value));
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  return low > 0 && high > low ? [low, high] : null;
+}
+
+function logarithmic(spec) {
+  const extent = positive(spec, spec.data.values);
+  if (!extent) return;
+  const [low, high] = extent;
+  const air = (high / low) ** 0.06;
+  for (const axis of yAxes(spec)) {
+    axis.scale = { type: "log", domain: [low / air, high * air], nice: false };
+    axis.axis = { ...axis.axis, format: "~g", labelOverlap: true };
+    axis.title = message("{axis}, logarithmic", { axis: axis.title });
+  }
+  for (const layer of spec.layer) {
+    // What reaches 0 or below has no place on the axis; a band ends at its edge.
+    const fields = Object.entries(layer.encoding).filter(([key, place]) => /^y2?$/.test(key) && place.field);
+    layer.mark = { ...layer.mark, clip: true };
+    layer.transform = [
+      ...(layer.transform ?? []),
+      ...fields.map(([, { field }]) => ({ calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${low / air}) : null`, as: field })),
+    ];
+  }
+  spec.layer = spec.layer.filter(({ name }) => !["zero", "label"].includes(name));
+}

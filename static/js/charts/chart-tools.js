@@ -1,0 +1,86 @@
+/** What the charts of a page share: the part of the run they show, smoothing, shaded findings. */
+
+import { el } from "../shared/dom.js";
+import { message, nodes } from "../shared/words.js";
+
+/** @typedef {import("./charts.js").Chart} Chart */
+
+/** What the charts of a page have in common. */
+export class Shared {
+  constructor() {
+    /** @type {Set<Chart>} */
+    this.charts = new Set();
+    /** @type {[number, number] | null} */
+    this.zoom = null;
+    this.smoothing = 0;
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+  }
+
+  /** Shows a part of the run on all charts over the steps; null the whole. */
+  zoomTo(zoom) {
+    if (zoom === this.zoom) return;
+    this.zoom = zoom;
+    for (const chart of this.charts) if (chart.overSteps && chart.view) chart.draw();
+    for (const listener of this.listeners) listener();
+  }
+
+  smooth(factor) {
+    this.smoothing = factor;
+    this.signal("smoothing", factor, null);
+  }
+
+  /** Sets a signal of all charts that have it, but of `source`. */
+  signal(name, value, source) {
+    for (const chart of this.charts) {
+      if (chart !== source && chart.view && chart.has(name)) chart.view.signal(name, value).runAsync();
+    }
+  }
+}
+
+/** How much to smooth, and the way back from a zoom. */
+export function smoothingTools(tools, charts, shared) {
+  const params = [...charts].flatMap((chart) => chart.spec.params ?? []);
+  const { options, labels } = params.find(({ name }) => name === "smoothing").bind;
+  const select = el("select", {}, ...options.map((value, i) => el("option", { value }, labels[i])));
+  select.addEventListener("change", () => shared.smooth(Number(select.value)));
+  const back = el("button", { type: "button", hidden: true, onclick: () => shared.zoomTo(null) });
+  shared.listeners.add(() => {
+    back.hidden = !shared.zoom;
+    back.textContent = shared.zoom ? zoomed(shared.zoom) : "";
+  });
+  tools.append(el("label", {}, ...nodes("Smoothing {choice}", { choice: select })), back, el("span", { class: "note" }, message("Drag over a chart to zoom, double-click to zoom out.")));
+}
+
+/** @param {[number, number]} zoom */
+function zoomed(zoom) {
+  const [low, high] = zoom.map((x) => Math.round(x));
+  return message("Steps {low}–{high}: show all", { low, high });
+}
+
+/** The colour of a finding's severity as it is now. @param {Element} finding */
+function inkOf(finding) {
+  return getComputedStyle(finding.querySelector(".severity") ?? finding).color;
+}
+
+/** @param {Element} finding */
+function severityOf(finding) {
+  return ["critical", "warning"].find((word) => finding.classList.contains(word)) ?? "info";
+}
+
+/** Shades the steps of the finding that has the pointer or the focus. */
+export function followFindings(root, charts) {
+  const all = [...charts];
+  const show = (event) => {
+    const finding = /** @type {Element} */ (event.target).closest?.(".finding[data-charts]");
+    const leave = event.type === "pointerout" || event.type === "focusout";
+    const { charts: names = "", from, to, words } = /** @type {HTMLElement} */ (finding)?.dataset ?? {};
+    for (const chart of all) {
+      const named = !leave && names.split(" ").includes(chart.figure.dataset.chart ?? "");
+      chart.point(named && finding ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words ?? "");
+    }
+  };
+  const events = ["pointerover", "pointerout", "focusin", "focusout"];
+  for (const name of events) root.querySelector(".verdict")?.addEventListener(name, show);
+  return () => events.forEach((name) => root.querySelector(".verdict")?.removeEventListener(name, show));
+}

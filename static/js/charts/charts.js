@@ -1,0 +1,340 @@
+/** Makes baked charts live with Vega: hover, brush, click. Without Vega the baked SVG stays. */
+
+import { followFindings, Shared, smoothingTools } from "./chart-tools.js";
+import { themeColours } from "./colours.js";
+import { dressed, positive } from "./chart-spec.js";
+import { el, readJson } from "../shared/dom.js";
+import { mountExplore } from "./explore.js";
+import { TAKEN } from "./downloads.js";
+import { menu } from "../list/toolbar.js";
+import { message } from "../shared/words.js";
+
+/**
+ * @typedef {object} Hooks
+ * @property {() => Promise<any>} loadVega gives vegaEmbed
+ * @property {import("../shared/tip.js").Tip} tip
+ * @property {string} page what files that are taken are named after
+ * @property {any} table the list or table whose columns can be drawn against each other, or null
+ * @property {(step: number) => void} openStep
+ * @property {(n: number) => void} openResponse
+ * @property {((without: Set<string>) => Record<string, any>[]) | null} rows the responses, `kept` those that
+ *   pass all filters but those on `without`
+ * @property {(ranges: Map<string, [number, number] | null>) => void} brushed
+ */
+
+/** A specification as the page has it, its data back in rows. @param {HTMLElement} figure */
+function readSpec(figure) {
+  const spec = readJson(figure, "script.spec");
+  const columns = Object.entries(spec.data?.columns ?? {});
+  if (columns.length) {
+    const values = columns[0][1].map((_, i) => Object.fromEntries(columns.map(([field, cells]) => [field, cells[i]])));
+    spec.data = { values };
+  }
+  return spec;
+}
+
+/** A click waits this long (ms) for a second one, which zooms out instead of opening a step. */
+const SECOND_CLICK = 250;
+
+export class Chart {
+  /** @param {HTMLElement} figure @param {Hooks} hooks @param {Shared} shared @param {any} config @param {any} [spec] */
+  constructor(figure, hooks, shared, config, spec) {
+    this.figure = figure;
+    this.hooks = hooks;
+    this.shared = shared;
+    this.log = false;
+    this.click = 0;
+    this.pressed = 0;
+    shared.charts.add(this);
+    this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
+    this.baked = [...this.plot.childNodes];
+    this.spec = spec ?? readSpec(figure);
+    this.config = this.spec.config ?? config;
+    /** @type {Set<string>} columns this chart's brush limits */
+    this.own = new Set();
+    /** @type {any} */
+    this.view = null;
+    this.waiting = 0;
+    this.gone = false;
+    this.again = () => this.view && this.draw();
+    document.addEventListener("rlreport:theme", this.again);
+    this.resized = new ResizeObserver(() => this.fit());
+    this.plot.addEventListener("pointerdown", (event) => (this.pressed = event.clientX));
+    this.plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()));
+    this.plot.addEventListener("dblclick", () => {
+      clearTimeout(this.click);
+      shared.zoomTo(null);
+    });
+    this.menu = menu("⋯", (sheet) => this.offer(sheet));
+    this.menu.classList.add("chart-menu");
+    this.menu.querySelector("summary").setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
+    figure.querySelector("figcaption")?.append(this.menu);
+  }
+
+  get title() {
+    return this.figure.querySelector("figcaption > span")?.textContent ?? "";
+  }
+
+  /** Whether its x axis are the run's steps. */
+  get overSteps() {
+    return this.has("at");
+  }
+
+  /** @param {string} name of a parameter */
+  has(name) {
+    return Boolean(this.spec.params?.some((param) => param.name === name));
+  }
+
+  /** The data as they are shown. @returns {Record<string, any>[]} */
+  values() {
+    if (!this.fed) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
+    return this.rows().filter(({ kept }) => kept).map(({ kept, ...row }) => row);
+  }
+
+  /** The menu: a logarithmic axis where it makes sense, and what can be taken along. */
+  offer(sheet) {
+    const name = [this.hooks.page, this.figure.dataset.chart].filter(Boolean).join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
+    const box = el("input", { type: "checkbox", onchange: () => {
+      this.log = box.checked;
+      this.draw();
+    } });
+    box.checked = this.log;
+    const takes = Object.entries(TAKEN).map(([label, take]) => el("button", { type: "button", onclick: () => {
+      this.menu.open = false;
+      take(this, name).catch((error) => console.warn("Nothing to take:", error));
+    } }, label));
+    sheet.replaceChildren(
+      ...(positive(this.spec, this.values()) ? [el("label", {}, box, message("Log y"))] : []),
+      el("div", { class: "takes" }, ...takes),
+    );
+  }
+
+  /** The live view. */
+  async alive() {
+    if (!this.view) await this.draw();
+    if (!this.view) throw new Error("the chart did not come to life");
+    return this.view;
+  }
+
+  /** A drag over the steps zooms. */
+  dragged() {
+    const range = this.overSteps && this.view?.signal("zoom")?.step;
+    if (!range) return;
+    const [low, high] = [Math.min(...range), Math.max(...range)];
+    if (high > low) this.shared.zoomTo([low, high]);
+  }
+
+  /** Whether the chart shows the page's responses. */
+  get fed() {
+    return this.hooks.rows !== null && this.spec.data?.name === "rows";
+  }
+
+  /** Responses that pass all filters but this chart's own brush. */
+  rows() {
+    return this.hooks.rows?.(this.own) ?? [];
+  }
+
+  async draw() {
+    try {
+      const embed = await this.hooks.loadVega();
+      const colours = themeColours();
+      const { zoom, smoothing } = this.shared;
+      const source = this.fed ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
+      const spec = dressed({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
+      if (spec.mark || spec.layer) spec.width = this.inner();
+      const place = el("div");
+      const result = await embed(place, spec, {
+        ast: true,
+        actions: false,
+        renderer: "svg",
+        // Errors only: a series without values is drawn empty and no cause to warn readers.
+        logLevel: 1,
+        defaultStyle: false,
+        tooltip: (_handler, event, _item, value) => this.showTip(event, value),
+      });
+      this.view?.finalize();
+      this.view = result.view;
+      // The reader may have left the page while Vega was at work.
+      if (this.gone) return this.rest();
+      // The figure's words say it; Vega's marks would be read out one by one, without names.
+      place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+      this.plot.replaceChildren(place);
+      this.listen();
+      this.resized.observe(this.figure);
+      this.figure.dataset.live = "true";
+    } catch (error) {
+      this.rest();
+      this.figure.dataset.live = "failed";
+      console.warn(`Chart ${this.figure.dataset.chart} stays as it was drawn:`, error);
+    }
+  }
+
+  /** Width of the plot inside its padding (with it where Vega fits the chart), in CSS pixels. */
+  inner() {
+    if (this.spec.autosize?.contains === "padding") return Math.max(80, this.figure.clientWidth);
+    const padding = this.spec.padding ?? {};
+    return Math.max(80, this.figure.clientWidth - (padding.left ?? 0) - (padding.right ?? 0));
+  }
+
+  fit() {
+    const width = this.inner();
+    if (this.view && (this.spec.mark || this.spec.layer) && this.view.width() !== width) this.view.width(width).runAsync();
+  }
+
+  listen() {
+    const { view, hooks } = this;
+    view.addEventListener("click", (event, item) => {
+      clearTimeout(this.click);
+      if (Math.abs(event.clientX - this.pressed) > 3) return; // the end of a drag
+      const datum = item?.datum?.datum ?? item?.datum;
+      this.click = setTimeout(() => {
+        if (Number.isInteger(datum?.n)) hooks.openResponse(datum.n);
+        else if (!this.fed) {
+          const step = Number.isInteger(datum?.step) ? datum.step : this.hovered();
+          if (step !== undefined) hooks.openStep(step);
+        }
+      }, SECOND_CLICK);
+    });
+    if (this.overSteps) {
+      // One crosshair on all charts of the page: the one under the pointer leads.
+      view.addSignalListener("at", (_name, step) => this.plot.matches(":hover") && this.shared.signal("at", step, this));
+      view.addEventListener("mouseout", () => this.shared.signal("at", null, this));
+    }
+    if (!this.fed) return;
+    try {
+      view.addSignalListener("brush", (_name, value) => this.brush(value));
+    } catch {
+      // Charts without a brush have no such signal.
+    }
+  }
+
+  /** The step the pointer is nearest to, where the chart tells. */
+  hovered() {
+    try {
+      return this.view.signal("hover")?.step?.[0];
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** @param {Record<string, [number, number]>} value */
+  brush(value) {
+    const ranges = new Map([...this.own].map((key) => [key, null]));
+    this.own = new Set();
+    for (const [key, range] of Object.entries(value ?? {})) {
+      if (!Array.isArray(range) || range.length !== 2) continue;
+      ranges.set(key, /** @type {any} */ ([Math.min(...range), Math.max(...range)]));
+      this.own.add(key);
+    }
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.hooks.brushed(ranges), 30);
+  }
+
+  /**
+   * Shades the steps of a finding, none for null.
+   * @param {{from: number, to: number, colour: string, severity: string} | null} span
+   * @param {string} words
+   */
+  point(span, words) {
+    if (!this.overSteps) return;
+    const end = this.view?.scale("x").domain()[1];
+    const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
+    this.view?.data("pointed", whole ? [whole] : []).runAsync();
+    this.figure.querySelector(".pointed")?.remove();
+    if (span) this.menu.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
+  }
+
+  /** Follows the filters of the list. */
+  follow() {
+    if (!this.view || !this.fed) return;
+    this.view.data("rows", this.rows()).runAsync();
+  }
+
+  showTip(event, value) {
+    if (value === null || value === undefined || value === "") {
+      this.hooks.tip.hide();
+      return;
+    }
+    const { clientX: x, clientY: y } = event;
+    const told = typeof value === "object" ? Object.entries(value) : [["", value]];
+    const lines = told.filter(([, text]) => text !== "NaN"); // no value there
+    this.hooks.tip.show(
+      "",
+      lines.map(([label, text]) => ({ label, value: String(text) })),
+      { left: x + 12, right: x, top: y - 12, bottom: y },
+    );
+  }
+
+  unmount() {
+    clearTimeout(this.waiting);
+    clearTimeout(this.click);
+    this.menu.remove();
+    document.removeEventListener("rlreport:theme", this.again);
+    this.resized.disconnect();
+    this.gone = true;
+    this.rest();
+  }
+
+  /** Shows the chart as it was baked. */
+  rest() {
+    this.view?.finalize();
+    this.view = null;
+    this.plot.replaceChildren(...this.baked);
+  }
+}
+
+/**
+ * Makes the charts below `root` live once they come near the view and the page is idle.
+ * @param {HTMLElement} root
+ * @param {Hooks} hooks
+ */
+export function mountCharts(root, hooks) {
+  /** @type {Map<Element, Chart>} */
+  const charts = new Map();
+  const shared = new Shared();
+  const config = readJson(root, "script.chart-config");
+  for (const figure of root.querySelectorAll("figure.chart")) {
+    if (figure.querySelector("script.spec")) charts.set(figure, new Chart(/** @type {HTMLElement} */ (figure), hooks, shared, config));
+  }
+  const tools = el("div", { class: "chart-tools" });
+  root.querySelector("section.charts")?.before(tools);
+  if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
+  const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
+  const stopPointing = followFindings(root, charts.values());
+  const idle = globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 50));
+  /** @type {Chart[]} */
+  const queue = [];
+  let busy = false;
+  const work = async () => {
+    if (busy) return;
+    busy = true;
+    for (let chart = queue.shift(); chart; chart = queue.shift()) {
+      await new Promise((resolve) => idle(resolve));
+      await chart.draw();
+    }
+    busy = false;
+  };
+  const seen = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      seen.unobserve(target);
+      queue.push(/** @type {Chart} */ (charts.get(target)));
+    }
+    work();
+  }, { rootMargin: "200px" });
+  for (const figure of charts.keys()) seen.observe(figure);
+  return {
+    follow() {
+      charts.forEach((chart) => chart.follow());
+      explore?.follow();
+    },
+    unmount() {
+      stopPointing();
+      explore?.unmount();
+      tools.remove();
+      seen.disconnect();
+      queue.length = 0;
+      charts.forEach((chart) => chart.unmount());
+    },
+  };
+}

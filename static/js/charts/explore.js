@@ -1,0 +1,82 @@
+/** Any column against any other: of the table of steps, or of a step's responses. */
+
+import { LOOK } from "./colours.js";
+import { el } from "../shared/dom.js";
+import { message, nodes } from "../shared/words.js";
+
+/**
+ * @param {HTMLElement} tools
+ * @param {import("./charts.js").Hooks} hooks
+ * @param {(figure: HTMLElement, spec: any) => import("./charts.js").Chart} make
+ * @returns {{follow: () => void, unmount: () => void} | null}
+ */
+export function mountExplore(tools, hooks, make) {
+  const table = hooks.table;
+  const columns = table?.rows.columns.filter((column) => column.numbers) ?? [];
+  if (columns.length < 2) return null;
+  const named = new Map(columns.map((column) => [column.key, column]));
+  const id = table.panel ? "n" : "step";
+  const pick = (word, at) => {
+    const options = columns.map(({ key, label, unit }) => el("option", { value: key }, titled(label, unit)));
+    const select = el("select", { "aria-label": word, onchange: () => draw() }, ...options);
+    select.selectedIndex = Math.max(0, columns.findIndex(({ key }) => key.includes(at)));
+    return select;
+  };
+  const [y, x] = [pick(message("Column of the y axis"), "reward"), pick(message("Column of the x axis"), "kl_k1")];
+  const figure = el("figure", { class: "chart", "data-chart": "columns" }, el("figcaption", {}, el("span")), el("div", { class: "plot" }));
+  /** @type {import("./charts.js").Chart | null} */
+  let chart = null;
+  const draw = () => {
+    const [across, up] = [named.get(x.value), named.get(y.value)];
+    const values = table.rows.passing().map((i) => ({ [id]: Number(table.view.names[i]), x: finite(across.numbers[i]), y: finite(up.numbers[i]) }));
+    const spec = scatter(across, up, id, values);
+    figure.dataset.chart = `${up.key}-${across.key}`.replace(/\W+/g, "_");
+    figure.querySelector("figcaption > span").textContent = message("{up} against {across}", { up: up.label, across: across.label });
+    if (chart) chart.spec = spec;
+    else chart = make(figure, spec);
+    chart.draw();
+  };
+  const details = el("details", { class: "explore" }, el("summary", {}, message("Plot any two columns")), el("p", {}, ...nodes("{up} against {across}", { up: y, across: x })), figure);
+  details.addEventListener("toggle", () => details.open && draw());
+  tools.append(details);
+  return {
+    follow: () => details.open && chart && draw(),
+    unmount: () => chart?.unmount(),
+  };
+}
+
+/** @param {string} label @param {string} unit */
+function titled(label, unit) {
+  return unit ? message("{label} ({unit})", { label, unit }) : label;
+}
+
+/** @param {number} value */
+function finite(value) {
+  return Number.isFinite(value) ? value : null;
+}
+
+/** Points, in the look of the other charts. */
+function scatter(across, up, id, values) {
+  const axis = ({ label, unit }, place) => ({
+    field: place,
+    type: "quantitative",
+    title: titled(label, unit),
+    scale: { zero: false, nice: true },
+    axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end", titleY: LOOK.titles.x } : { titleX: -LOOK.padding.left, titleY: LOOK.titles.y }) },
+  });
+  const told = (field, title) => ({ field, title, type: "quantitative", format: field === id ? ",d" : ",.4~r" });
+  return {
+    height: 240,
+    padding: { ...LOOK.padding, right: 16 },
+    autosize: { type: "none" },
+    data: { values: values.filter((row) => row.x !== null && row.y !== null) },
+    layer: [{
+      mark: { type: "circle", color: LOOK.colours.policy, size: 30, opacity: 0.6 },
+      encoding: {
+        x: axis(across, "x"),
+        y: axis(up, "y"),
+        tooltip: [told(id, id === "n" ? message("response") : message("step")), told("x", across.label), told("y", up.label)],
+      },
+    }],
+  };
+}

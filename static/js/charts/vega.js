@@ -1,0 +1,47 @@
+/** Loads Vega's bundle once, when the first chart asks for it. */
+
+import { unpack } from "../shared/data.js";
+
+/** @type {Promise<any> | null} */
+let loading = null;
+
+/** @returns {Promise<any>} vegaEmbed; rejects when the report carries no bundle */
+export function loadVega() {
+  loading ??= load();
+  return loading;
+}
+
+async function load() {
+  const packed = document.querySelector("script.vega-data")?.textContent;
+  const src = document.body.dataset.vega;
+  if (packed) await runPacked(packed);
+  else if (src) await runLinked(src);
+  const embed = /** @type {any} */ (globalThis).vegaEmbed;
+  if (!embed) throw new Error("this report carries no Vega, or it did not start");
+  return embed;
+}
+
+/**
+ * Runs the bundle of the one-file form; its policy lists the hash of this very text.
+ * @param {string} packed
+ */
+async function runPacked(packed) {
+  const script = document.createElement("script");
+  script.textContent = new TextDecoder().decode(await unpack(packed));
+  document.head.append(script);
+}
+
+/**
+ * Runs the bundle that lies beside the page.
+ * @param {string} src
+ * @returns {Promise<void>}
+ */
+function runLinked(src) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = src;
+    script.addEventListener("load", () => resolve());
+    script.addEventListener("error", () => reject(new Error("Vega could not be loaded")));
+    document.head.append(script);
+  });
+}

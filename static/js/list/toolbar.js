@@ -1,0 +1,204 @@
+/** The tools above a list: search, ranges, columns, row height, count, copies. */
+
+import { copies } from "../shared/copy.js";
+import { el } from "../shared/dom.js";
+import { written } from "../shared/format.js";
+import { toCsv, toJson } from "./rows.js";
+import { message } from "../shared/words.js";
+
+/** @typedef {import("./rows.js").Rows} Rows */
+
+/** A column of so few different short texts offers them, else one types. */
+const MOST_OFFERED = 30;
+const LONGEST_OFFERED = 80;
+
+/**
+ * @param {HTMLElement} section
+ * @param {import("./table.js").TableView} view
+ */
+export function mountTools(section, view) {
+  const { rows } = view;
+  const label = section.querySelector("caption")?.textContent ?? "";
+  const search = el("input", { type: "search", placeholder: message("Search"), "aria-label": message("Search {list}", { list: label }) });
+  search.addEventListener("input", () => rows.search(search.value));
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") view.stop?.focus({ preventScroll: true });
+    else if (event.key === "ArrowDown") view.focusRow(view.firstInView());
+    else return;
+    // Else the browser would empty the field, and scroll.
+    event.preventDefault();
+  });
+  const total = el("output", { class: "count", "aria-live": "polite" });
+  const chips = el("div", { class: "chips" });
+  const full = el("button", { type: "button", "aria-pressed": "false" }, message("Full rows"));
+  full.addEventListener("click", () => {
+    const pressed = full.getAttribute("aria-pressed") !== "true";
+    full.setAttribute("aria-pressed", String(pressed));
+    view.setFull(pressed);
+  });
+  const csv = el("button", { type: "button" }, message("Copy CSV"));
+  const json = el("button", { type: "button" }, message("Copy JSON"));
+  copies(csv, () => toCsv(rows));
+  copies(json, () => toJson(rows));
+  const hasText = rows.columns.some((column) => column.kind === "text");
+  const tools = [search, filterMenu(rows), columnMenu(view), hasText && full, csv, json, total, chips];
+  section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
+  const show = () => {
+    const [shown, all] = [rows.order.length, rows.size];
+    total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
+    chips.replaceChildren(
+      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => rows.limit(key, null))),
+      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => rows.require(key, ""))),
+    );
+    if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
+      search.value = rows.query;
+    }
+  };
+  rows.listeners.add(show);
+  show();
+}
+
+/** @param {string} words @param {() => void} remove */
+function chip(words, remove) {
+  return el("button", { type: "button", dir: "auto", "aria-label": message("Remove the filter {words}", { words }), onclick: remove }, `${words} ✕`);
+}
+
+/** @param {Rows} rows @param {string} key */
+function nameOf(rows, key) {
+  return rows.column(key)?.label ?? key;
+}
+
+/** @param {Rows} rows @param {string} key @param {[number, number]} range */
+function between(rows, key, [low, high]) {
+  const name = nameOf(rows, key);
+  const places = { name, low: written(low), high: written(high) };
+  if (low === high) return message("{name} {low}", places);
+  if (!Number.isFinite(high)) return message("{name} from {low}", places);
+  if (!Number.isFinite(low)) return message("{name} to {high}", places);
+  return message("{name} from {low} to {high}", places);
+}
+
+/** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
+export function menu(title, build) {
+  const sheet = el("div", { class: "sheet" });
+  const node = el("details", { class: "menu" }, el("summary", {}, title), sheet);
+  node.addEventListener("toggle", () => {
+    if (!node.open) return;
+    build(sheet);
+    // Inside the view, however far to the right its button is.
+    sheet.style.insetInlineStart = "0px";
+    const over = sheet.getBoundingClientRect().right + 8 - document.documentElement.clientWidth;
+    if (over > 0) sheet.style.insetInlineStart = `${-over}px`;
+  });
+  node.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    node.open = false;
+    node.querySelector("summary").focus();
+    event.stopPropagation();
+  });
+  node.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !node.contains(event.relatedTarget)) node.open = false;
+  });
+  return node;
+}
+
+/** A short form on one column at a time. @param {Rows} rows */
+function filterMenu(rows) {
+  let present = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
+  return menu(message("Filter"), (sheet) => {
+    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === present }, label));
+    const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
+    const pick = el("select", {}, ...groups);
+    const fields = el("div", { class: "range" });
+    const show = () => {
+      const column = /** @type {import("./rows.js").Column} */ (rows.column(present));
+      const inputs = column.numbers ? rangeInputs(rows, column) : [wordsInput(rows, column)];
+      fields.replaceChildren(...inputs.map(([word, input]) => el("label", {}, word, input)));
+    };
+    pick.addEventListener("change", () => {
+      present = pick.value;
+      show();
+    });
+    sheet.replaceChildren(el("label", {}, message("Column"), pick), fields);
+    show();
+  });
+}
+
+/**
+ * Columns by what menus list them under, our own first.
+ * @param {import("./rows.js").Column[]} columns
+ * @param {(column: import("./rows.js").Column) => any} make
+ * @returns {[string, any[]][]}
+ */
+function grouped(columns, make) {
+  /** @type {Map<string, any[]>} */
+  const found = new Map([["", []]]);
+  for (const column of columns) {
+    const group = column.group ?? "";
+    if (!found.has(group)) found.set(group, []);
+    found.get(group)?.push(make(column));
+  }
+  return [...found];
+}
+
+/** A text's filter: one of few, or what it must hold. */
+function wordsInput(rows, column) {
+  const present = rows.words.get(column.key) ?? "";
+  const distinct = new Set();
+  for (const text of column.strings ?? []) {
+    if (text !== null) distinct.add(text);
+    if (distinct.size > MOST_OFFERED) break;
+  }
+  const few = distinct.size <= MOST_OFFERED && [...distinct].every((text) => text.length <= LONGEST_OFFERED);
+  const any = el("option", { value: "" }, message("anything"));
+  const option = (text) => el("option", { value: text, selected: text.toLowerCase() === present }, text);
+  const input = few
+    ? el("select", { "aria-label": message("{column} holds", { column: column.label }) }, any, ...[...distinct].sort().map(option))
+    : el("input", { type: "text", "aria-label": message("{column} holds", { column: column.label }), value: present });
+  input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
+  return [message("holds"), input];
+}
+
+/** @param {Rows} rows @param {import("./rows.js").Column} column */
+function rangeInputs(rows, column) {
+  const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
+  const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
+  const present = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
+  const labels = [message("{column} from", { column: column.label }), message("{column} to", { column: column.label })];
+  const inputs = labels.map((label, k) => {
+    const input = el("input", {
+      type: "number",
+      step: "any",
+      placeholder: finite.length ? written(ends[k]) : "",
+      "aria-label": label,
+    });
+    if (Number.isFinite(present[k])) input.value = String(present[k]);
+    return input;
+  });
+  const read = (text, otherwise) => (text === "" ? otherwise : Number(text));
+  const apply = () => {
+    const range = /** @type {[number, number]} */ ([
+      read(inputs[0].value, -Infinity),
+      read(inputs[1].value, Infinity),
+    ]);
+    rows.limit(column.key, range.some(Number.isFinite) ? range : null);
+  };
+  for (const input of inputs) input.addEventListener("input", apply);
+  return [[message("from"), inputs[0]], [message("to"), inputs[1]]];
+}
+
+/** @param {import("./table.js").TableView} view */
+function columnMenu(view) {
+  return menu(message("Columns"), (sheet) => {
+    const boxes = grouped(view.rows.columns.slice(1), (column) => {
+      const box = el("input", { type: "checkbox" });
+      box.checked = column.shown;
+      box.addEventListener("change", () => view.showColumn(column.key, box.checked));
+      const unit = column.unit && el("span", { class: "unit" }, ` ${column.unit}`);
+      return el("label", { title: column.help }, box, column.label, unit);
+    });
+    sheet.replaceChildren(
+      ...boxes.flatMap(([name, items]) => (name ? [el("fieldset", {}, el("legend", {}, name), ...items)] : items)),
+    );
+  });
+}

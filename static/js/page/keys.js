@@ -1,0 +1,43 @@
+/** Keys of the page and the panel that lists them. */
+
+import { el, isTyping } from "../shared/dom.js";
+import { message, nodes } from "../shared/words.js";
+
+/** @typedef {{keys: string[], what: string, run: (key: string) => void, shown?: string}} Binding */
+
+/**
+ * @param {HTMLElement} place where the button that lists the keys goes
+ * @param {() => Binding[]} bindings those of the page at this moment
+ */
+export function mountKeys(place, bindings) {
+  const button = el("button", { type: "button", onclick: open }, ...nodes("Keys {key}", { key: el("kbd", {}, "?") }));
+  place.append(button);
+  /** @type {Binding[]} */
+  const always = [{ keys: ["?"], what: message("this list"), run: open }];
+
+  function open() {
+    const items = [...always, ...bindings()].flatMap(({ keys, what, shown }) => [
+      el("dt", {}, el("kbd", {}, shown ?? keys.join(" "))),
+      el("dd", {}, what),
+    ]);
+    const close = el("button", { type: "button", onclick: () => dialog.close() }, message("Close"));
+    const dialog = el("dialog", { class: "keys", "aria-label": message("Keys") }, el("h2", {}, message("Keys")), el("dl", {}, ...items), close);
+    dialog.addEventListener("close", () => dialog.remove());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (isTyping(event)) {
+      // Escape leaves a field; a dialog closes by itself.
+      const field = /** @type {HTMLElement} */ (event.target);
+      if (event.key === "Escape" && field.matches("input, select")) field.blur();
+      return;
+    }
+    const found = [...always, ...bindings()].find(({ keys }) => keys.includes(event.key));
+    if (!found) return;
+    event.preventDefault();
+    found.run(event.key);
+  });
+}

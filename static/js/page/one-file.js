@@ -1,0 +1,27 @@
+/** Starts the one-file form: the overview at once, the other views as they are asked for. */
+
+import { Address } from "../shared/address.js";
+import { mountKeys } from "./keys.js";
+import { Router } from "./router.js";
+import { mountTheme, startTheme } from "./theme.js";
+
+document.documentElement.classList.add("js");
+startTheme();
+
+async function start() {
+  const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+  const tools = /** @type {HTMLElement} */ (document.querySelector(".site-tools"));
+  const router = new Router(main, new Address());
+  mountTheme(tools);
+  mountKeys(tools, () => router.page?.bindings() ?? []);
+  // A link to `#main` would be taken for the address of a view.
+  document.querySelector(".skip")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
+  await router.follow();
+  document.documentElement.dataset.ready = "true";
+}
+
+if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+else start();

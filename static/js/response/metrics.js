@@ -1,0 +1,150 @@
+/** Token metrics: those shipped, those derived from them, and the colour scale of each. */
+
+import { message } from "../shared/words.js";
+
+/** @typedef {import("../shared/data.js").TokenData} TokenData */
+/** @typedef {{key: string, label: string, unit: string, signed: boolean, help: string}} Metric */
+
+/** @type {Record<string, [string[], (...x: number[]) => number]>} */
+const DERIVED = {
+  log_ratio: [["logp", "ref_logp"], (logp, ref) => logp - ref],
+  ref_logp: [["logp", "log_ratio"], (logp, ratio) => logp - ratio],
+  // k3 with the ratio the right way up: an estimate of KL(policy‖reference).
+  kl: [["log_ratio"], (ratio) => Math.expm1(-ratio) + ratio],
+  prob: [["logp"], Math.exp],
+  ref_prob: [["ref_logp"], Math.exp],
+  surprisal: [["logp"], (logp) => -logp],
+  return: [["value", "advantage"], (value, advantage) => value + advantage],
+  value_error: [["value", "return"], (value, target) => value - target],
+};
+
+/**
+ * Values of a metric for all tokens of the page, derived once.
+ * @param {TokenData} data
+ * @param {string} key
+ * @returns {Float64Array | null} null where the page cannot feed it
+ */
+export function valuesOf(data, key) {
+  const known = data.columns.get(key);
+  if (known) return known;
+  if (key === "advantage") return advantages(data);
+  const rule = DERIVED[key];
+  if (!rule) return null;
+  // Each of log_ratio and ref_logp derives from the other: only shipped ones may feed them.
+  const circular = key === "log_ratio" || key === "ref_logp";
+  const inputs = rule[0].map((name) =>
+    circular ? (data.columns.get(name) ?? null) : valuesOf(data, name),
+  );
+  if (inputs.some((input) => input === null)) return null;
+  const values = new Float64Array(data.ids.length);
+  const [first, second] = /** @type {Float64Array[]} */ (inputs);
+  for (let i = 0; i < values.length; i += 1) values[i] = rule[1](first[i], second?.[i]);
+  data.columns.set(key, values);
+  return values;
+}
+
+/**
+ * Advantages by GAE(γ, λ), Schulman et al. 2016, eq. 16; pages that are short of bytes leave
+ * them to be derived here.
+ * @param {TokenData} data
+ */
+function advantages(data) {
+  const rewards = data.columns.get("token_reward");
+  const values = data.columns.get("value");
+  if (!rewards || !values) return null;
+  const found = new Float64Array(values.length);
+  for (const [start, end] of data.spans.values()) {
+    let following = 0;
+    for (let t = end - 1; t >= start; t -= 1) {
+      const after = t + 1 < end ? values[t + 1] : 0;
+      following = rewards[t] + data.gamma * after - values[t] + data.gamma * data.lam * following;
+      found[t] = following;
+    }
+  }
+  data.columns.set("advantage", found);
+  return found;
+}
+
+/** Metrics whose small values are the ones worth a look. */
+const SMALL_IS_EXTREME = new Set(["logp", "ref_logp", "prob", "ref_prob", "sampler_logp"]);
+
+/** Metrics whose usual level is not zero: what is far from it is worth a look. */
+const AROUND_MEDIAN = new Set(["value", "return"]);
+
+/** The level from which a metric's values are unusual. @param {Float64Array} values @param {Metric} metric */
+function middleOf(values, metric) {
+  return AROUND_MEDIAN.has(metric.key) ? quantile(values.filter(Number.isFinite).sort(), 0.5) : 0;
+}
+
+/**
+ * Indices of the most extreme values first: largest, largest in size where signed, furthest
+ * from the median for values and returns, or least likely for probabilities.
+ * @param {Float64Array} values
+ * @param {Metric} metric
+ */
+export function extremes(values, metric) {
+  const middle = middleOf(values, metric);
+  const size = (x) => (metric.signed ? Math.abs(x - middle) : SMALL_IS_EXTREME.has(metric.key) ? -x : x);
+  return [...values.keys()]
+    .filter((i) => !Number.isNaN(values[i]))
+    .sort((a, b) => size(values[b]) - size(values[a]) || a - b);
+}
+
+/** What the jump is called. @param {Metric} metric */
+export function extremeName(metric) {
+  if (SMALL_IS_EXTREME.has(metric.key)) return message("Next least likely");
+  if (AROUND_MEDIAN.has(metric.key)) return message("Next furthest from the median");
+  return metric.signed ? message("Next largest ±") : message("Next largest");
+}
+
+export const CLIP = 0.98;
+
+/**
+ * The value at a share of the sorted ones, rounded down to one that occurs: between two, an
+ * outlier would stretch the scale of a short response all the same.
+ * @param {Float64Array} sorted ascending
+ * @param {number} share
+ */
+function quantile(sorted, share) {
+  return sorted.length ? sorted[Math.floor(share * (sorted.length - 1))] : NaN;
+}
+
+/**
+ * A scale in bins, dark where a value is unusual: 11 centred on zero (values and returns: on
+ * their median) for signed metrics; for the others 9 from the usual end to the other, which is
+ * the low end for log-probabilities and probabilities.
+ * It is clipped at the 98th percentile so that one outlier does not bleach the rest.
+ */
+export class Scale {
+  /** @param {Float64Array} values @param {Metric} metric */
+  constructor(values, metric) {
+    const finite = values.filter(Number.isFinite);
+    const { signed } = metric;
+    this.prefix = signed ? "div" : "seq";
+    this.bins = signed ? 11 : 9;
+    this.reversed = !signed && SMALL_IS_EXTREME.has(metric.key);
+    this.middle = signed ? middleOf(values, metric) || 0 : 0;
+    const sorted = (signed ? finite.map((x) => Math.abs(x - this.middle)) : finite.slice()).sort();
+    const clip = quantile(sorted, CLIP);
+    this.largest = sorted.at(-1) ?? NaN;
+    if (metric.key === "prob" || metric.key === "ref_prob") {
+      [this.low, this.high] = [0, 1];
+    } else if (signed) {
+      const end = clip || this.largest || 1;
+      [this.low, this.high] = [this.middle - end, this.middle + end];
+    } else {
+      this.low = Math.min(0, quantile(sorted, 1 - CLIP));
+      this.high = Math.max(0, clip || (this.low < 0 ? 0 : this.largest));
+      if (!(this.high > this.low)) this.high = this.low + 1;
+    }
+    this.clipped = finite.reduce((n, x) => n + Number(x < this.low || x > this.high), 0);
+  }
+
+  /** Class of a value's bin, or "none" when it is missing. @param {number} value */
+  className(value) {
+    if (Number.isNaN(value)) return "none";
+    const share = (value - this.low) / (this.high - this.low);
+    const bin = Math.min(this.bins - 1, Math.max(0, Math.floor(share * this.bins)));
+    return `${this.prefix}-${this.reversed ? this.bins - bin : bin + 1}`;
+  }
+}

@@ -1,0 +1,222 @@
+/** The response panel: one response in full, beside or below the list it came from. */
+
+import { copies } from "../shared/copy.js";
+import { decodeTokens, unpack } from "../shared/data.js";
+import { el } from "../shared/dom.js";
+import { figures } from "./stats.js";
+import { groupStrip } from "./group.js";
+import { hrefOf, samePrompt, samePromptLinks } from "./same-prompt.js";
+import { Spine } from "./conversation.js";
+import { textsSection } from "./texts.js";
+import { Tip } from "../shared/tip.js";
+import { TokenView } from "./tokens.js";
+import { marked, message } from "../shared/words.js";
+
+const GLYPHS = { critical: "✕", warning: "▲", info: "i" };
+/** @type {Record<string, string>} */
+const SEVERITIES = { critical: marked("critical"), warning: marked("warning"), info: marked("note") };
+
+export class Panel {
+  /**
+   * @param {HTMLElement} node
+   * @param {object} given
+   * @param {any} given.data the page's row data
+   * @param {import("../list/rows.js").Rows} given.rows
+   * @param {string} given.packed base64 of the token data, "" when the page has none
+   * @param {import("../shared/address.js").Address} given.address
+   * @param {(i: number | null) => void} given.go opens row i, or closes the panel
+   */
+  constructor(node, { data, rows, packed, address, go }) {
+    this.node = node;
+    this.data = data;
+    this.rows = rows;
+    this.packed = packed;
+    this.address = address;
+    this.go = go;
+    /** @type {Promise<import("../shared/data.js").TokenData> | null} */
+    this.decoding = null;
+    /** @type {TokenView | null} */
+    this.tokens = null;
+    /** @type {Spine | null} */
+    this.spine = null;
+    /** @type {HTMLElement | null} */
+    this.place = null;
+    /** @type {HTMLButtonElement | null} */
+    this.before = null;
+    /** @type {HTMLButtonElement | null} */
+    this.after = null;
+    /** Index of the open row, −1 when closed. */
+    this.open = -1;
+    this.tip = new Tip(document.body);
+    this.stepScales = new Map();
+    rows.listeners.add(() => this.showPlace());
+  }
+
+  unmount() {
+    this.close();
+    this.tip.node.remove();
+  }
+
+  /** Shows row i of the page's data. @param {number} i */
+  async show(i) {
+    if (i === this.open) {
+      this.tokens?.sync();
+      return;
+    }
+    this.tokens?.unmount();
+    this.tokens = null;
+    const was = this.open;
+    this.open = i;
+    this.node.parentElement?.classList.remove("listing");
+    const { data } = this;
+    const n = data.n[i];
+    const text = (key, at = i) => this.rows.column(key)?.strings?.[at] ?? null;
+    const turns = data.conversation?.[n];
+    this.spine = turns ? new Spine(turns, data.errors?.[n] ?? []) : null;
+    const texts = textsSection(
+      { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
+      data.turns[n] ?? [],
+      { query: this.rows.query, highlights: data.highlights, titles: data.titles },
+    );
+    const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
+    const [line, ...folded] = figures(data, i);
+    const strip = groupStrip(data, i, { text, open: this.go });
+    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.spine ? [this.spine.node] : []), holder, ...folded);
+    this.node.hidden = false;
+    this.node.setAttribute("aria-label", this.title(n));
+    this.node.scrollTop = 0;
+    if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
+    texts.remark();
+    this.showPlace();
+    const turn = this.address.get("turn");
+    if (turn === "error") this.spine?.firstError();
+    else if (turn !== null) this.spine?.go(Math.min(Number(turn) || 0, turns?.length - 1));
+    await this.showTokens(i, n, holder);
+  }
+
+  close() {
+    this.open = -1;
+    this.tokens?.unmount();
+    this.tokens = null;
+    this.node.replaceChildren();
+    this.node.hidden = true;
+    this.node.parentElement?.classList.remove("listing");
+  }
+
+  /** @param {number | string} n */
+  title(n) {
+    const other = this.data.titles?.row;
+    return other ? other.replace("{n}", String(n)) : message("Response {n}", { n });
+  }
+
+  /** Says that the address names a response which is not here. @param {string} n */
+  showMissing(n) {
+    this.close();
+    const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, message("Close"));
+    this.node.replaceChildren(
+      el("div", { class: "response-head" }, el("h2", {}, this.title(n)), close),
+      el("p", { class: "note" }, message("This response is not among those that the report carries with their text.")),
+    );
+    this.node.hidden = false;
+  }
+
+  /** @param {number} i @param {number} n @param {(key: string) => string | null} text */
+  head(i, n, text) {
+    const step = (label, way, key) =>
+      el("button", { type: "button", title: message("Key {key}", { key }), onclick: () => this.step(way) }, label);
+    const copy = (label, what) => {
+      const button = el("button", { type: "button" }, label);
+      copies(button, what);
+      return button;
+    };
+    this.place = el("span", { class: "count" });
+    this.said = el("output", { class: "said" });
+    this.before = step(message("← Previous"), -1, "k");
+    this.after = step(message("Next →"), 1, "j");
+    const where = this.data.where[i];
+    const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
+    list.addEventListener("click", () => {
+      const on = this.node.parentElement?.classList.toggle("listing") ?? false;
+      list.setAttribute("aria-pressed", String(on));
+    });
+    return el(
+      "div",
+      { class: "response-head" },
+      el("h2", {}, this.title(n)),
+      list,
+      this.before,
+      this.after,
+      this.place,
+      el("button", { type: "button", class: "close", title: message("Key {key}", { key: "Escape" }), onclick: () => this.go(null) }, message("Close")),
+      el(
+        "div",
+        { class: "response-more" },
+        ...samePromptLinks(this.data, i, this.address),
+        this.said,
+        copy(message("Copy response"), () => text("response") ?? ""),
+        copy(message("Copy link"), () => location.href),
+        copy(message("Copy place in the logs"), () => where),
+        el("span", { class: "place" }, where),
+      ),
+    );
+  }
+
+  /** Where the response stands in the list as it is now sorted and filtered. */
+  showPlace() {
+    if (this.open < 0 || !this.place || !this.before || !this.after) return;
+    const { order } = this.rows;
+    const at = order.indexOf(this.open);
+    this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: at + 1, all: order.length });
+    this.before.disabled = at === 0 || !order.length;
+    this.after.disabled = at === order.length - 1;
+  }
+
+  /** To the next (1) or previous (−1) response of the list. @param {number} way */
+  step(way) {
+    const { order } = this.rows;
+    const at = this.open < 0 ? -1 : order.indexOf(this.open);
+    const next = at < 0 ? 0 : at + way;
+    if (next >= 0 && next < order.length) this.go(order[next]);
+  }
+
+  /** To the same prompt at an earlier (−1) or later (1) step. @param {number} way */
+  samePrompt(way) {
+    const there = samePrompt(this.data, this.open)[way < 0 ? 0 : 1];
+    if (there) location.assign(hrefOf(this.address, there));
+    else if (this.open >= 0 && this.said) {
+      const said = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
+      this.said.textContent = said;
+    }
+  }
+
+  /** @param {number} n */
+  badges(n) {
+    const found = this.data.badges[n] ?? [];
+    if (!found.length) return [];
+    const items = found.map(({ severity, title, token }) =>
+      el(
+        "li",
+        {},
+        el("span", { class: `severity ${severity}` }, el("span", { class: "glyph", "aria-hidden": "true" }, GLYPHS[severity]), ` ${message(SEVERITIES[severity] ?? severity)}`),
+        ` ${title} `,
+        token !== null && el("button", { type: "button", onclick: () => this.tokens?.pick(token) }, message("Go to token {token}", { token })),
+      ),
+    );
+    return [el("ul", { class: "findings" }, ...items)];
+  }
+
+  /** @param {number} i @param {number} n @param {HTMLElement} holder */
+  async showTokens(i, n, holder) {
+    if (!this.packed) return;
+    this.decoding ??= unpack(this.packed).then(decodeTokens);
+    const tokens = await this.decoding;
+    if (this.open !== i) return;
+    if (!tokens.spans.has(n)) {
+      holder.append(el("p", { class: "note" }, message("No token values of this response are carried in the report.")));
+      return;
+    }
+    const { address, tip, stepScales } = this;
+    const about = { turns: this.data.conversation?.[n] ?? [], given: this.data.given?.[n] ?? [] };
+    this.tokens = new TokenView(holder, { ...about, data: tokens, n, metrics: this.data.metrics, nan: this.data.nan ?? [], address, tip, stepScales });
+  }
+}

@@ -1,0 +1,86 @@
+/** The same prompt at other steps, and the address parameters kept from step to step. */
+
+import { format } from "../shared/address.js";
+import { el } from "../shared/dom.js";
+import { stepsOfRun } from "../page/scrubber.js";
+import { message } from "../shared/words.js";
+
+/** @typedef {import("../shared/address.js").Address} Address */
+/** @typedef {[number, number]} ResponseId step and n */
+
+/** Settings that stay when the step changes; token and ranges belong to one step. */
+const KEPT = ["sort", "q", "metric", "b", "scale"];
+
+/**
+ * Address of a step and, unless n is null, of a response, with the reader's settings.
+ * @param {Address} address
+ * @param {[number | string, number | null]} id
+ */
+export function hrefOf(address, [step, n]) {
+  const params = new URLSearchParams();
+  if (n !== null) params.set("r", String(n));
+  for (const key of KEPT) {
+    const value = address.get(key);
+    if (value !== null) params.set(key, value);
+  }
+  if (address.path) return format(address.path.replace(/[^/]*$/, String(step)), params);
+  return `${step}.html${params.size ? format("", params) : ""}`;
+}
+
+/**
+ * Responses to the prompt of response i at the nearest earlier and later step that shows it.
+ * @param {any} data
+ * @param {number} i -1 for none
+ * @returns {[ResponseId | null, ResponseId | null]}
+ */
+export function samePrompt(data, i) {
+  const shown = (i >= 0 && stepsOfRun()?.prompts?.[data.prompts?.[i]]) || [];
+  const step = Number(data.step);
+  /** @type {ResponseId | null} */
+  let earlier = null;
+  for (let k = 0; k < shown.length; k += 2) {
+    if (shown[k] > step) return [earlier, [shown[k], shown[k + 1]]];
+    if (shown[k] < step) earlier = [shown[k], shown[k + 1]];
+  }
+  return [earlier, null];
+}
+
+/**
+ * Links to the same prompt at the nearest earlier and later step.
+ * @param {any} data
+ * @param {number} i
+ * @param {Address} address
+ */
+export function samePromptLinks(data, i, address) {
+  const [earlier, later] = samePrompt(data, i);
+  const link = (id, label, key) => {
+    const node = id && el("a", { class: "same-prompt", href: hrefOf(address, id), title: message("The same prompt, key {key}", { key }) }, label(id[0]));
+    // The address may change after the link was made.
+    node?.addEventListener("click", () => (node.href = hrefOf(address, id)));
+    return node;
+  };
+  return [
+    link(earlier, (step) => `← ${message("Same prompt, step {step}", { step })}`, "{"),
+    link(later, (step) => `${message("Same prompt, step {step}", { step })} →`, "}"),
+  ].filter(Boolean);
+}
+
+/**
+ * Makes the links to the previous and the next step keep the open response's prompt, the sort
+ * and the search.
+ * @param {HTMLElement} root
+ * @param {any} data
+ * @param {Address} address
+ * @param {() => number} open index of the open response, -1 for none
+ */
+export function keepPrompt(root, data, address, open) {
+  for (const [rel, side] of /** @type {[string, 0 | 1][]} */ ([["prev", 0], ["next", 1]])) {
+    const link = /** @type {HTMLAnchorElement | null} */ (root.querySelector(`.step-nav a[rel=${rel}]`));
+    if (!link) continue;
+    const step = (link.getAttribute("href") ?? "").replace(/^.*\//, "").replace(/\.html$/, "");
+    link.addEventListener("click", () => {
+      const there = samePrompt(data, open())[side];
+      link.href = hrefOf(address, [step, there && String(there[0]) === step ? there[1] : null]);
+    });
+  }
+}

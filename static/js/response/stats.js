@@ -1,0 +1,62 @@
+/** The figures of a response: six in a line, all of them folded below. */
+
+import { el } from "../shared/dom.js";
+import { exact, ordinal, written } from "../shared/format.js";
+import { marked, message, plural } from "../shared/words.js";
+
+/** What a reader looks at first; the first six that the log feeds stand in the line. */
+const FIRST = [
+  ..."reward ref_reward valid_reward kl_k1 response_tokens surprisal_mean".split(" "),
+  ..."finished kl_max advantage_mean response_chars kl_k3".split(" "),
+];
+const IN_LINE = 6;
+
+/** Fewer different values than this are classes, and a place among them says nothing. */
+const RANKED_FROM = 5;
+
+/** Values that are words. @type {Record<string, Record<number, string>>} */
+const WORDS = { finished: { 0: marked("cut off at the limit"), 1: marked("with its end token") } };
+/** @type {Record<string, string>} */
+const LABELS = { finished: marked("Ended") };
+
+/**
+ * @param {any} data the page's row data
+ * @param {number} i
+ * @returns {HTMLElement[]} the line, and the fold with the rest where there is more
+ */
+export function figures(data, i) {
+  const known = data.columns.filter(({ key }) => data.values[key] && data.values[key][i] !== null);
+  const place = ({ key }) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
+  const first = known.toSorted((a, b) => place(a) - place(b)).slice(0, IN_LINE);
+  const rest = known.filter((column) => !first.includes(column));
+  const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => figure(data, i, column)));
+  const folded = el("details", { class: "all-figures" }, el("summary", {}, plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length })), list(rest, "rest"));
+  return [list(first, "line"), ...(rest.length ? [folded] : [])];
+}
+
+function figure(data, i, { key, label, unit, help, written: how }) {
+  const value = data.values[key][i];
+  const word = WORDS[key]?.[value];
+  const rank = word === undefined ? rankOf(data, key, i) : null;
+  return el(
+    "div",
+    { "data-figure": key },
+    el("dt", { title: help }, LABELS[key] ? message(LABELS[key]) : label),
+    el(
+      "dd",
+      {},
+      el("span", { title: exact(value) }, word === undefined ? written(value, how) : message(word)),
+      unit && el("span", { class: "unit" }, ` ${unit}`),
+      rank && el("span", { class: "rank" }, message(", {rank} of {all}", { rank: ordinal(rank), all: data.total })),
+    ),
+  );
+}
+
+/** The rank in the whole step, where values differ enough for it to say something. */
+function rankOf(data, key, i) {
+  const ranks = data.ranks[key];
+  const rank = ranks?.[i];
+  if (!rank || new Set(ranks).size < RANKED_FROM) return null;
+  const alike = ranks.reduce((count, other) => count + Number(other === rank), 0);
+  return alike <= Math.max(1, ranks.length / 10) ? rank : null;
+}

@@ -1,0 +1,97 @@
+/** Prompt, response, reference and ground truth side by side, each foldable. */
+
+import { difference } from "./diff.js";
+import { el } from "../shared/dom.js";
+import { written } from "../shared/format.js";
+import { mark } from "../shared/marks.js";
+import { said } from "./conversation.js";
+import { marked, message } from "../shared/words.js";
+
+/** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
+
+const TITLES = [
+  ["prompt", marked("Prompt"), ""],
+  ["response", marked("Response"), "policy"],
+  ["ref_response", marked("Reference response"), "reference"],
+  ["ground_truth", marked("Ground truth"), ""],
+];
+
+/** Longer texts show their beginning and a button: what stands below them stays near. */
+const LONG = { prompt: 900, other: 6000 };
+
+/**
+ * @param {Texts} texts
+ * @param {[string, string][]} turns chat turns of the prompt, [] when it has none
+ * @param {{query: string, highlights: string[], titles?: Record<string, string>}} marks names of
+ *   texts where they are not those of a response and its reference
+ */
+export function textsSection(texts, turns, { query, highlights, titles = {} }) {
+  const node = el("section", { class: "texts", "aria-label": message("Texts") });
+  const bodies = new Map();
+  const parts = TITLES.filter(([key]) => texts[key] !== null).map(([key, title, side]) => {
+    const text = texts[key];
+    const body = el("div", { class: "prose", dir: "auto" });
+    if (key === "prompt" && turns.length) body.append(...turns.map(turn));
+    else body.append(...(key === "response" ? said(text) : [text]));
+    if (!text) body.append(message("(empty)"));
+    bodies.set(key, body);
+    const long = !query && text.length > (LONG[key] ?? LONG.other);
+    return el(
+      "details",
+      { open: true, class: side || null, "data-text": key },
+      el("summary", {}, titles[key] ?? message(title)),
+      body,
+      long && shortened(body, text.length),
+    );
+  });
+  if (texts.response !== null && texts.ref_response !== null) node.append(differenceButton(titles.other ? message("Mark differences to {other}", { other: titles.other }) : message("Mark differences to the reference"), texts.response, texts.ref_response, bodies.get("response"), bodies.get("ref_response")));
+  node.append(el("div", { class: "side-by-side" }, ...parts));
+  const remark = () => {
+    mark("found", node, query ? [query] : []);
+    const response = bodies.get("response");
+    if (response) mark("finding", response, highlights.map((text) => text.toLowerCase()));
+  };
+  return { node, remark };
+}
+
+/** Cuts a text to its beginning; returns the button that shows all of it. @param {HTMLElement} body @param {number} length */
+export function shortened(body, length) {
+  body.classList.add("cut");
+  const button = el("button", { type: "button", class: "whole" }, message("Show all {count} characters", { count: written(length, "count") }));
+  button.addEventListener("click", () => {
+    body.classList.remove("cut");
+    button.remove();
+  });
+  return button;
+}
+
+/** @param {[string, string]} turn */
+function turn([role, text]) {
+  return el("div", { class: "turn" }, el("span", { class: "role" }, role), el("span", { dir: "auto" }, text));
+}
+
+/**
+ * Marks, while pressed, what differs between two texts.
+ * @param {string} label of the button: what the first is compared with
+ * @param {string} after @param {string} before
+ * @param {HTMLElement} afterBody @param {HTMLElement} beforeBody
+ */
+export function differenceButton(label, after, before, afterBody, beforeBody) {
+  const button = el("button", { type: "button", "aria-pressed": "false" }, label);
+  button.addEventListener("click", () => {
+    const on = button.getAttribute("aria-pressed") !== "true";
+    const runs = on ? difference(before, after) : null;
+    if (on && !runs) {
+      button.textContent = message("The two share too little to mark");
+      button.disabled = true;
+      return;
+    }
+    button.setAttribute("aria-pressed", String(on));
+    const side = (kind, tag) =>
+      (runs ?? []).filter((run) => run.kind === "same" || run.kind === kind)
+        .map((run) => (run.kind === "same" ? document.createTextNode(run.text) : el(tag, {}, run.text)));
+    afterBody.replaceChildren(...(runs ? side("added", "ins") : [after]));
+    beforeBody.replaceChildren(...(runs ? side("removed", "del") : [before]));
+  });
+  return button;
+}

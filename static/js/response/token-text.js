@@ -1,0 +1,217 @@
+/** A response's text, each token on the colour of one metric. */
+
+import { el } from "../shared/dom.js";
+import { message, plural } from "../shared/words.js";
+
+/**
+ * Tokens go into blocks that the browser may skip while they are out of view. A block ends
+ * at a line break of the text, so that blocks do not show; only a text of this many tokens
+ * without one is cut where it has none.
+ */
+const BLOCK_FROM = 250;
+const BLOCK_TO = 2000;
+
+/** Special tokens of the usual tokenizers: set apart, they are not text. */
+const SPECIAL = /^(<\|.*\|>|<｜.*｜>|<\/?[a-zA-Z_]+>|\[[A-Z]+\]|<0x[0-9A-F]{2}>)$/;
+
+/** White space as one sees it; breaks and tabs keep their effect. @param {string} text */
+export function visible(text) {
+  if (!/\s/.test(text)) return text;
+  const spaced = /^\s+$/.test(text) ? text.replace(/[ \u00a0\u3000]/g, "␣") : text;
+  return spaced.replace(/\r/g, "␍").replace(/\n/g, "↵\n").replace(/\t/g, "⇥\t");
+}
+
+export class TokenText {
+  /**
+   * @param {string[]} texts readable text of each token, "" where a later one completes it
+   * @param {import("./conversation.js").Turn[]} turns whose heads stand between the tokens
+   * @param {[number, number][]} given tokens that the policy did not sample, from and to
+   * @param {{pick: (i: number) => void, hover: (i: number, node: Element) => void, leave: () => void}} on
+   */
+  constructor(texts, turns, given, on) {
+    this.size = texts.length;
+    /** @type {HTMLElement[]} */
+    this.blocks = [];
+    /** @type {number[]} index of each block's first token */
+    this.starts = [];
+    /** @type {string[]} classes that say what a token is, kept while its colour changes */
+    this.kinds = [];
+    this.at = -1;
+    this.node = el("div", { class: "token-text", role: "group", dir: "auto" });
+    /** @type {Set<HTMLElement>} blocks of tokens that have no colours */
+    this.grey = new Set();
+    this.build(texts, turns, given);
+    this.node.classList.toggle("long", this.blocks.length > 1);
+    this.node.addEventListener("click", (event) => {
+      const i = this.indexOf(event.target);
+      if (i >= 0) on.pick(i);
+    });
+    this.node.addEventListener("pointerover", (event) => {
+      const i = this.indexOf(event.target);
+      if (i >= 0) on.hover(i, /** @type {Element} */ (event.target));
+      else on.leave();
+    });
+    this.node.addEventListener("pointerleave", () => on.leave());
+  }
+
+  /** @param {string[]} texts @param {import("./conversation.js").Turn[]} turns @param {[number, number][]} given */
+  build(texts, turns, given) {
+    const heads = new Map();
+    turns.forEach((turn, k) => turn.tokens && heads.set(turn.tokens[0], head(turn, k)));
+    const sides = new Map();
+    for (const [from, to] of given) sides.set(from, true).set(to, false);
+    let block = this.open(0, false, heads.get(0));
+    let broke = false;
+    let grey = false;
+    /** @type {Map<string, {kind: string, shown: string}>} the same few tokens come again and again */
+    const known = new Map();
+    texts.forEach((text, i) => {
+      const length = i - this.starts[this.starts.length - 1];
+      const turned = sides.has(i) || (i > 0 && heads.has(i));
+      grey = sides.get(i) ?? grey;
+      if (turned || (broke && length >= BLOCK_FROM) || length >= (grey ? BLOCK_FROM : BLOCK_TO)) {
+        block = this.open(i, grey, i > 0 && heads.get(i));
+      }
+      const look = known.get(text) ?? { kind: kindOf(text), shown: visible(text) };
+      known.set(text, look);
+      const span = document.createElement("span");
+      span.textContent = look.shown;
+      if (grey) span.className = look.kind;
+      this.kinds.push(look.kind);
+      block.append(span);
+      broke = text.endsWith("\n");
+    });
+    this.fold();
+  }
+
+  /** Of many blocks of one text of the environment only the first and the last are shown. */
+  fold() {
+    let run = [];
+    for (const block of [...this.blocks, null]) {
+      if (block && this.grey.has(block) && (!run.length || block.previousElementSibling === run.at(-1))) {
+        run.push(block);
+        continue;
+      }
+      if (run.length > 3) this.hide(run.slice(1, -1));
+      run = block && this.grey.has(block) ? [block] : [];
+    }
+  }
+
+  /** @param {HTMLElement[]} blocks */
+  hide(blocks) {
+    const tokens = blocks.reduce((sum, block) => sum + block.childElementCount, 0);
+    const button = el("button", { type: "button", class: "fold" }, plural("… {count} token more …", "… {count} tokens more …", tokens, { count: tokens }));
+    for (const block of blocks) block.hidden = true;
+    button.addEventListener("click", () => {
+      for (const block of blocks) block.hidden = false;
+      button.remove();
+    });
+    blocks[0].before(button);
+  }
+
+  /** @param {number} start @param {boolean} [grey] @param {HTMLElement | false} [title] */
+  open(start, grey = false, title = false) {
+    const block = el("div", { class: grey ? "block given" : "block" });
+    if (grey) this.grey.add(block);
+    if (title) this.node.append(title);
+    this.node.append(block);
+    this.blocks.push(block);
+    this.starts.push(start);
+    return block;
+  }
+
+  /** @param {(i: number) => string} className of the bin of token i */
+  colour(className) {
+    this.blocks.forEach((block, b) => {
+      if (this.grey.has(block)) return;
+      let i = this.starts[b];
+      for (let span = block.firstElementChild; span; span = span.nextElementSibling, i += 1) {
+        span.className = `${this.kinds[i]} ${className(i)}`;
+      }
+    });
+    if (this.at >= 0) this.span(this.at).classList.add("at");
+  }
+
+  /** @param {EventTarget | null} target @returns {number} −1 when it is no token */
+  indexOf(target) {
+    const span = target instanceof Element ? target.closest(".t") : null;
+    const block = span?.parentElement;
+    const b = this.blocks.indexOf(/** @type {HTMLElement} */ (block));
+    return b < 0 ? -1 : this.starts[b] + Array.prototype.indexOf.call(block?.children, span);
+  }
+
+  /** @param {number} i @returns {HTMLElement} */
+  span(i) {
+    let b = this.starts.length - 1;
+    while (this.starts[b] > i) b -= 1;
+    return /** @type {HTMLElement} */ (this.blocks[b].children[i - this.starts[b]]);
+  }
+
+  /**
+   * Marks token i as the present one; only it can be reached with Tab, arrows do the rest.
+   * @param {number} i
+   * @param {{focus?: boolean, describedBy?: string}} [how]
+   */
+  select(i, { focus = false, describedBy = "" } = {}) {
+    if (this.at >= 0) {
+      const before = this.span(this.at);
+      before.classList.remove("at");
+      before.removeAttribute("tabindex");
+      before.removeAttribute("aria-describedby");
+    }
+    this.at = i;
+    const span = this.span(i);
+    if (span.parentElement) span.parentElement.hidden = false;
+    span.classList.add("at");
+    span.tabIndex = 0;
+    if (describedBy) span.setAttribute("aria-describedby", describedBy);
+    if (focus) span.focus({ preventScroll: true });
+    reveal(span);
+  }
+
+  /** The token nearest to i one line up (−1) or down (1). @param {number} i @param {number} way */
+  vertical(i, way) {
+    const from = this.span(i).getBoundingClientRect();
+    let best = i;
+    let gap = Infinity;
+    let line = NaN;
+    for (let k = i + way; k >= 0 && k < this.size; k += way) {
+      const rect = this.span(k).getBoundingClientRect();
+      if (Math.abs(rect.top - from.top) < 4) continue;
+      if (Number.isNaN(line)) line = rect.top;
+      if (Math.abs(rect.top - line) >= 4) break;
+      const distance = Math.abs(rect.left - from.left);
+      if (distance < gap) [best, gap] = [k, distance];
+    }
+    return best;
+  }
+}
+
+/** @param {import("./conversation.js").Turn} turn @param {number} k */
+function head({ role, tool, error }, k) {
+  const words = [`${k + 1} · ${role}`, tool, error && message("✕ error")].filter(Boolean);
+  return el("p", { class: "role" }, words.join(" "));
+}
+
+/** @param {string} text */
+function kindOf(text) {
+  if (text === "") return "t part";
+  if (SPECIAL.test(text)) return "t special";
+  return text.length > 1 && text.startsWith(" ") ? "t lead" : "t";
+}
+
+/** Room kept below a token for the box with its figures, and above it for controls that stick. */
+const ROOM_PX = 96;
+
+/** Brings a token into sight in every box that scrolls, and the page. @param {HTMLElement} span */
+function reveal(span) {
+  // Blocks out of sight have guessed heights: the first scroll lays them out, the next is exact.
+  for (let turn = 0; turn < 3 && !inSight(span); turn += 1) span.scrollIntoView({ block: "center", inline: "nearest" });
+}
+
+/** @param {HTMLElement} span */
+function inSight(span) {
+  const { top, bottom } = span.getBoundingClientRect();
+  const box = span.closest(".response")?.getBoundingClientRect();
+  return top >= Math.max(0, box?.top ?? 0) + ROOM_PX && bottom <= Math.min(innerHeight, box?.bottom ?? innerHeight) - ROOM_PX / 2;
+}
