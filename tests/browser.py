@@ -104,6 +104,11 @@ def visiting(
             tab.page.context.close()
 
 
+def in_url(page: Page, part: str) -> None:
+    """Waits until the URL's hash has a part: it is written a few times a second at most."""
+    page.wait_for_function("part => location.hash.includes(part)", arg=part, timeout=2000)
+
+
 def serious(page: Page) -> list[tuple[str, str]]:
     """What axe finds serious or critical in a page: the rule, and the first element against it.
 

@@ -57,7 +57,7 @@ def test_a_chart_can_be_taken_along_in_two_clicks(
 ) -> None:
     with visiting(browser, report / "index.html") as page:
         figure = live(page, "reward")
-        page.click(f"{figure} .chart-menu summary")
+        page.click(f"{figure} .chart-menu > button")
         with page.expect_download() as download:
             page.click(f'{figure} .chart-menu button:text-is("{kind}")')
         taken = tmp_path / download.value.suggested_filename
@@ -80,7 +80,7 @@ def test_a_chart_can_be_taken_along_in_two_clicks(
 def test_a_logarithmic_axis_by_choice(browser: Browser, report: Path) -> None:
     with visiting(browser, report / "index.html") as page:
         figure = live(page, "length")
-        page.click(f"{figure} .chart-menu summary")
+        page.click(f"{figure} .chart-menu > button")
         page.check(f"{figure} .chart-menu input")
         page.wait_for_selector(f'{figure} .plot text:has-text("logarithmic")')
 

@@ -102,7 +102,8 @@ def test_no_view_has_a_serious_finding_of_axe(browser: Browser, report: Path, sc
         assert serious(page) == []
         page.evaluate("location.hash = '#/steps/59?r=23&metric=kl&b=log_ratio'")
         page.wait_for_selector(".response .token-text .t")
-        page.locator(".matrix-scroll").scroll_into_view_if_needed()
+        page.click(".token-table summary")
+        page.wait_for_selector(".token-table tbody tr")
         assert serious(page) == []
 
 

@@ -1,4 +1,4 @@
-"""The token view in a browser: colours, values, walking, extremes, matrix, line, A|B."""
+"""The token view in a browser: colours, values, walking, extremes, table, line, A|B."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import visiting
+from tests.browser import in_url, visiting
 from tests.pages import TOKEN_METRICS, Made, write_step
 from tests.pages_reading import page_tokens
 
@@ -113,7 +113,7 @@ def test_the_scale_is_of_the_response_or_of_the_step(page: Page) -> None:
     page.select_option('[name="metric"]', "surprisal")
     own = page.inner_text(".legend")
     page.select_option('[name="scale"]', "step")
-    assert "scale=step" in page.url
+    in_url(page, "scale=step")
     assert page.inner_text(".legend") != own
     assert "step" in page.inner_text(".legend .unit")
 
@@ -179,7 +179,7 @@ def test_arrows_walk_tokens(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert current(page) == 2
-    assert "token=2" in page.url
+    in_url(page, "token=2")
     page.keyboard.press("ArrowLeft")
     assert current(page) == 1
     page.keyboard.press("End")
@@ -246,18 +246,26 @@ def test_a_finding_leads_to_its_token(page: Page) -> None:
     assert current(page) == 3
 
 
-def test_the_matrix_holds_every_metric_of_the_tokens_in_view(page: Page, step: Path) -> None:
-    page.locator(".matrix-scroll").scroll_into_view_if_needed()
-    page.wait_for_selector(".matrix tbody tr")
+def test_the_table_holds_every_metric_of_every_token_and_cuts_no_number(
+    page: Page, step: Path
+) -> None:
+    page.click(".token-table summary")
+    page.wait_for_selector(".token-table tbody tr")
     values = columns(step, 1)
-    heads = page.locator(".matrix tbody th").all_text_contents()
-    assert len(heads) == 12
-    row = heads.index("Surprisal")
-    cells = page.locator(".matrix tbody tr").nth(row).locator("td[data-i]")
+    table = page.locator(".token-table table")
+    assert table.locator("thead th").count() == 2 + 12
+    page.click('.token-table th[data-key="surprisal"] button')
+    at = table.locator("thead th").evaluate_all(
+        "heads => heads.findIndex(head => head.dataset.key === 'surprisal')"
+    )
+    cells = table.locator(f"tbody td:nth-child({at + 1})")
     exact = [float(cells.nth(i).get_attribute("title") or "nan") for i in range(5)]
-    assert exact == pytest.approx(values["surprisal"][:5])
-    cells.nth(4).click()
-    assert current(page) == 4
+    assert exact == pytest.approx(sorted(values["surprisal"], reverse=True)[:5])
+    assert cells.evaluate_all("all => all.every(td => td.scrollWidth <= td.clientWidth)")
+    most = values["surprisal"].index(max(values["surprisal"]))
+    cells.first.click()
+    assert current(page) == most
+    assert table.locator("tbody tr[aria-current]").get_attribute("data-n") == str(most)
 
 
 def test_the_line_is_linked_to_the_text(page: Page) -> None:
@@ -275,7 +283,7 @@ def test_the_line_is_linked_to_the_text(page: Page) -> None:
 def test_two_metrics_stand_side_by_side_around_one_token(page: Page, step: Path) -> None:
     page.select_option('[name="metric"]', "prob")
     page.select_option('[name="b"]', "ref_prob")
-    assert "b=ref_prob" in page.url
+    in_url(page, "b=ref_prob")
     assert page.locator(".token-text").count() == 2
     values = columns(step, 1)
     for view, key in enumerate(["prob", "ref_prob"]):

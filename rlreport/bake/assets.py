@@ -23,7 +23,9 @@ from rlreport.draw.layout import PADDING, TITLES
 from rlreport.draw.theme import tokens
 from rlreport.text.language import ENGLISH, Language
 
-_IMPORT = re.compile(r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M)
+_IMPORT = re.compile(
+    r'^import \{(?P<names>[^}]*)\} from "(?P<module>\.{1,2}/[\w./-]+\.js)";\n', re.M
+)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) +(?P<name>\w+))", re.M)
 _COMMENT = re.compile(r"^ *(?:/\*\*(?:(?!\*/)[\s\S])*\*/|// .*) *\n", re.M)
 _OTHER = re.compile(r"^(?:import|export)\b.*", re.M)

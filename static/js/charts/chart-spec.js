@@ -1,16 +1,16 @@
-/** A chart's specification as the page shows it now: its colours, its part of the run, its scale. */
+/** A chart's specification as the page shows it now: colours, zoom, scale. */
 
 import { recoloured } from "./colours.js";
 import { message } from "../shared/words.js";
 
-/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number}} Wish */
+/** @typedef {{zoom: [number, number] | null, log: boolean, smoothing: number}} ViewState */
 
 /**
  * @param {any} spec
  * @param {Map<string, string>} colours
- * @param {Wish} wish
+ * @param {ViewState} state
  */
-export function dressed(spec, colours, { zoom, log, smoothing }) {
+export function specFor(spec, colours, { zoom, log, smoothing }) {
   const copy = recoloured(spec, colours);
   const over = copy.params?.some(({ name }) => name === "at");
   for (const param of copy.params ?? []) {

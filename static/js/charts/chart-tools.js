@@ -69,18 +69,23 @@ function severityOf(finding) {
 }
 
 /** Shades the steps of the finding that has the pointer or the focus. */
-export function followFindings(root, charts) {
+export function shadeFindings(root, charts, signal) {
   const all = [...charts];
+  /** @type {Element | null | undefined} */
+  let current = null;
   const show = (event) => {
-    const finding = /** @type {Element} */ (event.target).closest?.(".finding[data-charts]");
-    const leave = event.type === "pointerout" || event.type === "focusout";
-    const { charts: names = "", from, to, words } = /** @type {HTMLElement} */ (finding)?.dataset ?? {};
+    const leaves = event.type === "pointerout" || event.type === "focusout";
+    const target = leaves ? event.relatedTarget : event.target;
+    const finding = /** @type {HTMLElement | null | undefined} */ (target?.closest?.(".finding[data-charts]"));
+    if (finding === current) return;
+    current = finding;
+    const { charts: names = "", from, to, words = "" } = finding?.dataset ?? {};
     for (const chart of all) {
-      const named = !leave && names.split(" ").includes(chart.figure.dataset.chart ?? "");
-      chart.point(named && finding ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words ?? "");
+      const named = finding && names.split(" ").includes(chart.figure.dataset.chart ?? "");
+      chart.point(named ? { from: Number(from), to: Number(to), colour: inkOf(finding), severity: severityOf(finding) } : null, words);
     }
   };
-  const events = ["pointerover", "pointerout", "focusin", "focusout"];
-  for (const name of events) root.querySelector(".verdict")?.addEventListener(name, show);
-  return () => events.forEach((name) => root.querySelector(".verdict")?.removeEventListener(name, show));
+  for (const name of ["pointerover", "pointerout", "focusin", "focusout"]) {
+    root.querySelector(".verdict")?.addEventListener(name, show, { signal });
+  }
 }

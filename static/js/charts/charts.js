@@ -1,19 +1,20 @@
-/** Makes baked charts live with Vega: hover, brush, click. Without Vega the baked SVG stays. */
+/** Makes rendered charts interactive with Vega: hover, brush, click. Without Vega the SVG stays. */
 
-import { followFindings, Shared, smoothingTools } from "./chart-tools.js";
+import { shadeFindings, Shared, smoothingTools } from "./chart-tools.js";
 import { themeColours } from "./colours.js";
-import { dressed, positive } from "./chart-spec.js";
+import { specFor, positive } from "./chart-spec.js";
 import { el, readJson } from "../shared/dom.js";
 import { mountExplore } from "./explore.js";
-import { TAKEN } from "./downloads.js";
-import { menu } from "../list/toolbar.js";
+import { FORMATS } from "./downloads.js";
+import { menu } from "../shared/menu.js";
 import { message } from "../shared/words.js";
 
 /**
  * @typedef {object} Hooks
  * @property {() => Promise<any>} loadVega gives vegaEmbed
  * @property {import("../shared/tip.js").Tip} tip
- * @property {string} page what files that are taken are named after
+ * @property {AbortSignal} signal
+ * @property {string} page begins the names of downloaded files
  * @property {any} table the list or table whose columns can be drawn against each other, or null
  * @property {(step: number) => void} openStep
  * @property {(n: number) => void} openResponse
@@ -44,31 +45,33 @@ export class Chart {
     this.shared = shared;
     this.log = false;
     this.click = 0;
-    this.pressed = 0;
+    this.pointerDownX = 0;
     shared.charts.add(this);
     this.plot = /** @type {HTMLElement} */ (figure.querySelector(".plot"));
-    this.baked = [...this.plot.childNodes];
+    this.rendered = [...this.plot.childNodes];
     this.spec = spec ?? readSpec(figure);
     this.config = this.spec.config ?? config;
     /** @type {Set<string>} columns this chart's brush limits */
-    this.own = new Set();
+    this.brushedKeys = new Set();
     /** @type {any} */
     this.view = null;
+    /** Counts calls of `draw`: only the last may show its result. */
+    this.draws = 0;
     this.waiting = 0;
-    this.gone = false;
-    this.again = () => this.view && this.draw();
-    document.addEventListener("rlreport:theme", this.again);
+    const { signal } = hooks;
+    document.addEventListener("rlreport:theme", () => this.view && this.draw(), { signal });
     this.resized = new ResizeObserver(() => this.fit());
-    this.plot.addEventListener("pointerdown", (event) => (this.pressed = event.clientX));
-    this.plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()));
+    this.plot.addEventListener("pointerdown", (event) => (this.pointerDownX = event.clientX), { signal });
+    this.plot.addEventListener("pointerup", () => setTimeout(() => this.dragged()), { signal });
     this.plot.addEventListener("dblclick", () => {
       clearTimeout(this.click);
       shared.zoomTo(null);
-    });
-    this.menu = menu("⋯", (sheet) => this.offer(sheet));
-    this.menu.classList.add("chart-menu");
-    this.menu.querySelector("summary").setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
-    figure.querySelector("figcaption")?.append(this.menu);
+    }, { signal });
+    this.menu = menu("⋯", (sheet) => this.fillMenu(sheet));
+    this.menu.node.classList.add("chart-menu");
+    this.menu.button.setAttribute("aria-label", message("Menu of the chart {title}", { title: this.title }));
+    figure.querySelector("figcaption")?.append(this.menu.node);
+    signal.addEventListener("abort", () => this.unmount());
   }
 
   get title() {
@@ -87,32 +90,32 @@ export class Chart {
 
   /** The data as they are shown. @returns {Record<string, any>[]} */
   values() {
-    if (!this.fed) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
+    if (!this.showsResponses) return this.spec.data?.values ?? Object.values(this.spec.datasets ?? {}).flat();
     return this.rows().filter(({ kept }) => kept).map(({ kept, ...row }) => row);
   }
 
-  /** The menu: a logarithmic axis where it makes sense, and what can be taken along. */
-  offer(sheet) {
+  /** A logarithmic axis where it makes sense, and downloads. */
+  fillMenu(sheet) {
     const name = [this.hooks.page, this.figure.dataset.chart].filter(Boolean).join("-").replace(/[^\p{L}\p{N}_-]+/gu, "_");
     const box = el("input", { type: "checkbox", onchange: () => {
       this.log = box.checked;
       this.draw();
     } });
     box.checked = this.log;
-    const takes = Object.entries(TAKEN).map(([label, take]) => el("button", { type: "button", onclick: () => {
-      this.menu.open = false;
-      take(this, name).catch((error) => console.warn("Nothing to take:", error));
+    const formats = Object.entries(FORMATS).map(([label, download]) => el("button", { type: "button", onclick: () => {
+      sheet.hidePopover();
+      download(this, name).catch((error) => console.warn("Download failed:", error));
     } }, label));
     sheet.replaceChildren(
       ...(positive(this.spec, this.values()) ? [el("label", {}, box, message("Log y"))] : []),
-      el("div", { class: "takes" }, ...takes),
+      el("div", { class: "formats" }, ...formats),
     );
   }
 
-  /** The live view. */
-  async alive() {
+  /** The chart's Vega view. */
+  async ready() {
     if (!this.view) await this.draw();
-    if (!this.view) throw new Error("the chart did not come to life");
+    if (!this.view) throw new Error("the chart could not be drawn");
     return this.view;
   }
 
@@ -125,22 +128,23 @@ export class Chart {
   }
 
   /** Whether the chart shows the page's responses. */
-  get fed() {
+  get showsResponses() {
     return this.hooks.rows !== null && this.spec.data?.name === "rows";
   }
 
   /** Responses that pass all filters but this chart's own brush. */
   rows() {
-    return this.hooks.rows?.(this.own) ?? [];
+    return this.hooks.rows?.(this.brushedKeys) ?? [];
   }
 
   async draw() {
+    const draw = (this.draws += 1);
     try {
       const embed = await this.hooks.loadVega();
       const colours = themeColours();
       const { zoom, smoothing } = this.shared;
-      const source = this.fed ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
-      const spec = dressed({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
+      const source = this.showsResponses ? { ...this.spec, data: { name: "rows", values: this.rows() } } : this.spec;
+      const spec = specFor({ ...source, config: this.config }, colours, { zoom, smoothing, log: this.log });
       if (spec.mark || spec.layer) spec.width = this.inner();
       const place = el("div");
       const result = await embed(place, spec, {
@@ -152,20 +156,20 @@ export class Chart {
         defaultStyle: false,
         tooltip: (_handler, event, _item, value) => this.showTip(event, value),
       });
+      // Unmounted or drawn again while embedding.
+      if (draw !== this.draws || this.hooks.signal.aborted) return void result.view.finalize();
       this.view?.finalize();
       this.view = result.view;
-      // The reader may have left the page while Vega was at work.
-      if (this.gone) return this.rest();
-      // The figure's words say it; Vega's marks would be read out one by one, without names.
+      // The figure's caption describes it; screen readers would read Vega's marks one by one.
       place.querySelector("svg")?.setAttribute("aria-hidden", "true");
       this.plot.replaceChildren(place);
       this.listen();
       this.resized.observe(this.figure);
       this.figure.dataset.live = "true";
     } catch (error) {
-      this.rest();
+      this.showRendered();
       this.figure.dataset.live = "failed";
-      console.warn(`Chart ${this.figure.dataset.chart} stays as it was drawn:`, error);
+      console.warn(`Chart ${this.figure.dataset.chart} stays as it was rendered:`, error);
     }
   }
 
@@ -185,11 +189,11 @@ export class Chart {
     const { view, hooks } = this;
     view.addEventListener("click", (event, item) => {
       clearTimeout(this.click);
-      if (Math.abs(event.clientX - this.pressed) > 3) return; // the end of a drag
+      if (Math.abs(event.clientX - this.pointerDownX) > 3) return; // the end of a drag
       const datum = item?.datum?.datum ?? item?.datum;
       this.click = setTimeout(() => {
         if (Number.isInteger(datum?.n)) hooks.openResponse(datum.n);
-        else if (!this.fed) {
+        else if (!this.showsResponses) {
           const step = Number.isInteger(datum?.step) ? datum.step : this.hovered();
           if (step !== undefined) hooks.openStep(step);
         }
@@ -200,7 +204,7 @@ export class Chart {
       view.addSignalListener("at", (_name, step) => this.plot.matches(":hover") && this.shared.signal("at", step, this));
       view.addEventListener("mouseout", () => this.shared.signal("at", null, this));
     }
-    if (!this.fed) return;
+    if (!this.showsResponses) return;
     try {
       view.addSignalListener("brush", (_name, value) => this.brush(value));
     } catch {
@@ -219,12 +223,12 @@ export class Chart {
 
   /** @param {Record<string, [number, number]>} value */
   brush(value) {
-    const ranges = new Map([...this.own].map((key) => [key, null]));
-    this.own = new Set();
+    const ranges = new Map([...this.brushedKeys].map((key) => [key, null]));
+    this.brushedKeys = new Set();
     for (const [key, range] of Object.entries(value ?? {})) {
       if (!Array.isArray(range) || range.length !== 2) continue;
       ranges.set(key, /** @type {any} */ ([Math.min(...range), Math.max(...range)]));
-      this.own.add(key);
+      this.brushedKeys.add(key);
     }
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.hooks.brushed(ranges), 30);
@@ -241,12 +245,12 @@ export class Chart {
     const whole = span && { ...span, to: Number.isNaN(span.to) ? end : span.to };
     this.view?.data("pointed", whole ? [whole] : []).runAsync();
     this.figure.querySelector(".pointed")?.remove();
-    if (span) this.menu.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
+    if (span) this.menu.node.before(el("span", { class: `shaded pointed ${span.severity}` }, message("shaded: {words}", { words })));
   }
 
-  /** Follows the filters of the list. */
-  follow() {
-    if (!this.view || !this.fed) return;
+  /** Applies the filters of the list. */
+  update() {
+    if (!this.view || !this.showsResponses) return;
     this.view.data("rows", this.rows()).runAsync();
   }
 
@@ -256,8 +260,8 @@ export class Chart {
       return;
     }
     const { clientX: x, clientY: y } = event;
-    const told = typeof value === "object" ? Object.entries(value) : [["", value]];
-    const lines = told.filter(([, text]) => text !== "NaN"); // no value there
+    const entries = typeof value === "object" ? Object.entries(value) : [["", value]];
+    const lines = entries.filter(([, text]) => text !== "NaN"); // no value there
     this.hooks.tip.show(
       "",
       lines.map(([label, text]) => ({ label, value: String(text) })),
@@ -268,18 +272,16 @@ export class Chart {
   unmount() {
     clearTimeout(this.waiting);
     clearTimeout(this.click);
-    this.menu.remove();
-    document.removeEventListener("rlreport:theme", this.again);
+    this.menu.node.remove();
     this.resized.disconnect();
-    this.gone = true;
-    this.rest();
+    this.showRendered();
   }
 
-  /** Shows the chart as it was baked. */
-  rest() {
+  /** Puts the rendered SVG back. */
+  showRendered() {
     this.view?.finalize();
     this.view = null;
-    this.plot.replaceChildren(...this.baked);
+    this.plot.replaceChildren(...this.rendered);
   }
 }
 
@@ -300,7 +302,7 @@ export function mountCharts(root, hooks) {
   root.querySelector("section.charts")?.before(tools);
   if ([...charts.values()].some((chart) => chart.has("smoothing"))) smoothingTools(tools, charts.values(), shared);
   const explore = mountExplore(tools, hooks, (figure, spec) => new Chart(figure, hooks, shared, config, spec));
-  const stopPointing = followFindings(root, charts.values());
+  shadeFindings(root, charts.values(), hooks.signal);
   const idle = globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 50));
   /** @type {Chart[]} */
   const queue = [];
@@ -323,18 +325,15 @@ export function mountCharts(root, hooks) {
     work();
   }, { rootMargin: "200px" });
   for (const figure of charts.keys()) seen.observe(figure);
+  hooks.signal.addEventListener("abort", () => {
+    tools.remove();
+    seen.disconnect();
+    queue.length = 0;
+  });
   return {
-    follow() {
-      charts.forEach((chart) => chart.follow());
-      explore?.follow();
-    },
-    unmount() {
-      stopPointing();
-      explore?.unmount();
-      tools.remove();
-      seen.disconnect();
-      queue.length = 0;
-      charts.forEach((chart) => chart.unmount());
+    update() {
+      charts.forEach((chart) => chart.update());
+      explore?.update();
     },
   };
 }

@@ -8,7 +8,7 @@ import { message, nodes } from "../shared/words.js";
  * @param {HTMLElement} tools
  * @param {import("./charts.js").Hooks} hooks
  * @param {(figure: HTMLElement, spec: any) => import("./charts.js").Chart} make
- * @returns {{follow: () => void, unmount: () => void} | null}
+ * @returns {{update: () => void} | null}
  */
 export function mountExplore(tools, hooks, make) {
   const table = hooks.table;
@@ -27,11 +27,11 @@ export function mountExplore(tools, hooks, make) {
   /** @type {import("./charts.js").Chart | null} */
   let chart = null;
   const draw = () => {
-    const [across, up] = [named.get(x.value), named.get(y.value)];
-    const values = table.rows.passing().map((i) => ({ [id]: Number(table.view.names[i]), x: finite(across.numbers[i]), y: finite(up.numbers[i]) }));
-    const spec = scatter(across, up, id, values);
-    figure.dataset.chart = `${up.key}-${across.key}`.replace(/\W+/g, "_");
-    figure.querySelector("figcaption > span").textContent = message("{up} against {across}", { up: up.label, across: across.label });
+    const [xColumn, yColumn] = [named.get(x.value), named.get(y.value)];
+    const values = table.rows.passing().map((i) => ({ [id]: Number(table.view.rowIds[i]), x: finite(xColumn.numbers[i]), y: finite(yColumn.numbers[i]) }));
+    const spec = scatter(xColumn, yColumn, id, values);
+    figure.dataset.chart = `${yColumn.key}-${xColumn.key}`.replace(/\W+/g, "_");
+    figure.querySelector("figcaption > span").textContent = message("{up} against {across}", { up: yColumn.label, across: xColumn.label });
     if (chart) chart.spec = spec;
     else chart = make(figure, spec);
     chart.draw();
@@ -39,10 +39,7 @@ export function mountExplore(tools, hooks, make) {
   const details = el("details", { class: "explore" }, el("summary", {}, message("Plot any two columns")), el("p", {}, ...nodes("{up} against {across}", { up: y, across: x })), figure);
   details.addEventListener("toggle", () => details.open && draw());
   tools.append(details);
-  return {
-    follow: () => details.open && chart && draw(),
-    unmount: () => chart?.unmount(),
-  };
+  return { update: () => details.open && chart && draw() };
 }
 
 /** @param {string} label @param {string} unit */
@@ -56,7 +53,7 @@ function finite(value) {
 }
 
 /** Points, in the look of the other charts. */
-function scatter(across, up, id, values) {
+function scatter(xColumn, yColumn, id, values) {
   const axis = ({ label, unit }, place) => ({
     field: place,
     type: "quantitative",
@@ -64,7 +61,7 @@ function scatter(across, up, id, values) {
     scale: { zero: false, nice: true },
     axis: { tickCount: 6, labelOverlap: true, ...(place === "x" ? { titleAnchor: "end", titleY: LOOK.titles.x } : { titleX: -LOOK.padding.left, titleY: LOOK.titles.y }) },
   });
-  const told = (field, title) => ({ field, title, type: "quantitative", format: field === id ? ",d" : ",.4~r" });
+  const tooltip = (field, title) => ({ field, title, type: "quantitative", format: field === id ? ",d" : ",.4~r" });
   return {
     height: 240,
     padding: { ...LOOK.padding, right: 16 },
@@ -73,9 +70,9 @@ function scatter(across, up, id, values) {
     layer: [{
       mark: { type: "circle", color: LOOK.colours.policy, size: 30, opacity: 0.6 },
       encoding: {
-        x: axis(across, "x"),
-        y: axis(up, "y"),
-        tooltip: [told(id, id === "n" ? message("response") : message("step")), told("x", across.label), told("y", up.label)],
+        x: axis(xColumn, "x"),
+        y: axis(yColumn, "y"),
+        tooltip: [tooltip(id, id === "n" ? message("response") : message("step")), tooltip("x", xColumn.label), tooltip("y", yColumn.label)],
       },
     }],
   };

@@ -7,27 +7,27 @@ import { Rows } from "./rows.js";
 /**
  * @param {HTMLElement} section
  * @param {any} data the page's row data, or null for a table that stands alone
- * @returns {{rows: Rows, nodes: (HTMLTableRowElement | null)[], names: string[]}} `nodes` are the
- *   baked rows, null for those carried as data only; `names` the rows' ids
+ * @returns {{rows: Rows, nodes: (HTMLTableRowElement | null)[], rowIds: string[]}} `nodes` are the
+ *   baked rows, null for those carried as data only; `rowIds` aligned with them
  */
 export function readTable(section, data) {
   const table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
   const baked = [...table.tBodies[0].rows].filter((row) => row.dataset.n !== undefined);
   const headers = [.../** @type {HTMLTableSectionElement} */ (table.tHead).rows[0].cells];
-  const names = data ? namesOf(data) : baked.map((row) => row.dataset.n ?? "");
-  const byName = new Map(baked.map((row) => [row.dataset.n, row]));
-  const nodes = data ? names.map((name) => byName.get(name) ?? null) : baked;
+  const rowIds = data ? idsOf(data) : baked.map((row) => row.dataset.n ?? "");
+  const byId = new Map(baked.map((row) => [row.dataset.n, row]));
+  const nodes = data ? rowIds.map((id) => byId.get(id) ?? null) : baked;
   const columns = headers.map((header, at) =>
     data ? fromData(header, at, nodes, data) : fromCells(header, at, nodes),
   );
   for (const meta of data?.columns ?? []) {
     if (!columns.some((column) => column.key === meta.key)) columns.push(unseen(meta, data));
   }
-  return { rows: new Rows(columns, names.length), nodes, names };
+  return { rows: new Rows(columns, rowIds.length), nodes, rowIds };
 }
 
 /** Rows of one step are named by their n, those of a run by step and n. @returns {string[]} */
-function namesOf({ n, values }) {
+function idsOf({ n, values }) {
   return n.map((name, i) => (values.step ? `${values.step[i]}-${name}` : String(name)));
 }
 

@@ -29,6 +29,8 @@ export class Rows {
     this.columns = columns;
     this.size = size;
     /** @type {SortKey[]} */
+    this.defaultSort = [];
+    /** @type {SortKey[]} */
     this.sort = [];
     /** @type {Map<string, [number, number]>} column key → range, either end may be infinite */
     this.ranges = new Map();
@@ -49,8 +51,14 @@ export class Rows {
   }
 
   /** @param {SortKey[]} sort */
+  setSort(sort) {
+    const known = sort.filter(({ key }) => this.column(key));
+    this.sort = known.length ? known : this.defaultSort;
+  }
+
+  /** @param {SortKey[]} sort */
   sortBy(sort) {
-    this.sort = sort.filter(({ key }) => this.column(key));
+    this.setSort(sort);
     this.update();
   }
 
@@ -142,9 +150,9 @@ export class Rows {
   }
 }
 
-/** "-reward,kl_k1" → sort keys. @param {string | null} text @returns {SortKey[]} */
+/** "-reward,kl_k1" → sort keys. @param {string} text @returns {SortKey[]} */
 export function parseSort(text) {
-  return (text ?? "")
+  return text
     .split(",")
     .filter(Boolean)
     .map((part) => ({ key: part.replace(/^-/, ""), down: part.startsWith("-") }));

@@ -1,118 +1,88 @@
-/** Shows `Rows` in the baked table: reuses its rows, and keeps only those in view when long. */
+/** Shows `Rows` in a table: reuses the rendered rows, and adds rows of a long list while one scrolls. */
 
-import { format, parse } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { MISSING, exact, written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
-import { formatSort, parseSort, valueAt } from "./rows.js";
 import { message } from "../shared/words.js";
+import { valueAt } from "./rows.js";
 
-/** Above this many rows only those near the view are in the document. */
-const WINDOW_FROM = 200;
-const MARGIN_PX = 600;
-const GUESS_PX = 45;
+/** Rows added at a time. */
+const CHUNK = 50;
+/** More are added when the end of those shown is this near. */
+const NEAR_PX = 1200;
 
-/** Address of a response on the page that is open. @param {string} n */
-function responseHref(n) {
-  return format(parse(location.hash).path, new URLSearchParams({ r: n }));
-}
+/** Numbers that are no magnitudes. */
+const WITHOUT_BAR = ["n", "prompt_id", "worth"];
+
+/**
+ * @typedef {object} Options
+ * @property {AbortSignal} signal
+ * @property {(i: number) => string} href address of row i
+ * @property {(i: number) => void} [open] what a click on row i does; else its link is followed
+ * @property {(column: import("./rows.js").Column, i: number) => string} [cellClass] of a number, instead of a bar
+ */
 
 export class TableView {
   /**
    * @param {HTMLElement} section
-   * @param {{rows: import("./rows.js").Rows, nodes: (HTMLTableRowElement | null)[], names: string[]}} read
-   * @param {{open?: (i: number) => void, sorted?: (sort: string) => void, href?: (i: number) => string}} [on]
+   * @param {{rows: import("./rows.js").Rows, nodes: (HTMLTableRowElement | null)[], rowIds: string[]}} read
+   * @param {Options} options
    */
-  constructor(section, { rows, nodes, names }, on = {}) {
+  constructor(section, { rows, nodes, rowIds }, options) {
     this.rows = rows;
     this.nodes = nodes;
-    this.names = names;
-    this.on = on;
+    this.rowIds = rowIds;
+    this.options = options;
     this.table = /** @type {HTMLTableElement} */ (section.querySelector("table"));
-    this.from = 0;
-    this.to = 0;
-    this.waiting = 0;
     this.body = this.table.tBodies[0];
     this.box = /** @type {HTMLElement} */ (section.querySelector(".scroll"));
-    this.heads = /** @type {HTMLTableSectionElement} */ (this.table.tHead).rows[0];
+    this.head = /** @type {HTMLTableSectionElement} */ (this.table.tHead).rows[0];
     /** Columns that have cells in the table, in its order. */
-    this.laid = rows.columns.slice(0, this.heads.cells.length);
-    this.layout = 0;
-    this.stamps = new Int32Array(nodes.length);
-    this.heights = new Float32Array(nodes.length);
+    this.renderedColumns = rows.columns.slice(0, this.head.cells.length);
+    /** Rows of the order that are in the document. */
+    this.shown = 0;
     this.selected = -1;
-    /** @type {HTMLElement | null} the one element of the table that Tab reaches */
-    this.stop = null;
-    for (const link of this.body.querySelectorAll("a")) link.tabIndex = -1;
     this.box.removeAttribute("tabindex");
-    // The address names a row to be opened; the browser would scroll the page to it as well.
+    // The browser would scroll the page to a row that the URL names.
     for (const row of nodes) row?.removeAttribute("id");
-    this.gaps = [0, 1].map(() => el("tr", { class: "gap", "aria-hidden": "true" }, el("td")));
-    this.printing = () => this.renderAll();
-    this.printed = () => this.render(true);
-    this.resized = new ResizeObserver(() => this.soon());
-    this.makeSortable();
-    this.listen();
-    rows.listeners.add(() => this.render(true));
+    for (const cell of this.head.cells) this.addSortButton(cell);
+    const { signal } = options;
+    this.box.addEventListener("scroll", () => this.addNearRows(), { passive: true, signal });
+    this.body.addEventListener("click", (event) => this.clicked(event), { signal });
+    this.body.addEventListener("keydown", (event) => this.keyPressed(event), { signal });
+    addEventListener("beforeprint", () => this.showRows(Infinity), { signal });
+    addEventListener("afterprint", () => this.render(), { signal });
+    rows.listeners.add(() => this.render());
   }
 
-  makeSortable() {
-    for (const head of this.heads.cells) this.sortButton(head);
+  /** @param {HTMLTableCellElement} cell */
+  addSortButton(cell) {
+    const button = el("button", { type: "button", class: "sort" }, ...cell.childNodes);
+    button.addEventListener("click", (event) => this.toggleSort(cell.dataset.key ?? "", event.shiftKey));
+    cell.append(button);
   }
 
-  /** @param {HTMLTableCellElement} head */
-  sortButton(head) {
-    const button = el("button", { type: "button", class: "sort", tabindex: -1 }, ...head.childNodes);
-    button.addEventListener("click", (event) => this.toggleSort(head.dataset.key ?? "", event.shiftKey));
-    head.append(button);
-  }
-
-  /** Numbers start with the largest, texts with the first; a third press takes the key away. */
+  /** Numbers start with the largest, texts with the first; a third press removes the key. */
   toggleSort(key, add) {
     const { rows } = this;
-    const present = rows.sort.find((part) => part.key === key);
-    const first = Boolean(rows.column(key)?.numbers);
-    const next = !present ? { key, down: first } : present.down === first ? { key, down: !first } : null;
-    const others = add ? rows.sort.filter((part) => part.key !== key) : [];
-    const at = add && present ? rows.sort.indexOf(present) : others.length;
-    const sort = [...others.slice(0, at), ...(next ? [next] : []), ...others.slice(at)];
-    rows.sortBy(sort);
-    this.on.sorted?.(formatSort(sort));
-  }
-
-  /** @param {string | null} text as in the address */
-  setSort(text) {
-    const sort = parseSort(text);
-    if (formatSort(sort) !== formatSort(this.rows.sort)) this.rows.sortBy(sort);
+    const current = rows.sort.find((part) => part.key === key);
+    const down = Boolean(rows.column(key)?.numbers);
+    const next = !current ? [{ key, down }] : current.down === down ? [{ key, down: !down }] : [];
+    if (!add) rows.sortBy(next);
+    else if (current) rows.sortBy(rows.sort.flatMap((part) => (part === current ? next : [part])));
+    else rows.sortBy([...rows.sort, ...next]);
   }
 
   showSort() {
     const { sort } = this.rows;
-    for (const head of this.heads.cells) {
-      const at = sort.findIndex((part) => part.key === head.dataset.key);
-      head.removeAttribute("aria-sort");
-      head.removeAttribute("data-order");
+    for (const cell of this.head.cells) {
+      const at = sort.findIndex((part) => part.key === cell.dataset.key);
+      cell.removeAttribute("aria-sort");
+      cell.removeAttribute("data-order");
       if (at < 0) continue;
-      head.setAttribute("aria-sort", sort[at].down ? "descending" : "ascending");
-      if (sort.length > 1) head.dataset.order = String(at + 1);
+      cell.setAttribute("aria-sort", sort[at].down ? "descending" : "ascending");
+      if (sort.length > 1) cell.dataset.order = String(at + 1);
     }
-  }
-
-  listen() {
-    this.box.addEventListener("scroll", () => this.soon(), { passive: true });
-    this.body.addEventListener("click", (event) => this.clicked(event));
-    this.table.addEventListener("keydown", (event) => this.walk(event));
-    this.table.addEventListener("focusin", (event) => this.rove(/** @type {HTMLElement} */ (event.target)));
-    // Printing shows all rows; the browser waits for this handler before it lays out.
-    addEventListener("beforeprint", this.printing);
-    addEventListener("afterprint", this.printed);
-    this.resized.observe(this.box);
-  }
-
-  unmount() {
-    removeEventListener("beforeprint", this.printing);
-    removeEventListener("afterprint", this.printed);
-    this.resized.disconnect();
   }
 
   /** @param {MouseEvent} event */
@@ -120,217 +90,104 @@ export class TableView {
     const target = /** @type {Element} */ (event.target);
     const row = target.closest("tr");
     const link = target.closest("a");
+    const { open } = this.options;
     if (!row?.dataset.n || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (link && !(this.on.open && link.closest("td") === row.cells[0])) return;
+    if (link && !(open && link.closest("td") === row.cells[0])) return;
     if (String(getSelection())) return;
-    if (this.on.open) {
+    if (open) {
       event.preventDefault();
-      this.on.open(this.names.indexOf(row.dataset.n));
+      open(this.rowIds.indexOf(row.dataset.n));
     } else if (!link) {
       row.querySelector("a")?.click();
     }
   }
 
-  soon() {
-    if (this.waiting) return;
-    this.waiting = requestAnimationFrame(() => {
-      this.waiting = 0;
-      this.render(false);
-    });
-  }
-
-  /** @param {boolean} changed whether the order, the columns or the row height changed */
-  render(changed) {
-    const { order } = this.rows;
-    const all = order.length <= WINDOW_FROM;
-    if (changed) {
-      this.showSort();
-      // Where the browser itself scrolls to a row that the address names.
-      this.box.style.scrollPaddingTop = `${this.heads.offsetHeight}px`;
-      this.table.toggleAttribute("aria-rowcount", false);
-      if (!all) this.table.setAttribute("aria-rowcount", String(order.length + 1));
-    }
-    if (all) {
-      if (changed) this.put(0, order.length, 0, 0);
-      return;
-    }
-    this.freeze();
-    const tops = this.tops();
-    const from = Math.max(0, lastAtMost(tops, this.box.scrollTop - MARGIN_PX));
-    const to = Math.min(order.length, lastAtMost(tops, this.box.scrollTop + this.box.clientHeight + MARGIN_PX) + 1);
-    if (!changed && from === this.from && to === this.to) return;
-    this.put(from, to, tops[from], tops[order.length] - tops[to]);
-    this.measure(from, to);
-  }
-
-  /** @param {number} from @param {number} to @param {number} above px @param {number} below px */
-  put(from, to, above, below) {
-    [this.from, this.to] = [from, to];
-    const shown = this.rows.order.slice(from, to).map((i, k) => this.row(i, from + k));
-    const [top, bottom] = this.gaps;
-    for (const [gap, height] of /** @type {[any, number][]} */ ([[top, above], [bottom, below]])) {
-      gap.firstChild.colSpan = Math.max(1, this.laid.length);
-      gap.firstChild.style.height = `${height}px`;
-    }
-    const none = this.rows.order.length ? [] : [this.nothing()];
-    const held = /** @type {HTMLElement | null} */ (document.activeElement);
-    const holds = this.body.contains(held);
-    this.body.replaceChildren(...(above ? [top] : []), ...shown, ...(below ? [bottom] : []), ...none);
-    // A row that is put back has lost the focus.
-    if (holds && held?.isConnected) held.focus({ preventScroll: true });
-    mark("found", this.body, this.rows.query ? [this.rows.query] : []);
-    if (!this.stop?.isConnected || this.stop.closest("[hidden]")) this.rove(this.buttons()[0]);
-  }
-
-  /** @param {HTMLElement | undefined} target what Tab reaches from now on */
-  rove(target) {
-    if (!target) return;
-    if (this.stop) this.stop.tabIndex = -1;
-    this.stop = target;
-    target.tabIndex = 0;
-  }
-
-  /** Those of the headers that are shown. @returns {HTMLElement[]} */
-  buttons() {
-    return [...this.heads.querySelectorAll("button")].filter((button) => !button.closest("[hidden]"));
-  }
-
-  /** Arrows walk the headers and the rows. @param {KeyboardEvent} event */
-  walk(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-    const target = /** @type {Element} */ (event.target);
-    const row = target.closest("tr");
-    const inHead = row === this.heads;
-    const go = inHead ? this.fromHead(event.key, target) : this.fromRow(event.key, row?.dataset.n ?? "");
-    if (!go) return;
+  /** Arrows move between the links of rows. @param {KeyboardEvent} event */
+  keyPressed(event) {
+    const delta = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    const row = /** @type {Element} */ (event.target).closest("tr");
+    if (!delta || !row || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    go();
+    this.focusRow(this.rows.order.indexOf(this.rowIds.indexOf(row.dataset.n ?? "")) + delta);
   }
 
-  /** @param {string} key @param {Element} button */
-  fromHead(key, button) {
-    const all = this.buttons();
-    const at = all.indexOf(/** @type {HTMLElement} */ (button));
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }[key];
-    if (to !== undefined) return () => all[to]?.focus();
-    return key === "ArrowDown" ? () => this.focusRow(this.firstInView()) : null;
+  /** Shows the rows in their order, `count` of them at first. */
+  render(count = CHUNK) {
+    this.showSort();
+    this.box.style.scrollPaddingTop = `${this.head.offsetHeight}px`;
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+    const inside = this.body.contains(focused);
+    this.shown = 0;
+    this.body.replaceChildren(...(this.rows.order.length ? [] : [this.emptyRow()]));
+    this.showRows(count);
+    // Re-inserting a focused row blurs it.
+    if (inside && focused?.isConnected) focused.focus({ preventScroll: true });
+    this.addNearRows();
   }
 
-  /** @param {string} key @param {string} name */
-  fromRow(key, name) {
-    const last = this.rows.order.length - 1;
-    const at = this.rows.order.indexOf(this.names.indexOf(name));
-    const page = Math.max(1, Math.floor(this.box.clientHeight / GUESS_PX) - 2);
-    const to = { ArrowUp: at - 1, ArrowDown: at + 1, PageUp: Math.max(0, at - page), PageDown: at + page, Home: 0, End: last }[key];
-    if (to === undefined) return null;
-    return () => (to < 0 ? this.buttons()[0]?.focus() : this.focusRow(Math.min(last, to)));
+  addNearRows() {
+    const { box } = this;
+    if (box.scrollTop + box.clientHeight > box.scrollHeight - NEAR_PX) this.showRows(this.shown + CHUNK);
   }
 
-  firstInView() {
-    return Math.max(this.from, lastAtMost(this.tops(), this.box.scrollTop + 1));
+  /** Shows the first `count` rows at least. @param {number} count */
+  showRows(count) {
+    const { order, query } = this.rows;
+    if (Math.min(count, order.length) <= this.shown) return;
+    this.body.append(...order.slice(this.shown, count).map((i) => this.row(i)));
+    this.shown = Math.min(count, order.length);
+    mark("found", this.body, query ? [query] : []);
+  }
+
+  /** The row at a place of the order, in the document; null where there is none. @param {number} place */
+  rowAt(place) {
+    if (place < 0 || place >= this.rows.order.length) return null;
+    if (place >= this.shown) this.showRows(place + CHUNK);
+    return this.nodes[this.rows.order[place]];
   }
 
   /** @param {number} place in the order */
   focusRow(place) {
-    const row = this.reach(place);
-    if (!row) return;
-    const target = row.querySelector("a") ?? row;
-    this.rove(target);
-    target.focus({ preventScroll: true });
-    this.reveal(row);
-  }
-
-  /** The row at a place of the order, in the document. @param {number} place */
-  reach(place) {
-    const { order } = this.rows;
-    if (order.length > WINDOW_FROM && (place < this.from || place >= this.to)) {
-      this.box.scrollTop = Math.max(0, this.tops()[place] - this.box.clientHeight / 3);
-      this.render(false);
-    }
-    return place >= 0 && place < order.length ? this.nodes[order[place]] : null;
+    const row = this.rowAt(place);
+    row?.querySelector("a")?.focus({ preventScroll: true });
+    if (row) this.reveal(row);
   }
 
   /** Scrolls the box, never the page, until a row lies below the header. @param {HTMLElement} row */
   reveal(row) {
     const [outer, inner] = [this.box.getBoundingClientRect(), row.getBoundingClientRect()];
-    const top = outer.top + this.heads.offsetHeight;
+    const top = outer.top + this.head.offsetHeight;
     if (inner.top < top) this.box.scrollTop += inner.top - top;
     else if (inner.bottom > outer.bottom) this.box.scrollTop += inner.bottom - outer.bottom + 8;
   }
 
-  nothing() {
+  emptyRow() {
     const text = this.rows.size ? message("No row passes the search and the filters.") : message("Nothing to list.");
-    return el("tr", { class: "empty" }, el("td", { colspan: this.laid.length }, text));
+    return el("tr", { class: "empty" }, el("td", { colspan: this.renderedColumns.length }, text));
   }
 
-  renderAll() {
-    this.put(0, this.rows.order.length, 0, 0);
-  }
-
-  /** Where each row of the order begins, from heights measured so far. */
-  tops() {
-    const { order } = this.rows;
-    const tops = new Float64Array(order.length + 1);
-    for (let k = 0; k < order.length; k += 1) tops[k + 1] = tops[k] + (this.heights[order[k]] || GUESS_PX);
-    return tops;
-  }
-
-  measure(from, to) {
-    for (const i of this.rows.order.slice(from, to)) {
-      this.heights[i] = this.nodes[i]?.offsetHeight ?? 0;
-    }
-  }
-
-  /** Columns keep the widths they have now: rows that come and go must not move them. */
-  freeze() {
-    if (this.table.classList.contains("frozen") || getComputedStyle(this.table).tableLayout === "fixed") return;
-    const widths = [...this.heads.cells].map((head) => head.offsetWidth);
-    this.table.querySelectorAll("col").forEach((col, k) => {
-      /** @type {HTMLElement} */ (col).style.width = `${widths[k]}px`;
+  /** The node of row i, with a cell for every column that was ever shown. @param {number} i */
+  row(i) {
+    const node = (this.nodes[i] ??= el("tr", { "data-n": this.rowIds[i] }));
+    const { cells } = node;
+    this.renderedColumns.forEach((column, k) => {
+      if (k === cells.length) node.append(this.cell(column, i));
+      if (cells[k].hidden === column.shown) cells[k].hidden = !column.shown;
     });
-    this.table.classList.add("frozen");
-  }
-
-  /** The node of row i, with a cell for every column that was ever shown. */
-  row(i, position) {
-    const node = (this.nodes[i] ??= this.build(i));
-    if (this.stamps[i] !== this.layout || node.cells.length < this.laid.length) {
-      for (let k = node.cells.length; k < this.laid.length; k += 1) node.append(this.cell(this.laid[k], i));
-      this.laid.forEach((column, k) => (node.cells[k].hidden = !column.shown));
-      this.stamps[i] = this.layout;
-    }
-    if (i === this.selected) node.setAttribute("aria-current", "true");
-    else node.removeAttribute("aria-current");
-    if (this.rows.order.length > WINDOW_FROM) node.setAttribute("aria-rowindex", String(position + 2));
     return node;
-  }
-
-  /** @param {number} i @returns {HTMLTableRowElement} */
-  build(i) {
-    return el("tr", { "data-n": this.names[i] });
   }
 
   /** @param {import("./rows.js").Column} column @param {number} i */
   cell(column, i) {
     const value = valueAt(column, i);
-    if (column === this.laid[0]) {
-      const href = this.on.href?.(i) ?? responseHref(this.names[i]);
-      return el("td", { class: column.kind }, el("a", { href, tabindex: -1 }, value));
-    }
+    if (column === this.renderedColumns[0]) return el("td", { class: column.kind }, el("a", { href: this.options.href(i) }, value));
     if (column.numbers) {
       const number = column.numbers[i];
-      const title = exact(number);
-      return el("td", { class: `number${this.bar(column, number)}`, title }, written(number, column.written));
+      const look = this.options.cellClass?.(column, i) ?? barClass(column, number);
+      return el("td", { class: `number ${look}`, title: exact(number) }, written(number, column.written));
     }
+    if (column.kind === "token") return el("td", { class: "token" }, el("code", { dir: "auto" }, value));
     return el("td", { class: "text", "data-key": column.key }, el("div", { class: "clamp", dir: "auto" }, value ?? MISSING));
-  }
-
-  /** Length of the bar under a number, in twentieths of the column's largest. */
-  bar(column, number) {
-    if (["n", "prompt_id", "worth"].includes(column.key)) return ""; // no magnitudes
-    column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
-    const share = Math.abs(number) / column.largest;
-    return share > 0 && Number.isFinite(share) ? ` bar-${Math.ceil(20 * share)}` : "";
   }
 
   /** @param {string} key @param {boolean} shown */
@@ -338,46 +195,39 @@ export class TableView {
     const column = this.rows.column(key);
     if (!column) return;
     column.shown = shown;
-    if (!this.laid.includes(column)) {
-      this.laid.push(column);
-      const unit = column.unit && el("span", { class: "unit" }, column.unit);
-      const head = el("th", { scope: "col", class: column.kind, "data-key": key, title: column.help }, column.label, unit);
-      this.heads.append(head);
-      this.table.querySelector("colgroup")?.append(el("col", { class: column.kind, "data-key": key }));
-      this.sortButton(head);
+    const group = /** @type {HTMLElement} */ (this.table.querySelector("colgroup"));
+    if (!this.renderedColumns.includes(column)) {
+      this.renderedColumns.push(column);
+      const cell = headerCell(column);
+      this.head.append(cell);
+      group.append(el("col", { class: column.kind, "data-key": key }));
+      this.addSortButton(cell);
     }
-    const at = this.laid.indexOf(column);
-    this.heads.cells[at].hidden = !shown;
-    const cols = /** @type {NodeListOf<HTMLElement>} */ (this.table.querySelectorAll("col"));
-    cols[at].hidden = !shown;
-    this.layout += 1;
-    this.render(true);
-  }
-
-  /** @param {boolean} full whether rows show all of their text */
-  setFull(full) {
-    this.table.classList.toggle("full", full);
-    this.heights.fill(0);
-    this.render(true);
+    const at = this.renderedColumns.indexOf(column);
+    this.head.cells[at].hidden = !shown;
+    /** @type {HTMLElement} */ (group.children[at]).hidden = !shown;
+    this.render(this.shown);
   }
 
   /** Marks row i as the open one and brings it into view; -1 for none. @param {number} i */
   select(i) {
+    this.nodes[this.selected]?.removeAttribute("aria-current");
     this.selected = i;
-    const place = this.rows.order.indexOf(i);
-    this.render(true);
-    const row = this.reach(place);
+    const row = this.rowAt(this.rows.order.indexOf(i));
+    row?.setAttribute("aria-current", "true");
     if (row) this.reveal(row);
   }
 }
 
-/** Last index whose value is at most x, by bisection; 0 at least. */
-function lastAtMost(sorted, x) {
-  let [low, high] = [0, sorted.length - 1];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (sorted[middle] <= x) low = middle;
-    else high = middle - 1;
-  }
-  return low;
+/** @param {import("./rows.js").Column} column @returns {HTMLTableCellElement} */
+export function headerCell({ key, kind, label, unit, help }) {
+  return el("th", { scope: "col", class: kind, "data-key": key, title: help }, label, unit && el("span", { class: "unit" }, unit));
+}
+
+/** Class of the bar under a number: its length in twentieths of the column's largest. */
+function barClass(column, number) {
+  if (WITHOUT_BAR.includes(column.key)) return "";
+  column.largest ??= column.numbers.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+  const share = Math.abs(number) / column.largest;
+  return share > 0 && Number.isFinite(share) ? `bar-${Math.ceil(20 * share)}` : "";
 }

@@ -3,29 +3,30 @@
 import { copies } from "../shared/copy.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
+import { menu } from "../shared/menu.js";
 import { toCsv, toJson } from "./rows.js";
 import { message } from "../shared/words.js";
 
 /** @typedef {import("./rows.js").Rows} Rows */
 
-/** A column of so few different short texts offers them, else one types. */
-const MOST_OFFERED = 30;
-const LONGEST_OFFERED = 80;
+/** A column of so few different short texts offers them as options, others a field to type in. */
+const MAX_OPTIONS = 30;
+const MAX_OPTION_CHARS = 80;
 
 /**
  * @param {HTMLElement} section
  * @param {import("./table.js").TableView} view
  */
-export function mountTools(section, view) {
+export function mountToolbar(section, view) {
   const { rows } = view;
   const label = section.querySelector("caption")?.textContent ?? "";
   const search = el("input", { type: "search", placeholder: message("Search"), "aria-label": message("Search {list}", { list: label }) });
   search.addEventListener("input", () => rows.search(search.value));
   search.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") view.stop?.focus({ preventScroll: true });
-    else if (event.key === "ArrowDown") view.focusRow(view.firstInView());
+    if (event.key === "Escape") search.blur();
+    else if (event.key === "ArrowDown") view.focusRow(0);
     else return;
-    // Else the browser would empty the field, and scroll.
+    // The browser would empty the field, or scroll.
     event.preventDefault();
   });
   const total = el("output", { class: "count", "aria-live": "polite" });
@@ -34,21 +35,27 @@ export function mountTools(section, view) {
   full.addEventListener("click", () => {
     const pressed = full.getAttribute("aria-pressed") !== "true";
     full.setAttribute("aria-pressed", String(pressed));
-    view.setFull(pressed);
+    view.table.classList.toggle("full", pressed);
   });
   const csv = el("button", { type: "button" }, message("Copy CSV"));
   const json = el("button", { type: "button" }, message("Copy JSON"));
   copies(csv, () => toCsv(rows));
   copies(json, () => toJson(rows));
   const hasText = rows.columns.some((column) => column.kind === "text");
-  const tools = [search, filterMenu(rows), columnMenu(view), hasText && full, csv, json, total, chips];
+  const hasStrings = rows.columns.some((column) => column.strings);
+  const filter = filterMenu(rows);
+  const tools = [hasStrings && search, filter.node, columnMenu(view).node, hasText && full, csv, json, total, chips];
   section.querySelector(".list-tools")?.append(...tools.filter(Boolean));
+  const remove = (change) => {
+    change();
+    filter.button.focus();
+  };
   const show = () => {
     const [shown, all] = [rows.order.length, rows.size];
     total.textContent = message("{shown} of {all}", { shown: written(shown, "count"), all: written(all, "count") });
     chips.replaceChildren(
-      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => rows.limit(key, null))),
-      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => rows.require(key, ""))),
+      ...[...rows.ranges].map(([key, range]) => chip(between(rows, key, range), () => remove(() => rows.limit(key, null)))),
+      ...[...rows.words].map(([key, words]) => chip(message("{name}: {value}", { name: nameOf(rows, key), value: words }), () => remove(() => rows.require(key, "")))),
     );
     if (document.activeElement !== search && search.value.trim().toLowerCase() !== rows.query) {
       search.value = rows.query;
@@ -78,45 +85,21 @@ function between(rows, key, [low, high]) {
   return message("{name} from {low} to {high}", places);
 }
 
-/** @param {string} title @param {(sheet: HTMLElement) => void} build run when first opened */
-export function menu(title, build) {
-  const sheet = el("div", { class: "sheet" });
-  const node = el("details", { class: "menu" }, el("summary", {}, title), sheet);
-  node.addEventListener("toggle", () => {
-    if (!node.open) return;
-    build(sheet);
-    // Inside the view, however far to the right its button is.
-    sheet.style.insetInlineStart = "0px";
-    const over = sheet.getBoundingClientRect().right + 8 - document.documentElement.clientWidth;
-    if (over > 0) sheet.style.insetInlineStart = `${-over}px`;
-  });
-  node.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    node.open = false;
-    node.querySelector("summary").focus();
-    event.stopPropagation();
-  });
-  node.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !node.contains(event.relatedTarget)) node.open = false;
-  });
-  return node;
-}
-
 /** A short form on one column at a time. @param {Rows} rows */
 function filterMenu(rows) {
-  let present = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
+  let current = rows.column("reward")?.key ?? rows.columns.find((column) => column.numbers)?.key ?? rows.columns[0].key;
   return menu(message("Filter"), (sheet) => {
-    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === present }, label));
+    const options = grouped(rows.columns, ({ key, label }) => el("option", { value: key, selected: key === current }, label));
     const groups = options.map(([name, items]) => (name ? el("optgroup", { label: name }, ...items) : items)).flat();
     const pick = el("select", {}, ...groups);
     const fields = el("div", { class: "range" });
     const show = () => {
-      const column = /** @type {import("./rows.js").Column} */ (rows.column(present));
+      const column = /** @type {import("./rows.js").Column} */ (rows.column(current));
       const inputs = column.numbers ? rangeInputs(rows, column) : [wordsInput(rows, column)];
       fields.replaceChildren(...inputs.map(([word, input]) => el("label", {}, word, input)));
     };
     pick.addEventListener("change", () => {
-      present = pick.value;
+      current = pick.value;
       show();
     });
     sheet.replaceChildren(el("label", {}, message("Column"), pick), fields);
@@ -143,18 +126,18 @@ function grouped(columns, make) {
 
 /** A text's filter: one of few, or what it must hold. */
 function wordsInput(rows, column) {
-  const present = rows.words.get(column.key) ?? "";
+  const current = rows.words.get(column.key) ?? "";
   const distinct = new Set();
   for (const text of column.strings ?? []) {
     if (text !== null) distinct.add(text);
-    if (distinct.size > MOST_OFFERED) break;
+    if (distinct.size > MAX_OPTIONS) break;
   }
-  const few = distinct.size <= MOST_OFFERED && [...distinct].every((text) => text.length <= LONGEST_OFFERED);
+  const few = distinct.size <= MAX_OPTIONS && [...distinct].every((text) => text.length <= MAX_OPTION_CHARS);
   const any = el("option", { value: "" }, message("anything"));
-  const option = (text) => el("option", { value: text, selected: text.toLowerCase() === present }, text);
+  const option = (text) => el("option", { value: text, selected: text.toLowerCase() === current }, text);
   const input = few
     ? el("select", { "aria-label": message("{column} holds", { column: column.label }) }, any, ...[...distinct].sort().map(option))
-    : el("input", { type: "text", "aria-label": message("{column} holds", { column: column.label }), value: present });
+    : el("input", { type: "text", "aria-label": message("{column} holds", { column: column.label }), value: current });
   input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
   return [message("holds"), input];
 }
@@ -163,7 +146,7 @@ function wordsInput(rows, column) {
 function rangeInputs(rows, column) {
   const finite = /** @type {Float64Array} */ (column.numbers).filter(Number.isFinite);
   const ends = [Math.min, Math.max].map((most) => finite.reduce((a, b) => most(a, b), finite[0]));
-  const present = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
+  const current = rows.ranges.get(column.key) ?? [-Infinity, Infinity];
   const labels = [message("{column} from", { column: column.label }), message("{column} to", { column: column.label })];
   const inputs = labels.map((label, k) => {
     const input = el("input", {
@@ -172,7 +155,7 @@ function rangeInputs(rows, column) {
       placeholder: finite.length ? written(ends[k]) : "",
       "aria-label": label,
     });
-    if (Number.isFinite(present[k])) input.value = String(present[k]);
+    if (Number.isFinite(current[k])) input.value = String(current[k]);
     return input;
   });
   const read = (text, otherwise) => (text === "" ? otherwise : Number(text));

@@ -28,7 +28,9 @@ export function mountKeys(place, bindings) {
   }
 
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    // Brackets need Option or AltGr on many keyboards.
+    const bracket = event.altKey && "[]{}".includes(event.key);
+    if (event.metaKey || event.defaultPrevented || ((event.ctrlKey || event.altKey) && !bracket)) return;
     if (isTyping(event)) {
       // Escape leaves a field; a dialog closes by itself.
       const field = /** @type {HTMLElement} */ (event.target);

@@ -1,83 +1,96 @@
-/** Brings one page, or one view of the one-file form, to life, and puts it to rest again. */
+/** One page, or one view of the one-file form. */
 
 import { mountCharts } from "../charts/charts.js";
-import { readJson } from "../shared/dom.js";
-import { keepInAddress } from "../list/state.js";
-import { Panel } from "../response/panel.js";
-import { runList } from "../list/run-list.js";
-import { readTable } from "../list/read-table.js";
-import { keepPrompt } from "../response/same-prompt.js";
-import { mountScrubber, stepsOfRun } from "./scrubber.js";
-import { TableView } from "../list/table.js";
-import { Tip } from "../shared/tip.js";
-import { mountTools } from "../list/toolbar.js";
 import { loadVega } from "../charts/vega.js";
+import { readTable } from "../list/read-table.js";
+import { mountRunList } from "../list/run-list.js";
+import { TableView } from "../list/table.js";
+import { keepInUrl } from "../list/table-state.js";
+import { mountToolbar } from "../list/toolbar.js";
+import { Panel } from "../response/panel.js";
+import { keepPrompt } from "../response/same-prompt.js";
+import { format } from "../shared/address.js";
+import { readJson } from "../shared/dom.js";
+import { stepsOfRun } from "../shared/run.js";
+import { Tip } from "../shared/tip.js";
 import { message } from "../shared/words.js";
+import { mountScrubber } from "./scrubber.js";
 
-/** A table shorter than this needs no tools, only sorting. */
-const TOOLS_FROM = 8;
-
-/** @typedef {ReturnType<typeof responseList>} ResponseList */
-/** @typedef {ReturnType<typeof plainTable>} PlainTable */
+/** A shorter table has no toolbar, only sorting. */
+const TOOLBAR_FROM = 8;
 
 /**
+ * Mounts the interactive parts of a page; `unmount` undoes it.
  * @param {HTMLElement} root the page's element, `.page`
  * @param {import("../shared/address.js").Address} address
  * @returns {{unmount: () => void, bindings: () => import("./keys.js").Binding[]}}
  */
 export function mount(root, address) {
+  const mounted = new AbortController();
+  const { signal } = mounted;
   const data = readJson(root, "script.rows-data");
-  const tables = [...root.querySelectorAll("section.list")].map((node) => {
-    const section = /** @type {HTMLElement} */ (node);
-    if (root.querySelector("script.list-data")) return runList(root, section, address);
-    const response = section.classList.contains("responses");
-    return response ? responseList(root, section, data, address) : plainTable(section);
-  });
-  const list = /** @type {ResponseList | undefined} */ (tables.find((table) => "panel" in table));
-  const scrubber = /** @type {HTMLElement | null} */ (root.querySelector(".scrubber"));
-  const steps = scrubber && stepsOfRun();
-  if (steps) {
-    mountScrubber(scrubber, steps, data?.step ?? "");
-    for (const node of root.querySelectorAll(".finding")) {
-      // What is found in the whole run by now; the page itself names it only.
-      const title = steps.findings[/** @type {HTMLElement} */ (node).dataset.finding ?? ""];
-      const place = node.querySelector(".title");
-      if (title && place) place.textContent = title;
+  const packed = root.querySelector("script.list-data")?.textContent;
+  /** @type {any} what `mountResponses` returns */
+  let list = null;
+  /** @type {ReturnType<typeof mountTable> | null} */
+  let steps = null;
+  for (const section of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("section.list"))) {
+    if (packed) mountRunList(section, packed, address, signal);
+    else if (section.classList.contains("responses")) list = mountResponses(root, section, data, address, signal);
+    else {
+      const table = mountTable(section, address, signal);
+      if (section.classList.contains("steps")) steps = table;
     }
   }
-  const tip = new Tip(document.body);
+  showRun(root, data);
+  const tip = new Tip(document.body, signal);
+  const openStep = (step) => {
+    // The row need not be in the document: the table may be filtered.
+    const link = steps?.view.nodes[steps.view.rowIds.indexOf(String(step))]?.querySelector("a");
+    if (link) location.assign(link.href);
+  };
   const charts = mountCharts(root, {
     loadVega,
     tip,
-    openStep: (step) => /** @type {any} */ (root.querySelector(`.steps tr[data-n="${step}"] a`))?.click(),
+    signal,
+    openStep,
     openResponse: (n) => list?.open(data.n.indexOf(n)),
     page: root.dataset.title ?? "",
-    table: list ?? tables.find((table) => /** @type {Partial<PlainTable>} */ (table).section?.classList.contains("steps")) ?? null,
+    table: list ?? steps,
     rows: list?.chartRows ?? null,
     brushed: (ranges) => list?.brushed(ranges),
   });
-  list?.rows.listeners.add(charts.follow);
+  list?.rows.listeners.add(charts.update);
   if (list) keepPrompt(root, data, address, () => list.panel.open);
-  const stop = address.onChange(() => follow(root, list, address));
-  follow(root, list, address);
-  return {
-    bindings: () => bindings(root, list),
-    unmount() {
-      stop();
-      charts.unmount();
-      for (const table of tables) table.unmount();
-      tip.node.remove();
-    },
-  };
+  address.onChange(() => update(root, list, address), signal);
+  update(root, list, address);
+  return { bindings: () => bindings(root, list), unmount: () => mounted.abort() };
 }
 
-/** @param {HTMLElement} section */
-function plainTable(section) {
+/** Shows what a step's page takes from the data of the whole run. */
+function showRun(root, data) {
+  const scrubber = root.querySelector(".scrubber");
+  const run = scrubber && stepsOfRun();
+  if (!run) return;
+  mountScrubber(scrubber, run, data?.step ?? "");
+  for (const node of root.querySelectorAll(".finding")) {
+    const title = run.findings[node.dataset.finding ?? ""];
+    const place = node.querySelector(".title");
+    if (title && place) place.textContent = title;
+  }
+}
+
+/**
+ * @param {HTMLElement} section
+ * @param {import("../shared/address.js").Address} address
+ * @param {AbortSignal} signal
+ */
+function mountTable(section, address, signal) {
   const read = readTable(section, null);
-  const view = new TableView(section, read);
-  if (read.rows.size >= TOOLS_FROM) mountTools(section, view);
-  view.render(true);
-  return { section, rows: read.rows, view, unmount: () => view.unmount() };
+  const view = new TableView(section, read, { signal, href: () => "" });
+  if (read.rows.size >= TOOLBAR_FROM) mountToolbar(section, view);
+  keepInUrl(read.rows, address, signal, `${section.dataset.table}.`);
+  return { rows: read.rows, view };
 }
 
 /**
@@ -85,67 +98,60 @@ function plainTable(section) {
  * @param {HTMLElement} section
  * @param {any} data
  * @param {import("../shared/address.js").Address} address
+ * @param {AbortSignal} signal
  */
-function responseList(root, section, data, address) {
+function mountResponses(root, section, data, address, signal) {
   const read = readTable(section, data);
   const { rows } = read;
   const open = (i) => {
-    // From one response to the next the address is replaced, else "back" would step through all.
+    // Replace, don't push: Back should close the panel, not replay every response.
     const replace = address.get("r") !== null && i !== null;
     address.set({ r: i === null ? null : data.n[i], token: null, turn: null }, { push: !replace });
   };
-  const view = new TableView(section, read, { open, sorted: (sort) => address.set({ sort: sort || null }) });
+  const href = (i) => format(address.path, new URLSearchParams({ r: read.rowIds[i] }));
+  const view = new TableView(section, read, { open, href, signal });
   const packed = root.querySelector("script.tokens-data")?.textContent?.trim() ?? "";
   const panel = new Panel(/** @type {HTMLElement} */ (root.querySelector("section.response")), {
-    data, rows, packed, address, go: open,
+    data, rows, packed, address, go: open, signal,
   });
-  mountTools(section, view);
-  const stop = keepInAddress(rows, address);
+  mountToolbar(section, view);
+  keepInUrl(rows, address, signal);
   const keys = Object.keys(data.values);
-  return {
-    rows,
-    view,
-    panel,
-    open,
-    chartRows: (without) =>
-      markedRows(rows.size, rows.passing(without), (i) => [["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]])]),
-    brushed(ranges) {
-      for (const [key, range] of ranges) {
-        if (range) rows.ranges.set(key, range);
-        else rows.ranges.delete(key);
-      }
-      rows.update();
-    },
-    unmount() {
-      stop();
-      view.unmount();
-      panel.unmount();
-    },
+  const chartRows = (without) => {
+    const passing = new Set(rows.passing(without));
+    return Array.from({ length: rows.size }, (_, i) =>
+      Object.fromEntries([["n", data.n[i]], ...keys.map((key) => [key, data.values[key][i]]), ["kept", passing.has(i)]]),
+    );
   };
+  const brushed = (ranges) => {
+    for (const [key, range] of ranges) {
+      if (range) rows.ranges.set(key, range);
+      else rows.ranges.delete(key);
+    }
+    rows.update();
+  };
+  return { section, rows, view, panel, open, chartRows, brushed };
 }
 
-/** Rows of charts: `kept` says which of them the filters leave. */
-function markedRows(size, passing, entries) {
-  const kept = new Set(passing);
-  return Array.from({ length: size }, (_, i) => Object.fromEntries([...entries(i), ["kept", kept.has(i)]]));
-}
-
-/** Makes the page show what the address says. */
-function follow(root, list, address) {
+/** Shows what the URL says. */
+function update(root, list, address) {
   const base = root.dataset.title ?? "";
   if (!list) {
     openDetail(root, address);
     document.title = base;
     return;
   }
-  list.view.setSort(address.get("sort"));
   const wanted = address.get("r");
-  const i = wanted === null ? -1 : list.view.names.indexOf(wanted);
+  const i = wanted === null ? -1 : list.view.rowIds.indexOf(wanted);
   if (i !== list.panel.open) {
-    const fresh = list.panel.open < 0 && i >= 0;
+    const before = list.panel.open;
+    const focused = list.panel.node.contains(document.activeElement);
     if (i < 0) list.panel.close();
-    else arrive(list.panel, list.panel.show(i), fresh, address);
+    else scrollToResponse(list.panel, list.panel.show(i), before < 0, address);
     list.view.select(i);
+    if (i < 0 && focused) list.view.focusRow(list.rows.order.indexOf(before));
+    // On a narrow screen the response takes the place of the list.
+    if (i >= 0 && !list.section.checkVisibility()) list.panel.node.focus({ preventScroll: true });
   } else if (i >= 0) {
     list.panel.show(i);
   } else if (wanted !== null) {
@@ -156,8 +162,8 @@ function follow(root, list, address) {
   document.title = i < 0 ? base : message("Response {n} · {page}", { n: wanted ?? "", page: base });
 }
 
-/** Brings a response that was opened afresh into sight: its head, or the token that is asked for. */
-async function arrive(panel, shown, fresh, address) {
+/** Scrolls to a response that was just opened: to its head, or to the token that the URL names. */
+async function scrollToResponse(panel, shown, fresh, address) {
   if (!fresh) return;
   // Beside the list the panel scrolls by itself, below it the page does.
   const beside = matchMedia("(min-width: 1100px)").matches;
@@ -193,17 +199,18 @@ function bindings(root, list) {
     ...found,
     { keys: ["{"], what: message("the same prompt at an earlier step"), run: () => list.panel.samePrompt(-1) },
     { keys: ["}"], what: message("the same prompt at a later step"), run: () => list.panel.samePrompt(1) },
-    { keys: ["j"], what: message("next response"), run: () => list.panel.step(1) },
-    { keys: ["k"], what: message("previous response"), run: () => list.panel.step(-1) },
+    { keys: ["j"], what: message("next response"), run: () => list.panel.move(1) },
+    { keys: ["k"], what: message("previous response"), run: () => list.panel.move(-1) },
     { keys: ["n"], what: message("next most extreme token"), run: () => list.panel.tokens?.jump(1) },
     { keys: ["N"], what: message("the one before"), run: () => list.panel.tokens?.jump(-1) },
     { keys: ["w"], what: message("the worst token of the metric"), run: () => list.panel.tokens?.worst() },
-    { keys: ["t"], what: message("next turn"), run: () => list.panel.spine?.next(1) },
-    { keys: ["T"], what: message("previous turn"), run: () => list.panel.spine?.next(-1) },
-    { keys: ["e"], what: message("first error of a tool"), run: () => list.panel.spine?.firstError() },
-    { keys: ["a"], what: message("last answer"), run: () => list.panel.spine?.lastAnswer() },
-    { keys: ["Escape"], what: message("leave the field, close the response"), run: () => !list.panel.node.hidden && list.open(null) },
+    { keys: ["t"], what: message("next turn"), run: () => list.panel.conversation?.next(1) },
+    { keys: ["T"], what: message("previous turn"), run: () => list.panel.conversation?.next(-1) },
+    { keys: ["e"], what: message("first error of a tool"), run: () => list.panel.conversation?.firstError() },
+    { keys: ["a"], what: message("last answer"), run: () => list.panel.conversation?.lastAnswer() },
+    { keys: ["Escape"], what: message("close"), run: () => !list.panel.node.hidden && list.open(null) },
     { keys: [], shown: "← → ↑ ↓", what: message("from token to token, once one has the focus"), run: () => {} },
+    { keys: [], shown: "↑ ↓", what: message("in a list: from row to row"), run: () => {} },
     { keys: [], shown: "Shift", what: message("with a press on a header: sort by several columns"), run: () => {} },
   ];
 }

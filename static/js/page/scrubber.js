@@ -1,37 +1,19 @@
 /** The step picker: the reward curve with a slider under it. */
 
-import { el, readJson, svg } from "../shared/dom.js";
+import { el, svg } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { marked, message } from "../shared/words.js";
 
 /**
- * @typedef {object} Steps what pages of steps say about the whole run; see docs/page-data.md
- * @property {number[]} steps
- * @property {(number | null)[]} rewards
- * @property {string} href
- * @property {Record<string, string>} findings
- * @property {Record<string, number[]>} prompts
- */
-
-/**
- * The steps of the run: of the script beside the pages, or of the one file's node.
- * @returns {Steps | null}
- */
-export function stepsOfRun() {
-  // The one file's node is parsed once.
-  return (/** @type {any} */ (globalThis).rlreportSteps ??= readJson(document, "script.steps-data"));
-}
-
-/**
  * @param {HTMLElement} place
- * @param {Steps} run
- * @param {string} present the step shown now
+ * @param {import("../shared/run.js").Steps} run
+ * @param {string} current the step shown now
  */
-export function mountScrubber(place, { steps, rewards, href }, present) {
+export function mountScrubber(place, { steps, rewards, href }, current) {
   if (steps.length < 2) return;
   const hrefs = steps.map((step) => href.replace("{step}", String(step)));
   const last = /** @type {HTMLAnchorElement | null | undefined} */ (place.parentElement?.querySelector(".step-nav a.last"));
-  if (last && String(steps.at(-1)) !== present) {
+  if (last && String(steps.at(-1)) !== current) {
     last.href = /** @type {string} */ (hrefs.at(-1));
     last.hidden = false;
   }
@@ -43,7 +25,7 @@ export function mountScrubber(place, { steps, rewards, href }, present) {
   rewards.forEach((reward, k) => {
     if (reward !== null) d += `${d && rewards[k - 1] !== null ? "L" : "M"}${x(k).toFixed(2)} ${y(reward).toFixed(2)}`;
   });
-  const start = Math.max(0, steps.map(String).indexOf(present));
+  const start = Math.max(0, steps.map(String).indexOf(current));
   const line = svg("path", { class: "at", d: `M${x(start)} 0V28` });
   const box = { viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" };
   const slider = el("input", { type: "range", min: 0, max: steps.length - 1, "aria-label": message("Step") });

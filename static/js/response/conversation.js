@@ -27,7 +27,7 @@ const [OPEN, CLOSE] = ["<think>", "</think>"];
 /** Thoughts of one text that are folded; more are no thinking. */
 const MOST_PARTS = 200;
 
-export class Spine {
+export class Conversation {
   /** @param {Turn[]} turns @param {string[]} errors what went wrong in the whole rollout */
   constructor(turns, errors) {
     this.turns = turns;
@@ -99,13 +99,13 @@ function item(turn, k) {
     ),
     error && el("p", { class: "error", dir: "auto" }, ...folded(error)),
     turn.thinking && thought(turn.thinking, true),
-    turn.text && el("div", { class: "prose", dir: "auto" }, ...(turn.sampled ? said(turn.text) : folded(turn.text))),
+    turn.text && el("div", { class: "prose", dir: "auto" }, ...(turn.sampled ? splitThinking(turn.text) : folded(turn.text))),
     ...(turn.calls ?? []).map(([name, given]) => call(name, given)),
   );
 }
 
 /** A text of the policy, its thinking folded. @param {string} text @returns {(Node | string)[]} */
-export function said(text) {
+export function splitThinking(text) {
   const parts = [];
   let at = 0;
   while (at < text.length) {

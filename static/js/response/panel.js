@@ -3,10 +3,10 @@
 import { copies } from "../shared/copy.js";
 import { decodeTokens, unpack } from "../shared/data.js";
 import { el } from "../shared/dom.js";
-import { figures } from "./stats.js";
+import { stats } from "./stats.js";
 import { groupStrip } from "./group.js";
 import { hrefOf, samePrompt, samePromptLinks } from "./same-prompt.js";
-import { Spine } from "./conversation.js";
+import { Conversation } from "./conversation.js";
 import { textsSection } from "./texts.js";
 import { Tip } from "../shared/tip.js";
 import { TokenView } from "./tokens.js";
@@ -25,8 +25,9 @@ export class Panel {
    * @param {string} given.packed base64 of the token data, "" when the page has none
    * @param {import("../shared/address.js").Address} given.address
    * @param {(i: number | null) => void} given.go opens row i, or closes the panel
+   * @param {AbortSignal} given.signal
    */
-  constructor(node, { data, rows, packed, address, go }) {
+  constructor(node, { data, rows, packed, address, go, signal }) {
     this.node = node;
     this.data = data;
     this.rows = rows;
@@ -37,24 +38,22 @@ export class Panel {
     this.decoding = null;
     /** @type {TokenView | null} */
     this.tokens = null;
-    /** @type {Spine | null} */
-    this.spine = null;
-    /** @type {HTMLElement | null} */
-    this.place = null;
-    /** @type {HTMLButtonElement | null} */
-    this.before = null;
-    /** @type {HTMLButtonElement | null} */
-    this.after = null;
+    /** @type {Conversation | null} */
+    this.conversation = null;
+    const button = (label, key, run, props = {}) =>
+      el("button", { type: "button", title: message("Key {key}", { key }), onclick: run, ...props }, label);
+    // Controls of the head outlive the response: the focus stays where it is.
+    this.previous = button(message("← Previous"), "k", () => this.move(-1));
+    this.next = button(message("Next →"), "j", () => this.move(1));
+    this.closeButton = button(message("Close"), "Escape", () => go(null), { class: "close" });
+    this.place = el("output", { class: "count" });
+    this.status = el("output", { class: "said" });
     /** Index of the open row, −1 when closed. */
     this.open = -1;
-    this.tip = new Tip(document.body);
+    this.tip = new Tip(document.body, signal);
     this.stepScales = new Map();
     rows.listeners.add(() => this.showPlace());
-  }
-
-  unmount() {
-    this.close();
-    this.tip.node.remove();
+    signal.addEventListener("abort", () => this.close());
   }
 
   /** Shows row i of the page's data. @param {number} i */
@@ -72,25 +71,29 @@ export class Panel {
     const n = data.n[i];
     const text = (key, at = i) => this.rows.column(key)?.strings?.[at] ?? null;
     const turns = data.conversation?.[n];
-    this.spine = turns ? new Spine(turns, data.errors?.[n] ?? []) : null;
+    this.conversation = turns ? new Conversation(turns, data.errors?.[n] ?? []) : null;
     const texts = textsSection(
       { prompt: text("prompt"), response: turns ? null : text("response"), ref_response: text("ref_response"), ground_truth: text("ground_truth") },
       data.turns[n] ?? [],
       { query: this.rows.query, highlights: data.highlights, titles: data.titles },
     );
     const holder = el("section", { class: "token-view", "aria-label": message("Tokens") });
-    const [line, ...folded] = figures(data, i);
+    const [line, ...folded] = stats(data, i);
     const strip = groupStrip(data, i, { text, open: this.go });
-    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.spine ? [this.spine.node] : []), holder, ...folded);
+    const focused = /** @type {HTMLElement} */ (document.activeElement);
+    const inside = this.node.contains(focused);
+    this.node.replaceChildren(this.head(i, n, text), ...this.badges(n), line, ...strip, texts.node, ...(this.conversation ? [this.conversation.node] : []), holder, ...folded);
     this.node.hidden = false;
     this.node.setAttribute("aria-label", this.title(n));
     this.node.scrollTop = 0;
     if (was >= 0 && this.node.getBoundingClientRect().top < 0) this.node.scrollIntoView({ block: "start" });
     texts.remark();
     this.showPlace();
+    // Re-inserting a focused button blurs it; the last response has no next one.
+    if (inside) (focused.isConnected && !focused.matches(":disabled") ? focused : this.node).focus({ preventScroll: true });
     const turn = this.address.get("turn");
-    if (turn === "error") this.spine?.firstError();
-    else if (turn !== null) this.spine?.go(Math.min(Number(turn) || 0, turns?.length - 1));
+    if (turn === "error") this.conversation?.firstError();
+    else if (turn !== null) this.conversation?.go(Math.min(Number(turn) || 0, turns?.length - 1));
     await this.showTokens(i, n, holder);
   }
 
@@ -112,9 +115,8 @@ export class Panel {
   /** Says that the address names a response which is not here. @param {string} n */
   showMissing(n) {
     this.close();
-    const close = el("button", { type: "button", class: "close", onclick: () => this.go(null) }, message("Close"));
     this.node.replaceChildren(
-      el("div", { class: "response-head" }, el("h2", {}, this.title(n)), close),
+      el("div", { class: "response-head" }, el("h2", {}, this.title(n)), this.closeButton),
       el("p", { class: "note" }, message("This response is not among those that the report carries with their text.")),
     );
     this.node.hidden = false;
@@ -122,17 +124,12 @@ export class Panel {
 
   /** @param {number} i @param {number} n @param {(key: string) => string | null} text */
   head(i, n, text) {
-    const step = (label, way, key) =>
-      el("button", { type: "button", title: message("Key {key}", { key }), onclick: () => this.step(way) }, label);
     const copy = (label, what) => {
       const button = el("button", { type: "button" }, label);
       copies(button, what);
       return button;
     };
-    this.place = el("span", { class: "count" });
-    this.said = el("output", { class: "said" });
-    this.before = step(message("← Previous"), -1, "k");
-    this.after = step(message("Next →"), 1, "j");
+    this.status.textContent = "";
     const where = this.data.where[i];
     const list = el("button", { type: "button", class: "to-list", "aria-pressed": "false" }, message("List"));
     list.addEventListener("click", () => {
@@ -144,18 +141,18 @@ export class Panel {
       { class: "response-head" },
       el("h2", {}, this.title(n)),
       list,
-      this.before,
-      this.after,
+      this.previous,
+      this.next,
       this.place,
-      el("button", { type: "button", class: "close", title: message("Key {key}", { key: "Escape" }), onclick: () => this.go(null) }, message("Close")),
+      this.closeButton,
       el(
         "div",
         { class: "response-more" },
         ...samePromptLinks(this.data, i, this.address),
-        this.said,
+        this.status,
         copy(message("Copy response"), () => text("response") ?? ""),
         copy(message("Copy link"), () => location.href),
-        copy(message("Copy place in the logs"), () => where),
+        copy(message("Copy log location"), () => where),
         el("span", { class: "place" }, where),
       ),
     );
@@ -163,19 +160,19 @@ export class Panel {
 
   /** Where the response stands in the list as it is now sorted and filtered. */
   showPlace() {
-    if (this.open < 0 || !this.place || !this.before || !this.after) return;
+    if (this.open < 0) return;
     const { order } = this.rows;
     const at = order.indexOf(this.open);
     this.place.textContent = at < 0 ? message("not in the filtered list") : message("{place} of {all} listed", { place: at + 1, all: order.length });
-    this.before.disabled = at === 0 || !order.length;
-    this.after.disabled = at === order.length - 1;
+    this.previous.disabled = at === 0 || !order.length;
+    this.next.disabled = at === order.length - 1;
   }
 
-  /** To the next (1) or previous (−1) response of the list. @param {number} way */
-  step(way) {
+  /** To the next (1) or previous (−1) response of the list. @param {number} delta */
+  move(delta) {
     const { order } = this.rows;
     const at = this.open < 0 ? -1 : order.indexOf(this.open);
-    const next = at < 0 ? 0 : at + way;
+    const next = at < 0 ? 0 : at + delta;
     if (next >= 0 && next < order.length) this.go(order[next]);
   }
 
@@ -183,9 +180,8 @@ export class Panel {
   samePrompt(way) {
     const there = samePrompt(this.data, this.open)[way < 0 ? 0 : 1];
     if (there) location.assign(hrefOf(this.address, there));
-    else if (this.open >= 0 && this.said) {
-      const said = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
-      this.said.textContent = said;
+    else if (this.open >= 0) {
+      this.status.textContent = way < 0 ? message("No earlier step shows this prompt.") : message("No later step shows this prompt.");
     }
   }
 

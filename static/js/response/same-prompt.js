@@ -2,14 +2,14 @@
 
 import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
-import { stepsOfRun } from "../page/scrubber.js";
+import { stepsOfRun } from "../shared/run.js";
 import { message } from "../shared/words.js";
 
 /** @typedef {import("../shared/address.js").Address} Address */
 /** @typedef {[number, number]} ResponseId step and n */
 
 /** Settings that stay when the step changes; token and ranges belong to one step. */
-const KEPT = ["sort", "q", "metric", "b", "scale"];
+const CARRIED_PARAMS = ["sort", "q", "metric", "b", "scale"];
 
 /**
  * Address of a step and, unless n is null, of a response, with the reader's settings.
@@ -19,7 +19,7 @@ const KEPT = ["sort", "q", "metric", "b", "scale"];
 export function hrefOf(address, [step, n]) {
   const params = new URLSearchParams();
   if (n !== null) params.set("r", String(n));
-  for (const key of KEPT) {
+  for (const key of CARRIED_PARAMS) {
     const value = address.get(key);
     if (value !== null) params.set(key, value);
   }

@@ -24,17 +24,17 @@ const LABELS = { finished: marked("Ended") };
  * @param {number} i
  * @returns {HTMLElement[]} the line, and the fold with the rest where there is more
  */
-export function figures(data, i) {
+export function stats(data, i) {
   const known = data.columns.filter(({ key }) => data.values[key] && data.values[key][i] !== null);
   const place = ({ key }) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
   const first = known.toSorted((a, b) => place(a) - place(b)).slice(0, IN_LINE);
   const rest = known.filter((column) => !first.includes(column));
-  const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => figure(data, i, column)));
+  const list = (columns, name) => el("dl", { class: `response-figures ${name}` }, ...columns.map((column) => stat(data, i, column)));
   const folded = el("details", { class: "all-figures" }, el("summary", {}, plural("{count} more figure", "{count} more figures", rest.length, { count: rest.length })), list(rest, "rest"));
   return [list(first, "line"), ...(rest.length ? [folded] : [])];
 }
 
-function figure(data, i, { key, label, unit, help, written: how }) {
+function stat(data, i, { key, label, unit, help, written: how }) {
   const value = data.values[key][i];
   const word = WORDS[key]?.[value];
   const rank = word === undefined ? rankOf(data, key, i) : null;

@@ -4,7 +4,7 @@ import { difference } from "./diff.js";
 import { el } from "../shared/dom.js";
 import { written } from "../shared/format.js";
 import { mark } from "../shared/marks.js";
-import { said } from "./conversation.js";
+import { splitThinking } from "./conversation.js";
 import { marked, message } from "../shared/words.js";
 
 /** @typedef {{prompt: string | null, response: string | null, ref_response: string | null, ground_truth: string | null}} Texts */
@@ -32,7 +32,7 @@ export function textsSection(texts, turns, { query, highlights, titles = {} }) {
     const text = texts[key];
     const body = el("div", { class: "prose", dir: "auto" });
     if (key === "prompt" && turns.length) body.append(...turns.map(turn));
-    else body.append(...(key === "response" ? said(text) : [text]));
+    else body.append(...(key === "response" ? splitThinking(text) : [text]));
     if (!text) body.append(message("(empty)"));
     bodies.set(key, body);
     const long = !query && text.length > (LONG[key] ?? LONG.other);

@@ -1,11 +1,12 @@
-/** The token view of one response: text, line and matrix around one present token. */
+/** The token view of one response: text, line and table around one current token. */
 
+import { format } from "../shared/address.js";
 import { el } from "../shared/dom.js";
 import { precise, written } from "../shared/format.js";
 import { linePlot } from "./line.js";
-import { Matrix } from "./matrix.js";
 import { Scale, extremes, valuesOf } from "./metrics.js";
 import { TokenText, visible } from "./token-text.js";
+import { TokenTable } from "./token-table.js";
 import { TokenTools, legend } from "./token-tools.js";
 import { listed, message, withUnit } from "../shared/words.js";
 
@@ -29,6 +30,8 @@ export class TokenView {
    * @param {Map<string, Scale>} given.stepScales scales of the whole step, shared by its views
    */
   constructor(root, { data, n, metrics, nan, turns = [], given = [], address, tip, stepScales }) {
+    this.mounted = new AbortController();
+    const { signal } = this.mounted;
     this.root = root;
     this.data = data;
     this.address = address;
@@ -51,10 +54,10 @@ export class TokenView {
     /** @type {{node: HTMLElement, select: (i: number) => void}[]} */
     this.plots = [];
     this.texts = Array.from(data.ids.subarray(this.start, this.end), (id) => data.vocabulary[id]);
-    const there = metrics.filter((metric) => valuesOf(data, metric.key));
-    const fed = there.filter((metric) => this.values(metric).some((value) => !Number.isNaN(value)));
-    this.metrics = fed.length ? fed : there;
-    this.empty = [...there.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label), ...nan];
+    const available = metrics.filter((metric) => valuesOf(data, metric.key));
+    const withValues = available.filter((metric) => this.values(metric).some((value) => !Number.isNaN(value)));
+    this.metrics = withValues.length ? withValues : available;
+    this.withoutValues = [...available.filter((metric) => !this.metrics.includes(metric)).map(({ label }) => label), ...nan];
     this.at = -1;
     /** @type {Map<string, number[]>} */
     this.ranked = new Map();
@@ -68,24 +71,23 @@ export class TokenView {
     });
     this.pair = el("div", { class: "token-pair" });
     this.lines = el("div", { class: "lines" });
-    this.matrix = new Matrix(this.texts, (i) => this.pick(i));
+    const href = (i) => format(address.path, new URLSearchParams({ r: String(n), token: String(i) }));
+    const source = { values: (metric) => this.values(metric), scale: (metric) => this.scale(metric) };
+    this.table = new TokenTable(this.texts, this.metrics, source, { pick: (i) => this.pick(i), href, signal });
     const head = el("h3", {}, message("Tokens ({count})", { count: written(this.texts.length, "count") }));
-    const empty = this.empty.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.empty) }));
-    // Beside a long text the line is the map of it, and a matrix below would never be found.
-    const folded = () => el("details", { class: "matrix-fold" }, el("summary", {}, message("Every metric of every token")), this.matrix.node);
-    const body = this.texts.length > LONG ? [this.lines, folded(), this.pair] : [this.pair, this.lines, this.matrix.node];
+    const empty = this.withoutValues.length && el("p", { class: "note" }, message("NaN or not logged in every token: {names}.", { names: listed(this.withoutValues) }));
+    // What stands below a long text would never be found.
+    const body = this.texts.length > LONG ? [this.lines, this.table.node, this.pair] : [this.pair, this.lines, this.table.node];
     root.append(...[head, this.tools.node, empty, ...body].filter(Boolean));
     root.addEventListener("keydown", (event) => this.key(event));
-    /** @type {HTMLElement | null} the token that the box of figures speaks of */
-    this.told = null;
-    this.follow = () => this.moveTip();
-    document.addEventListener("scroll", this.follow, { capture: true, passive: true });
+    /** @type {HTMLElement | null} the token that the tooltip describes */
+    this.described = null;
+    document.addEventListener("scroll", () => this.moveTip(), { capture: true, passive: true, signal });
     this.sync();
   }
 
   unmount() {
-    this.matrix.unmount();
-    document.removeEventListener("scroll", this.follow, { capture: true });
+    this.mounted.abort();
     this.tip.hide();
   }
 
@@ -156,9 +158,7 @@ export class TokenView {
       this.legends[k].replaceChildren(...legend(metric, scale, this.byStep));
     });
     this.drawLines();
-    this.matrix.show(() =>
-      this.metrics.map((metric) => ({ ...metric, values: this.values(metric), scale: this.scale(metric) })),
-    );
+    this.table.recolour();
   }
 
   drawLines() {
@@ -188,14 +188,14 @@ export class TokenView {
     const held = this.views.find((text) => text.node.contains(document.activeElement)) ?? first;
     for (const text of this.views) text.select(i, { focus: focus && text === held, describedBy: this.tip.id });
     for (const plot of this.plots) plot.select(i);
-    this.matrix.select(i);
+    this.table.select(i);
     if (focus) this.describe(i, held.span(i));
   }
 
-  /** The box of figures goes where its token goes, and away with it. */
+  /** Keeps the tooltip at its token. */
   moveTip() {
-    if (!this.told || this.tip.node.hidden) return;
-    const rect = this.told.getBoundingClientRect();
+    if (!this.described || this.tip.node.hidden) return;
+    const rect = this.described.getBoundingClientRect();
     if (rect.bottom < 0 || rect.top > innerHeight) this.tip.hide();
     else this.tip.place(rect);
   }
@@ -212,7 +212,7 @@ export class TokenView {
     const places = { i, shown, raw };
     const head = raw === this.texts[i] ? message("{i}: {shown}", places) : message("{i}: {shown}  (logged as {raw})", places);
     this.tip.show(head, lines, beside.getBoundingClientRect());
-    this.told = beside;
+    this.described = beside;
   }
 
   /** To the next most extreme token of the metric. @param {number} way 1 or −1 */
@@ -246,7 +246,10 @@ export class TokenView {
       Home: () => 0,
       End: () => last,
     }[event.key];
-    if (event.key === "Escape") this.tip.hide();
+    if (event.key === "Escape" && !this.tip.node.hidden) {
+      this.tip.hide();
+      event.preventDefault(); // the next one closes the response
+    }
     if (!to) return;
     event.preventDefault();
     this.pick(to());

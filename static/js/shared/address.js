@@ -1,13 +1,16 @@
 /**
- * The page's address is its state. Both forms share it: `#r=17&metric=kl&sort=-reward` in a
+ * The page's state lives in the hash. Both forms share it: `#r=17&metric=kl&sort=-reward` in a
  * folder, `#/steps/100?r=17&metric=kl&sort=-reward` in one file.
  */
+
+/** Browsers limit calls of `replaceState`: Safari throws at 100 in 10 s. */
+const WRITE_EVERY_MS = 300;
 
 /**
  * Splits a hash into the view's path ("" in the folder form) and its parameters.
  * @param {string} hash
  */
-export function parse(hash) {
+function parse(hash) {
   const text = hash.replace(/^#/, "");
   if (!text.startsWith("/")) return { path: "", params: new URLSearchParams(text) };
   const [path, query = ""] = text.split(/\?(.*)/s);
@@ -15,7 +18,7 @@ export function parse(hash) {
 }
 
 /**
- * Joins a path and parameters to a hash; "#" where there is nothing to say.
+ * Joins a path and parameters to a hash; "#" without either.
  * @param {string} path
  * @param {URLSearchParams} params
  */
@@ -25,69 +28,100 @@ export function format(path, params) {
   return query ? `#${path}?${query}` : `#${path}`;
 }
 
-/** Reads and writes the address, and tells listeners of every change of it. */
+/** The state of the page: held in memory, written to the URL a few times a second at most. */
 export class Address {
   constructor() {
     /** @type {Set<() => void>} */
     this.listeners = new Set();
-    this.seen = location.hash;
+    this.hash = location.hash;
+    /** The hash that the URL has. */
+    this.written = location.hash;
+    this.timer = 0;
     const changed = () => {
-      if (location.hash === this.seen) return;
-      this.seen = location.hash;
-      this.tell();
+      if (location.hash === this.written) return;
+      this.hash = this.written = location.hash;
+      this.notify();
     };
-    // Moving back fires both, editing the hash by hand fires both: `seen` makes it once.
+    // Going back fires both, as does editing the hash by hand; `written` makes it one change.
     addEventListener("popstate", changed);
     addEventListener("hashchange", changed);
+    // Whatever leaves the page or copies its URL finds the present state in it.
+    addEventListener("pagehide", () => this.write());
+    addEventListener("click", () => this.write(), true);
   }
 
   get path() {
-    return parse(location.hash).path;
+    return parse(this.hash).path;
   }
 
   /** @param {string} key @returns {string | null} */
   get(key) {
-    return parse(location.hash).params.get(key);
+    return parse(this.hash).params.get(key);
   }
 
-  /** All parameters whose name starts with `prefix`, without it. @param {string} prefix */
-  starting(prefix) {
-    const found = [...parse(location.hash).params].filter(([key]) => key.startsWith(prefix));
-    return new Map(found.map(([key, value]) => [key.slice(prefix.length), value]));
+  /** @returns {[string, string][]} */
+  entries() {
+    return [...parse(this.hash).params];
   }
 
   /**
-   * Changes parameters; null takes one out. Opening something makes an entry in the history
-   * (`push`), settings only replace the present one.
+   * Changes parameters; null removes one. With `push` the change becomes an entry in the history.
    * @param {Record<string, string | number | null>} changes
    * @param {{push?: boolean}} [how]
    */
   set(changes, { push = false } = {}) {
-    const { path, params } = parse(location.hash);
+    const { params } = parse(this.hash);
     for (const [key, value] of Object.entries(changes)) {
       if (value === null) params.delete(key);
       else params.set(key, String(value));
     }
-    const hash = format(path, params);
-    if (hash === (location.hash || "#")) return;
-    const bare = location.href.split("#")[0];
-    const href = hash === "#" ? bare : bare + hash;
-    if (push) history.pushState(null, "", href);
-    else history.replaceState(null, "", href);
-    this.seen = location.hash;
-    this.tell();
+    this.update(params, push);
   }
 
-  tell() {
+  /**
+   * Replaces all parameters whose key matches.
+   * @param {(key: string) => boolean} matches
+   * @param {[string, string][]} entries
+   */
+  replace(matches, entries) {
+    const others = this.entries().filter(([key]) => !matches(key));
+    this.update(new URLSearchParams([...others, ...entries]), false);
+  }
+
+  /** @param {URLSearchParams} params @param {boolean} push */
+  update(params, push) {
+    const hash = format(this.path, params);
+    if (hash === (this.hash || "#")) return;
+    if (push) this.write();
+    this.hash = hash === "#" ? "" : hash;
+    if (push) this.write("pushState");
+    else if (!this.timer) {
+      this.write();
+      this.timer = setTimeout(() => {
+        this.timer = 0;
+        this.write();
+      }, WRITE_EVERY_MS);
+    }
+    this.notify();
+  }
+
+  /** @param {"replaceState" | "pushState"} method */
+  write(method = "replaceState") {
+    if (this.hash === this.written) return;
+    history[method](null, "", location.href.split("#")[0] + this.hash);
+    this.hash = this.written = location.hash;
+  }
+
+  notify() {
     for (const listener of [...this.listeners]) {
-      // One listener may have put another's view away.
+      // A listener may have unsubscribed another.
       if (this.listeners.has(listener)) listener();
     }
   }
 
-  /** @param {() => void} listener @returns {() => void} stops listening */
-  onChange(listener) {
+  /** @param {() => void} listener @param {AbortSignal} [signal] ends the subscription */
+  onChange(listener, signal) {
     this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+    signal?.addEventListener("abort", () => this.listeners.delete(listener));
   }
 }

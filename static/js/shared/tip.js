@@ -5,10 +5,11 @@ import { el, uid } from "./dom.js";
 /** @typedef {{label: string, value: string, picked?: boolean}} Line */
 
 export class Tip {
-  /** @param {HTMLElement} root */
-  constructor(root) {
+  /** @param {HTMLElement} root @param {AbortSignal} signal removes it */
+  constructor(root, signal) {
     this.node = el("div", { class: "tip", role: "tooltip", id: uid("tip"), hidden: true });
     root.append(this.node);
+    signal.addEventListener("abort", () => this.node.remove());
   }
 
   get id() {

@@ -1,0 +1,85 @@
+/** Every metric of every token as a table, folded; built when it is first opened. */
+
+import { Rows } from "../list/rows.js";
+import { TableView, headerCell } from "../list/table.js";
+import { mountToolbar } from "../list/toolbar.js";
+import { el } from "../shared/dom.js";
+import { message } from "../shared/words.js";
+import { visible } from "./token-text.js";
+
+/** @typedef {import("./metrics.js").Metric} Metric */
+/** @typedef {{values: (metric: Metric) => Float64Array, scale: (metric: Metric) => import("./metrics.js").Scale}} Source */
+
+export class TokenTable {
+  /**
+   * @param {string[]} texts
+   * @param {Metric[]} metrics
+   * @param {Source} source
+   * @param {{pick: (i: number) => void, href: (i: number) => string, signal: AbortSignal}} options
+   */
+  constructor(texts, metrics, source, { pick, href, signal }) {
+    this.columns = tokenColumns(texts, metrics, source);
+    this.byKey = new Map(metrics.map((metric) => [metric.key, metric]));
+    this.source = source;
+    this.size = texts.length;
+    this.at = -1;
+    /** @type {TableView | null} */
+    this.view = null;
+    this.options = { open: pick, href, signal, cellClass: (column, i) => this.cellClass(column, i) };
+    this.node = el("details", { class: "token-table" }, el("summary", {}, message("Every metric of every token")));
+    this.node.addEventListener("toggle", () => this.node.open && this.build());
+    addEventListener("beforeprint", () => this.build(), { signal });
+  }
+
+  build() {
+    if (this.view) return;
+    const caption = message("Every metric of every token");
+    const table = el(
+      "table",
+      {},
+      el("caption", {}, caption),
+      el("colgroup", {}, ...this.columns.map(({ key, kind }) => el("col", { class: kind, "data-key": key }))),
+      el("thead", {}, el("tr", {}, ...this.columns.map(headerCell))),
+      el("tbody"),
+    );
+    const box = el("div", { class: "scroll", role: "region", "aria-label": caption }, table);
+    const section = el("div", { class: "list" }, el("div", { class: "list-tools" }), box);
+    this.node.append(section);
+    const rowIds = Array.from({ length: this.size }, (_, i) => String(i));
+    const rows = new Rows(this.columns, this.size);
+    this.view = new TableView(section, { rows, nodes: rowIds.map(() => null), rowIds }, this.options);
+    mountToolbar(section, this.view);
+    this.view.render();
+    this.view.select(this.at);
+  }
+
+  /** Colours the cells anew after the scale changed. */
+  recolour() {
+    if (!this.view) return;
+    this.view.nodes.fill(null);
+    this.view.render();
+    this.view.select(this.at);
+  }
+
+  /** @param {import("../list/rows.js").Column} column @param {number} i */
+  cellClass({ key, numbers }, i) {
+    const metric = this.byKey.get(key);
+    return metric ? this.source.scale(metric).className(/** @type {Float64Array} */ (numbers)[i]) : "";
+  }
+
+  /** @param {number} i */
+  select(i) {
+    this.at = i;
+    this.view?.select(i);
+  }
+}
+
+/** @returns {import("../list/rows.js").Column[]} */
+function tokenColumns(texts, metrics, { values }) {
+  const common = { unit: "", group: "", help: "", shown: true };
+  return [
+    { ...common, key: "n", label: message("Position"), kind: "number", written: "count", numbers: Float64Array.from(texts.keys()), strings: null },
+    { ...common, key: "text", label: message("Token"), kind: "token", written: "number", numbers: null, strings: texts.map((text) => visible(text).trim() || "·") },
+    ...metrics.map((metric) => ({ ...common, ...metric, kind: "number", written: /** @type {const} */ ("number"), numbers: values(metric), strings: null })),
+  ];
+}

@@ -1,0 +1,224 @@
+"""Clicks, keys, focus, print and the URL in a browser: what each must do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import rlreport
+from tests.browser import in_url, listed, program, visiting
+from tests.pages import Made, write_step
+
+pytestmark = pytest.mark.untraced
+SAMPLE = Path(__file__).resolve().parents[1] / "sample_logs"
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_step(tmp_path_factory.mktemp("step"), Made(responses=37, tokens=40))
+
+
+@pytest.fixture
+def page(browser: Browser, step: Path) -> Iterator[Page]:
+    with visiting(browser, step) as opened:
+        yield opened
+
+
+FOCUSED = "() => document.activeElement.textContent"
+
+
+def test_the_focus_stays_on_next_from_response_to_response(page: Page) -> None:
+    page.click(".responses tbody tr:first-child")
+    page.focus("button:text('Next →')")
+    for place in (2, 3):
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "place => document.querySelector('.response .count').textContent"
+            ".startsWith(`${place} of`)",
+            arg=place,
+        )
+        assert page.evaluate(FOCUSED) == "Next →"
+
+
+def test_closing_a_response_focuses_its_row(page: Page) -> None:
+    page.click(".responses tbody tr:nth-child(3)")
+    page.focus(".response .close")
+    page.keyboard.press("Enter")
+    name = page.evaluate("() => document.activeElement.closest('tr')?.dataset.n")
+    assert name == listed(page)[2]
+
+
+def test_on_a_phone_the_opened_response_has_the_focus(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, viewport={"width": 390, "height": 844}) as page:
+        page.focus(".responses tbody tr a")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".response h2")
+        assert page.evaluate("() => document.activeElement.closest('.response') !== null")
+
+
+def test_the_first_escape_hides_the_tooltip_the_second_closes_the_response(page: Page) -> None:
+    page.click(".responses tbody tr:first-child")
+    page.wait_for_selector(".token-text .t")
+    page.keyboard.press("w")
+    page.wait_for_selector(".tip:not([hidden])")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".tip:not([hidden])", state="detached")
+    assert page.locator(".response h2").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator(".response h2").count() == 0
+
+
+def test_the_whole_header_cell_sorts(page: Page) -> None:
+    box = page.locator('.responses th[data-key="reward"]').bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 3, box["y"] + 3)
+    assert page.get_attribute('.responses th[data-key="reward"]', "aria-sort") == "descending"
+
+
+def test_a_click_elsewhere_closes_a_menu(page: Page) -> None:
+    page.click(".menu > button:text('Filter')")
+    assert page.locator(".sheet:popover-open").count() == 1
+    page.mouse.click(5, 5)
+    assert page.locator(".sheet:popover-open").count() == 0
+
+
+def test_removing_a_filter_keeps_the_focus_in_the_toolbar(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#min.reward=0") as page:
+        page.focus(".chips button")
+        page.keyboard.press("Enter")
+        assert page.evaluate(FOCUSED) == "Filter"
+
+
+@pytest.mark.parametrize(
+    "bad", ["min.reward=abc", "has.prompt=", "sort=nope", "max.nope=3", "min.reward="]
+)
+def test_what_does_not_parse_leaves_the_url(browser: Browser, step: Path, bad: str) -> None:
+    with visiting(browser, step, f"#{bad}") as page:
+        assert len(listed(page)) == 37
+        assert page.locator(".chips button").count() == 0
+        page.wait_for_function("() => location.hash === ''", timeout=2000)
+
+
+@pytest.mark.parametrize("modifiers", [{"altKey": True}, {"altKey": True, "ctrlKey": True}])
+def test_brackets_typed_with_option_or_altgr_are_keys(page: Page, modifiers: dict) -> None:
+    used = page.evaluate(
+        """modifiers => !document.body.dispatchEvent(new KeyboardEvent('keydown',
+            { key: '{', bubbles: true, cancelable: true, ...modifiers }))""",
+        modifiers,
+    )
+    assert used
+
+
+def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
+    page.click(".responses tbody tr:first-child")
+    page.wait_for_selector(".token-text .t")
+    page.evaluate(
+        """() => {
+            globalThis.calls = 0;
+            const replace = history.replaceState;
+            history.replaceState = function (...given) {
+                globalThis.calls += 1;
+                return replace.apply(history, given);
+            };
+        }"""
+    )
+    page.focus(".token-text .t")
+    for _ in range(60):
+        page.keyboard.press("n")
+    at = page.evaluate("() => document.querySelector('.token-text .at').parentNode && 1")
+    assert at == 1
+    page.wait_for_timeout(700)
+    assert page.evaluate("() => globalThis.calls") < 30
+
+
+def test_a_held_key_loses_no_token_where_the_browser_limits_calls(
+    browser: Browser, step: Path
+) -> None:
+    limited = browser.browser_type.launch(
+        executable_path=program(),
+        args=["--no-sandbox"],
+        ignore_default_args=["--disable-ipc-flooding-protection"],
+    )
+    with limited:
+        page = limited.new_page()
+        page.goto(step.as_uri() + "#r=1&token=0")
+        page.wait_for_selector(".token-text .at")
+        page.focus(".token-text .at")
+        for _ in range(8):
+            for _ in range(39):
+                page.keyboard.press("ArrowRight")
+            for _ in range(39):
+                page.keyboard.press("ArrowLeft")
+        for _ in range(7):
+            page.keyboard.press("ArrowRight")
+        in_url(page, "token=7")
+        tip = page.text_content(".tip .raw") or ""
+        assert tip.startswith("7:")
+
+
+def test_print_keeps_colours_and_repeats_headers(page: Page) -> None:
+    page.click(".responses tbody tr:first-child")
+    page.wait_for_selector(".token-text .t")
+    page.emulate_media(media="print")
+    style = "node => getComputedStyle(node)"
+    token = page.locator(".token-text .t").first
+    assert token.evaluate(f"node => ({style})(node).printColorAdjust") == "exact"
+    button = page.locator("th button.sort").first
+    assert button.evaluate(f"node => ({style})(node).display") == "contents"
+    cell = page.locator('td[data-key="response"]').first
+    assert cell.evaluate(f"node => ({style})(node).overflowWrap") == "normal"
+
+
+def test_forced_colours_show_the_open_row(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#r=1") as page:
+        page.emulate_media(forced_colors="active")
+        row, other = (
+            page.locator(f'tr[data-n="{n}"] td').last.evaluate(
+                "cell => getComputedStyle(cell).backgroundColor"
+            )
+            for n in (1, 2)
+        )
+        assert row != other
+        page.emulate_media(forced_colors="null")
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("long")
+    out = folder / "report"
+    lines = [
+        f'{{"step": {s}, "prompt": "p{n}", "response": "r{s} {n}", "reward": {(s + n) % 7}.5}}\n'
+        for s in range(240)
+        for n in range(2)
+    ]
+    (folder / "run.jsonl").write_text("".join(lines), "utf-8")
+    return Path(rlreport.build(folder / "run.jsonl", out, workers=1).out)
+
+
+def test_a_click_on_a_chart_opens_a_step_whose_row_is_filtered_out(
+    browser: Browser, long_run: Path
+) -> None:
+    with visiting(browser, long_run / "index.html") as page:
+        plot = page.locator('figure[data-live="true"] .plot').first
+        page.wait_for_selector('figure[data-live="true"]')
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_timeout(100)
+        page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+        page.wait_for_url("**/steps/*.html")
+
+
+def test_tables_of_the_overview_keep_their_sort_in_the_url(
+    browser: Browser, long_run: Path
+) -> None:
+    with visiting(browser, long_run / "index.html") as page:
+        page.click('.steps th[data-key="reward_mean"] button')
+        in_url(page, "steps.sort=-reward_mean")
+        address = page.url.split("#")[1]
+    with visiting(browser, long_run / "index.html", "#" + address) as page:
+        assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
