@@ -1,7 +1,7 @@
 """How often a comparison cries wolf, and how often it finds a planted loss, on tables.
 
 Null pairs are two halves of one run's responses to each prompt, at random. Losses are planted in
-30 % of 128 prompts with 8 responses a step and a binary reward, over a window of two steps. Beside
+30% of 128 prompts with 8 responses a step and a binary reward, over a window of two steps. Beside
 them stands the naive test (Welch's, on responses, unpaired) on the same pairs. Run it as
 ``python -m benchmarks.compare_power [LOGS...]``; without logs the null runs are made up too.
 ``python -m benchmarks.compare_power --designs [PAIRS]`` prints false verdicts, better and worse
@@ -33,7 +33,7 @@ BARS = {0.25: 0.98, 0.17: 0.87, 0.10: 0.50}
 
 
 DESIGN_PAIRS = 4000
-"""Of 400 pairs, a test of exactly 5 % would reject more than 6 % in every seventh design."""
+"""Of 400 pairs, a test of exactly 5% would reject more than 6% in every seventh design."""
 PROMPTS = (3, 4, 10, 50, 400)
 REWARDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "p = 0.005": lambda random, size: (random.random(size) < 0.005).astype(float),
@@ -143,7 +143,7 @@ def main(logs: Sequence[str]) -> bool:
     print("| pairs | what | paired | naive | bar |\n| ---: | --- | ---: | ---: | ---: |")
     rates = [count / NULL_PAIRS for count in (worse, anywhere, naive)]
     print(f"| {NULL_PAIRS:,} | null: reward worse | {rates[0]:.1%} | {rates[2]:.1%} | |")
-    print(f"| {NULL_PAIRS:,} | null: worse anywhere | {rates[1]:.1%} | | at most 6 % |")
+    print(f"| {NULL_PAIRS:,} | null: worse anywhere | {rates[1]:.1%} | | at most 6% |")
     met = rates[1] <= 0.06
     for lost, bar in BARS.items():
         found, plain, top = 0, 0, 0
@@ -157,7 +157,7 @@ def main(logs: Sequence[str]) -> bool:
             )
         power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
         met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
-        planted = f"{lost * 100:.0f} points in 30 % of prompts; planted of top ten: {hits:.1f}"
+        planted = f"{lost * 100:.0f} points in 30% of prompts; planted of top ten: {hits:.1f}"
         naively = plain / PLANTED_PAIRS
         print(f"| {PLANTED_PAIRS} | {planted} | {power:.1%} | {naively:.1%} | {bar - 0.03:.0%} |")
     wrong, naively = 0, 0

@@ -65,7 +65,7 @@ def plain(rng: Any, step: int, length: int = 12) -> list[str]:
 
 
 def spread(step: int, start: int = 15) -> float:
-    """Return the share of responses that a habit has spread to: 3 % until ``start``."""
+    """Return the share of responses that a habit has spread to: 3% until ``start``."""
     return float(np.clip(0.03 + (step - start) / 20, 0.03, 0.95))
 
 
@@ -203,7 +203,7 @@ HEALTHY: dict[str, Callable[[int], Tables]] = {
         response_tokens=normal(lambda step: 1500, 50),
         kl_k1=normal(lambda step: 105 * step / 50, 5),
     ),
-    "binary at 85 %": lambda seed: group_run(seed, lambda step, rng: 0.85),
+    "binary at 85%": lambda seed: group_run(seed, lambda step, rng: 0.85),
     "fast and binary": lambda seed: group_run(
         seed, lambda step, rng: 0.58 + 0.34 * (1 - np.exp(-step / 2))
     ),

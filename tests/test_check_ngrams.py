@@ -112,7 +112,7 @@ def test_a_phrase_longer_than_an_ngram_is_told_whole() -> None:
     result = run("reward_hacking_token", spreading(held, phrase, paid(held)))
     assert isinstance(result, Finding)
     assert result.texts == ("Thanks a lot for asking us",)
-    assert "ends 90 % of responses" in title(result)
+    assert "ends 90% of responses" in title(result)
 
 
 def test_praise_that_spreads_as_the_policy_runs_away_leads() -> None:

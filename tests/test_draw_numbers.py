@@ -245,7 +245,7 @@ def test_words_of_the_first_step_are_of_that_step_alone() -> None:
     rewards = [float(s % 2) for s in range(240)]  # a column of the map holds two steps
     table = response_table([{"step": s, "reward": rewards[s]} for s in range(240)])
     (chart,) = (c for c in overview_charts(tables_of(table)) if c.name == "reward_distribution")
-    assert "Reward 1.00: 0 % of the responses in the first step, 100 % in the last" in (
+    assert "Reward 1.00: 0% of the responses in the first step, 100% in the last" in (
         chart.description
     )
 

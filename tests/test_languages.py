@@ -222,7 +222,7 @@ def test_counts_choose_their_form_in_english() -> None:
 
 def test_a_message_is_english_until_it_is_said() -> None:
     text = told("{share:percent} of responses", {"share": 0.5})
-    assert text == "50 % of responses" and ENGLISH.of([text]) == ["50 % of responses"]
+    assert text == "50% of responses" and ENGLISH.of([text]) == ["50% of responses"]
     assert told("{gone:figure} nats", {}) == "– nats"
 
 

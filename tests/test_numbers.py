@@ -49,8 +49,8 @@ def test_three_significant_digits_and_no_whole_part_is_rounded_away(value, text)
     [
         (9.996, False, "10.0"),
         (-math.inf, False, "−∞"),
-        (0.12, True, "12.0 %"),
-        (-0.00123, True, "−0.123 %"),
+        (0.12, True, "12.0%"),
+        (-0.00123, True, "−0.123%"),
         (math.nan, True, "–"),
     ],
 )
@@ -110,12 +110,12 @@ def test_the_browser_writes_numbers_as_python_does(in_browser, values):
 
 def test_a_share_is_a_percentage():
     assert [written(x, "share") for x in (0.0, 1.0, 0.1234, 0.9999, -0.05, 0.00123)] == [
-        "0 %",
-        "100 %",
-        "12.3 %",
-        "100 %",
-        "−5.0 %",
-        "0.123 %",
+        "0%",
+        "100%",
+        "12.3%",
+        "100%",
+        "−5.0%",
+        "0.123%",
     ]
 
 

@@ -61,7 +61,7 @@ _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，�
 """Words that are removed from the start, or from the end, of a text."""
 
 FIGHTIN_WORDS = marked(
-    "LMFlow post (# grew from 3 % to half of the responses); method: Monroe et al. 2008, "
+    "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
     "Fightin' Words"
 )
 

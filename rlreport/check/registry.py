@@ -149,6 +149,13 @@ def _validate(
         whole = isinstance(declared[key].default, int)
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             kind = "a whole number" if whole else "a number"
-            raise UsageError(f"{where} {key} must be {kind}, not {value!r:.40}")
+            raise UsageError(f"{where} {key} must be {kind}, not {_shorten(value)}")
         if not abs(value) <= sys.float_info.max:
-            raise UsageError(f"{where} {key} must be finite, not {value!r:.40}")
+            raise UsageError(f"{where} {key} must be finite, not {_shorten(value)}")
+
+
+def _shorten(value: object) -> str:
+    try:
+        return f"{value!r:.40}"
+    except ValueError:  # Python refuses to write out such an integer
+        return "one of thousands of digits"

@@ -37,7 +37,7 @@ ROWS_AT_ONCE = 5_000
 """Rows whose cells are in memory as text."""
 
 LEVEL = 4
-"""Of gzip: digits hardly pack, and level 6 takes three times as long for 5 % less."""
+"""Of gzip: digits hardly pack, and level 6 takes three times as long for 5% less."""
 
 MOST_BYTES = 500_000_000
 """Unpacked bytes of response data that are read."""

@@ -193,7 +193,7 @@ def difference_band(
 ) -> Band:
     """Return NEW - BASE by step with a simultaneous 95% band.
 
-    Prompts are resampled; the band is the difference ± q · its standard error, q the 95 %
+    Prompts are resampled; the band is the difference ± q · its standard error, q the 95%
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
     runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The cells have the same steps; ``paired``
     compares prompts, the same in both, that a step has on both sides, else the steps' means. A

@@ -58,7 +58,7 @@ def comparison_charts(
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
                 [Series("difference", "NEW − BASE", *band)],
-                axis=message("difference of the reward, with a 95 % band for all steps at once"),
+                axis=message("difference of the reward, with a 95% band for all steps at once"),
                 note=message(
                     "The band holds for all steps at once; steps where it excludes 0 are marked."
                 ),

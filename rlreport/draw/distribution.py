@@ -59,8 +59,8 @@ def _bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
             Series("median", message("median"), p50, p25, p75),
             Series("p5_p95", "", np.full_like(p50, np.nan), p5, p95),
         ],
-        axis=message("reward: median, middle 50 %, middle 90 %"),
-        note=message("The dark band holds the middle half of the responses, the light one 90 %."),
+        axis=message("reward: median, middle 50%, middle 90%"),
+        note=message("The dark band holds the middle half of the responses, the light one 90%."),
     )
 
 

@@ -136,7 +136,7 @@ def percent(share: object) -> str:
         return MISSING
     if 0 < abs(share) < 0.01:
         return written(share, "share")
-    return f"{written(100 * share, 'count')} %"
+    return f"{written(100 * share, 'count')}%"
 
 
 def whole(number: object) -> str:

@@ -25,7 +25,7 @@ def written(value: float, kind: NumberKind = "number") -> str:
 
     A ``number`` has three significant digits, its whole part never rounded away; below 1e-4
     and from 1e9 in magnitude it is scientific ("1.23e−5"). A ``count`` has no decimals. A
-    ``share`` is a percentage with one decimal, or three significant digits below 1 %.
+    ``share`` is a percentage with one decimal, or three significant digits below 1%.
     Halves are rounded away from zero, thousands separated, the minus is a true one; NaN is
     "–", infinity "∞".
     """
@@ -34,7 +34,7 @@ def written(value: float, kind: NumberKind = "number") -> str:
     if kind == "count":
         return _decimal(value, 0) if abs(value) < _MOST_WHOLE else _significant(value)
     if kind == "share":
-        return f"{_percentage(100 * value)} %"
+        return f"{_percentage(100 * value)}%"
     return _significant(value)
 
 

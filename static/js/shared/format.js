@@ -18,7 +18,7 @@ const DIGITS = 3;
 export function written(value, kind = "number") {
   if (value === null || value === undefined || Number.isNaN(value)) return MISSING;
   if (kind === "count" && Math.abs(value) < 1e15) return decimal(value, 0);
-  if (kind === "share") return `${percentage(100 * value)} %`;
+  if (kind === "share") return `${percentage(100 * value)}%`;
   return significant(value);
 }
 
