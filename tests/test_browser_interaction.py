@@ -222,3 +222,16 @@ def test_tables_of_the_overview_keep_their_sort_in_the_url(
         address = page.url.split("#")[1]
     with visiting(browser, long_run / "index.html", "#" + address) as page:
         assert page.get_attribute('.steps th[data-key="reward_mean"]', "aria-sort") == "descending"
+
+
+@pytest.mark.parametrize("width", [1200, 1400, 1900])
+def test_an_open_response_leaves_the_list_its_texts(
+    browser: Browser, step: Path, width: int
+) -> None:
+    with visiting(browser, step, viewport={"width": width, "height": 900}) as page:
+        page.click(".responses tbody tr:nth-child(3)")
+        page.wait_for_selector(".response h2")
+        text = page.locator('.responses tbody tr:nth-child(3) td[data-key="response"]')
+        box, frame = text.bounding_box(), page.locator(".responses .scroll").bounding_box()
+        assert box is not None and frame is not None
+        assert box["width"] >= 200 and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1

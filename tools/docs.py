@@ -20,6 +20,9 @@ from rlreport.columns import (
 )
 from rlreport.fields import FIELDS, Field
 
+ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
+"""How often each check was right, measured with ``benchmarks/judge_runs.py --markdown``."""
+
 BEGIN = "<!-- Made by `python -m tools.docs` from {}: -->\n"
 END = "<!-- to here. -->\n"
 _SCHEMAS = ("findings", "report", "compare")
@@ -70,7 +73,8 @@ def checks_page() -> str:
     """Return ``docs/checks.md``."""
     method = (f"## {title}\n\n" + "\n\n".join(paragraphs) for title, paragraphs in METHOD)
     parts = [*method, "```toml\n[kl_explosion]\nwarn = 20\n```", _limits("trend")]
-    return _CHECKS_HEAD + "\n\n".join([*parts, *map(_check, CHECKS)]) + "\n"
+    accuracy = ACCURACY.read_text("utf-8").strip()
+    return _CHECKS_HEAD + "\n\n".join([*parts, *map(_check, CHECKS), accuracy]) + "\n"
 
 
 def _check(check: Check) -> str:
