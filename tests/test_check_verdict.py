@@ -45,7 +45,7 @@ def test_the_run_gone_wrong_is_told_by_its_true_cause(verdicts: dict[str, Verdic
     assert re.match(r"Broken: reward hacking since step \d+\. “🎉” appears in ", verdict.sentence)
     assert re.search(
         r"the reward rose from 0\.\d+ to 2\.\d+ with it; KL to the reference is \d[\d.]* nats "
-        r"per response and \d+ % of responses are cut off\. Keep the last "
+        r"per response and \d+% of responses are cut off\. Keep the last "
         r"checkpoint saved at or before step \d+\.$",
         verdict.sentence,
     )

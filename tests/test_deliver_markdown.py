@@ -102,7 +102,7 @@ def test_verdict_figures_steps_and_extremes_are_told(written):
         "<summary>Lowest reward",
     ):
         assert part in said
-    assert re.search(r"\| \d[\d.]*\u00a0% \|", said)
+    assert re.search(r"\| \d[\d.]*% \|", said)
     titles = re.findall(r"^!\[([^.]+)\..*\]\(run_files/", said, re.MULTILINE)
     assert len(titles) >= 3
     for title in titles:

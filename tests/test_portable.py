@@ -35,10 +35,10 @@ def test_a_system_without_posix_builds_and_rebuilds_the_same_report(tmp_path: Pa
     out = tmp_path / "report"
     rlreport.build(LOGS, out, workers=2)
     usual = files(out)
-    (out / "notes.txt").write_text("of someone else", "utf-8")
+    (out / ".nojekyll").write_text("of the host", "utf-8")
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, LOGS, out], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert files(out) == {**usual, "notes.txt": b"of someone else"}
+    assert files(out) == {**usual, ".nojekyll": b"of the host"}
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

@@ -146,7 +146,7 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
     signed = f"{'+' if delta > 0 else MINUS}{size}"
     if kind == "share":  # a change of shares is one of points
         size, signed = (
-            message("{number} points", number=text.removesuffix(" %")) for text in (size, signed)
+            message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
         )
     words = told(_CHANGED[direction], {"size": size, "since": since})
     return Change(since, Num("±0" if flat else signed, exact(delta), delta), direction, words)

@@ -8,7 +8,7 @@ from rlreport.check.check import KL, Check, Need, Result
 from rlreport.check.finding import Fact, Op
 from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
 from rlreport.check.noise import mean_of
-from rlreport.check.run import Ranking, Run, median
+from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
@@ -213,11 +213,13 @@ def judge_negative_kl(run: Run) -> Result:
     if not (low and z):
         return None
     values, series = kl[run.last.rows], run.by_step(kl)
+    from_start = run.first is not None and mean(kl[run.first.rows]) <= end.mean / 2
     return NEGATIVE_KL.finding(
         run,
         "warning",
         low + z,
         series=series,
+        always=from_start,
         ranking=Ranking(kl, highest=False, unit="nats", among=kl < 0),
         steps=run.steps[series < 0].tolist(),
         kl=end.mean,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, Onset
-from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits
+from rlreport.check.limits import PUBLIC_RUNS, Limit, Limits, above
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.shapes import FAILURES, Figure, judge_figures
 from rlreport.figures.ragged import Floats, Ints
@@ -199,10 +199,10 @@ def _judge_fit(run: Run, returns: str, error: str) -> Result:
     Returns that hardly vary cannot be fitted: their variance counts as no less than a part of
     the whole run's.
     """
-    count = len(run.steps)
+    limits, count = run.limits[ValueDivergence], len(run.steps)
     last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
     whole = float(_variance(run, returns, np.zeros_like(run.step_index))[0])
-    least = run.limits[ValueDivergence].floor * whole
+    least = limits.floor * whole
     scale = max(float(_variance(run, returns, last_window)[0]), least)
     if not scale > 0:
         return None
@@ -215,11 +215,15 @@ def _judge_fit(run: Run, returns: str, error: str) -> Result:
         return None
     name = "value" if wide and not misfit else error
     figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
+    ratio = figure / np.fmax(base, least)
+    fit = limits.explained if misfit else limits.weak
+    bound = limits.spread**2 if name == "value" else 1 - fit
     return VALUE_DIVERGENCE.finding(
         run,
         "warning" if misfit or wide else "info",
         met,
-        series=np.log1p(figure / np.fmax(base, least)),
+        series=np.log1p(ratio),
+        always=above(median(ratio[np.isfinite(ratio)][:3]), bound),
         ranking=Ranking(np.abs(run.column(f"{error}_mean"))),
         explained=explained,
         spread=spread,
