@@ -113,13 +113,15 @@ def _exceeds_noise(run: Run, reward: Floats, split: Jump) -> bool:
     Noise is taken from the steps next to the jump: near a ceiling it is smaller.
     """
     inside = pd.Series(reward - run.by_step(reward)[run.step_index])
-    # Responses to one prompt are correlated: the sample size of a step is its prompts.
+    # Responses to one prompt are correlated; a step of one prompt has no more than responses.
     sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
-    squares = (sums**2).groupby(level=0).sum()
+    by_prompt = (sums**2).groupby(level=0).sum()
+    by_response = (inside**2).groupby(run.step_index).sum()
+    squares = np.maximum(by_prompt, by_response)
     errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
     at = split.place
     sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
-    error = math.hypot(*(float(np.nanmedian(side)) for side in sides))
+    error = math.hypot(*(math.sqrt(np.nanmean(side**2)) for side in sides))
     return abs(split.after - split.before) >= EVIDENT * error
 
 
