@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -235,3 +235,123 @@ def test_an_open_response_leaves_the_list_its_texts(
         box, frame = text.bounding_box(), page.locator(".responses .scroll").bounding_box()
         assert box is not None and frame is not None
         assert box["width"] >= 200 and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+
+
+@pytest.fixture(scope="module")
+def sample(real_report: Callable[[str], Path]) -> Path:
+    return real_report("ppo_reward_hacking")
+
+
+def test_the_first_printed_page_holds_more_than_the_headline(
+    browser: Browser, sample: Path
+) -> None:
+    with visiting(browser, sample / "index.html") as page:
+        page.emulate_media(media="print")
+        finding = page.locator(".finding.leading")
+        assert finding.evaluate("node => getComputedStyle(node).breakInside") == "auto"
+
+
+def test_a_table_of_numbers_alone_offers_no_search(browser: Browser, long_run: Path) -> None:
+    with visiting(browser, long_run / "index.html") as page:
+        page.wait_for_selector(".steps .list-tools")
+        assert page.locator(".steps .list-tools input[type=search]").count() == 0
+
+
+@pytest.mark.parametrize("width", [1400, 1700, 2500])
+def test_navigation_and_page_begin_at_the_same_line(
+    browser: Browser, step: Path, width: int
+) -> None:
+    with visiting(browser, step, viewport={"width": width, "height": 900}) as page:
+        left = {
+            page.locator(part).evaluate("node => node.getBoundingClientRect().left")
+            for part in ("main", "header.site", "nav.crumbs", "footer.site")
+        }
+        assert len(left) == 1
+
+
+def names_of_curves(page: Page, figure: str) -> dict[str, float]:
+    """Return where in the plot each curve's name begins, as a share of the plot's width."""
+    return page.locator(figure).evaluate(
+        """figure => {
+            const plot = figure.querySelector('.plot').getBoundingClientRect();
+            return Object.fromEntries([...figure.querySelectorAll('.plot svg text')]
+                .filter(text => ['policy', 'reference'].includes(text.textContent))
+                .map(text => [text.textContent,
+                    (text.getBoundingClientRect().left - plot.left) / plot.width]));
+        }"""
+    )
+
+
+def test_names_of_curves_stay_when_a_chart_is_zoomed(browser: Browser, sample: Path) -> None:
+    figure = 'figure[data-chart="reward"]'
+    with visiting(browser, sample / "index.html") as page:
+        page.wait_for_selector(f'{figure}[data-live="true"]')
+        before = names_of_curves(page, figure)
+        box = page.locator(f"{figure} .plot").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 120, box["y"] + 80)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 260, box["y"] + 80, steps=8)
+        page.mouse.up()
+        page.locator(".chart-tools button", has_text="show all").wait_for()
+        page.wait_for_function(
+            "figure => document.querySelector(figure).textContent.includes('policy')", arg=figure
+        )
+        assert set(before) == {"policy", "reference"}
+        assert names_of_curves(page, figure) == pytest.approx(before, abs=0.02)
+
+
+def test_of_two_themes_chosen_at_once_the_last_is_shown(browser: Browser, sample: Path) -> None:
+    figure = 'figure[data-chart="reward"]'
+    with visiting(browser, sample / "index.html") as page:
+        page.wait_for_selector(f'{figure}[data-live="true"]')
+        page.evaluate(
+            "() => { for (let i = 0; i < 5; i++) document.querySelector('.theme').click() }"
+        )
+        assert page.text_content("button.theme") == "Theme: dark"
+        page.wait_for_selector(f"{figure} svg [stroke='#6cb0ff']", state="attached")
+        page.wait_for_timeout(500)
+        assert page.locator(f"{figure} svg [stroke='#1a63d2']").count() == 0
+
+
+def test_pointing_again_at_the_same_finding_draws_nothing(browser: Browser, sample: Path) -> None:
+    with visiting(browser, sample / "index.html") as page:
+        page.wait_for_selector('figure[data-chart="reward"][data-live="true"]')
+        finding = page.locator(".finding[data-charts]").first
+        finding.hover()
+        page.wait_for_selector(".pointed")
+        added = finding.evaluate(
+            """async node => {
+                let count = 0;
+                const seen = new MutationObserver(changes => (count += changes.length));
+                seen.observe(document.querySelector('main'), { childList: true, subtree: true });
+                for (let i = 0; i < 20; i++)
+                    node.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
+                await new Promise(done => setTimeout(done, 300));
+                return count;
+            }"""
+        )
+        assert added == 0
+
+
+def test_rows_tell_screen_readers_which_is_open_and_are_reached_by_tab(page: Page) -> None:
+    page.click(".responses tbody tr:nth-child(3)")
+    page.wait_for_selector(".response h2")
+    assert page.locator(".responses tr[aria-selected]").count() == 0
+    assert page.locator(".responses tr[aria-current]").count() == 1
+    assert page.locator('.responses tbody a[tabindex="-1"]').count() == 0
+
+
+def test_a_link_to_a_response_leaves_no_half_heading_at_the_top(
+    browser: Browser, step: Path
+) -> None:
+    with visiting(browser, step, "#r=3") as page:
+        page.wait_for_selector(".response h2")
+        page.wait_for_timeout(300)
+        cut = page.evaluate(
+            """() => [...document.querySelectorAll('h2')].filter(heading => {
+                const { top, bottom } = heading.getBoundingClientRect();
+                return top < 0 && bottom > 0;
+            }).map(heading => heading.textContent)"""
+        )
+        assert cut == []

@@ -14,12 +14,17 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
   const copy = recoloured(spec, colours);
   const over = copy.params?.some(({ name }) => name === "at");
   for (const param of copy.params ?? []) {
-    if (param.name !== "smoothing") continue;
-    param.value = smoothing;
-    delete param.bind; // the page asks once for all charts
+    if (param.name === "smoothing") {
+      param.value = smoothing;
+      delete param.bind; // the page asks once for all charts
+    }
+    if (param.name === "zero_shift" && (zoom || log)) delete param.bind; // the axis is fixed then
   }
   if (log) logarithmic(copy);
-  if (!over) return copy;
+  if (!over) {
+    if (log) placeLabels(copy, null);
+    return copy;
+  }
   const pointer = copy.layer.find(({ name }) => name === "interaction");
   copy.params.push({ name: "zoom", select: { type: "interval", encodings: ["x"] }, views: [pointer.name] });
   copy.layer.unshift(pointedAt());
@@ -33,8 +38,38 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
     if (!["label", "marked_bar"].includes(layer.name)) layer.mark = { ...layer.mark, clip: true };
     if (zoom && layer.encoding.x?.axis) Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
   }
-  if (zoom) copy.layer = copy.layer.filter(({ name }) => !["label", "marked_bar"].includes(name));
+  if (zoom) copy.layer = copy.layer.filter(({ name }) => name !== "marked_bar");
+  if (zoom || log) placeLabels(copy, zoom);
   return copy;
+}
+
+/** Least distance of two names at the right edge, in pixels. */
+const LABEL_GAP = 13;
+
+/**
+ * Puts the names of curves at the right edge, each at its curve's last value in the part that is shown.
+ * @param {any} spec
+ * @param {[number, number] | null} zoom
+ */
+function placeLabels(spec, zoom) {
+  const layer = spec.layer?.find(({ name }) => name === "label");
+  const { scale } = yAxes(spec)[0] ?? {};
+  if (!layer || !Array.isArray(scale?.domain)) return;
+  const [from, to] = zoom ?? [-Infinity, Infinity];
+  const axis = scale.type === "log" ? Math.log : (value) => value;
+  const [low, high] = scale.domain.map(axis);
+  const labels = [];
+  for (const label of layer.data.values) {
+    const last = spec.data.values.findLast(({ series, step, value }) => series === label.series && step >= from && step <= to && Number.isFinite(value));
+    const place = last && (spec.height * (high - axis(last.value))) / (high - low);
+    if (Number.isFinite(place)) labels.push({ ...label, place: Math.min(Math.max(place, 0), spec.height) });
+  }
+  labels.sort((a, b) => b.place - a.place);
+  labels.forEach((label, i) => i && (label.place = Math.min(label.place, labels[i - 1].place - LABEL_GAP)));
+  layer.data = { values: labels };
+  layer.transform = [];
+  layer.encoding.x = { value: "width" };
+  layer.encoding.y = { field: "place", type: "quantitative", scale: null };
 }
 
 /** Extent of what a part of the run shows, with a little air; null where it shows nothing. */
@@ -101,5 +136,5 @@ function logarithmic(spec) {
       ...fields.map(([, { field }]) => ({ calculate: `isValid(datum['${field}']) ? max(datum['${field}'], ${low / air}) : null`, as: field })),
     ];
   }
-  spec.layer = spec.layer.filter(({ name }) => !["zero", "label"].includes(name));
+  spec.layer = spec.layer.filter(({ name }) => name !== "zero");
 }
