@@ -10,16 +10,32 @@ import pandas as pd
 import pytest
 
 import rlreport
-from rlreport.read.sample import MAX_RESPONSES
+from rlreport.cli import main
+from rlreport.read import sample
 from tests.forms import everything
 from tests.pages_reading import rows_data
 from tests.reading import row
-from tests.running import rlreport as command
 from tests.schemas import validate
 
-STEPS, EACH = 9, 912
-SAMPLED = 512 * STEPS
+LIMIT, STEPS, EACH = 1024, 9, 176
+SAMPLED_EACH = 64
+SAMPLED = SAMPLED_EACH * STEPS
 NOTE = f"from a sample of {SAMPLED:,} of {STEPS * EACH:,} responses"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_sample():
+    """Samples of an eighth of the usual size, so that logs can be short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sample, "MAX_RESPONSES", LIMIT)
+        yield
+
+
+def command(*arguments) -> None:
+    """Run rlreport in this process, with one worker."""
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, arguments), "--workers", "1"])
+    assert end.value.code == 0
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +85,7 @@ def test_pages_with_figures_of_the_sample_say_so(report):
 
 def test_a_step_counts_its_own_sample_and_lists_what_lies_outside_without_a_figure(report):
     page = report / "steps" / "3.html"
-    assert f"Distinct-2 is from a sample of 512 of {EACH} responses." in page.read_text("utf-8")
+    assert f"Distinct-2 is from a sample of {SAMPLED_EACH} of {EACH} responses." in page.read_text("utf-8")
     assert f"of {STEPS * EACH:,}" not in page.read_text("utf-8")  # older pages stay as they are
     data = rows_data(page)
     column = next(one for one in data["columns"] if one["key"] == "distinct_2")
@@ -86,7 +102,7 @@ def test_exports_name_the_sample(report):
     (finding,) = (one for one in document["findings"] if one["id"] == "reward_hacking_token")
     assert finding["why"].endswith(f"Counted {NOTE}.")
     steps = pd.read_csv(report / "data" / "steps.csv")
-    assert steps["bigrams"].tolist() == [512 * 5] * STEPS
+    assert steps["bigrams"].tolist() == [SAMPLED_EACH * 5] * STEPS
     assert steps["responses"].tolist() == [EACH] * STEPS
 
 
@@ -98,20 +114,19 @@ def test_every_form_says_so(suffix, log, tmp_path):
 
 
 def test_a_comparison_says_so_of_logs_and_of_reports(log, report, tmp_path):
-    done = command("compare", report, log, "-o", tmp_path / "compare.md")
-    assert done.returncode == 0, done.stderr
+    command("compare", report, log, "-o", tmp_path / "compare.md")
     text = (tmp_path / "compare.md").read_text("utf-8")
     assert text.count(f"distinct-2 and shares of the KL are {NOTE}.") == 2
     assert "| Distinct-2 |" in text
 
 
-def test_check_says_so(log):
-    done = command("check", log, "--json")
-    assert f"Counted {NOTE}." in done.stdout
+def test_check_says_so(log, capsys):
+    command("check", log, "--json")
+    assert f"Counted {NOTE}." in capsys.readouterr().out
 
 
 def test_a_run_that_is_sampled_whole_says_nothing(tmp_path):
-    assert MAX_RESPONSES < STEPS * EACH
+    assert LIMIT < STEPS * EACH
     small = tmp_path / "log.jsonl"
     rows = [row(step, response=f"a b {i}") for step in range(6) for i in range(20)]
     small.write_text("".join(json.dumps(one) + "\n" for one in rows))
