@@ -25,9 +25,13 @@ def program() -> str | None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests of a process."""
+    """One browser for all tests of a process; it limits calls of the history as users' do."""
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program(), args=["--no-sandbox"])
+        running = playwright.chromium.launch(
+            executable_path=program(),
+            args=["--no-sandbox"],
+            ignore_default_args=["--disable-ipc-flooding-protection"],
+        )
         yield running
         running.close()
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import rlreport
-from tests.browser import in_url, listed, program, visiting
+from tests.browser import in_url, listed, visiting
 from tests.pages import Made, write_step
 
 pytestmark = pytest.mark.untraced
@@ -134,17 +134,8 @@ def test_many_changes_write_the_url_a_few_times(page: Page) -> None:
     assert page.evaluate("() => globalThis.calls") < 30
 
 
-def test_a_held_key_loses_no_token_where_the_browser_limits_calls(
-    browser: Browser, step: Path
-) -> None:
-    limited = browser.browser_type.launch(
-        executable_path=program(),
-        args=["--no-sandbox"],
-        ignore_default_args=["--disable-ipc-flooding-protection"],
-    )
-    with limited:
-        page = limited.new_page()
-        page.goto(step.as_uri() + "#r=1&token=0")
+def test_a_held_key_loses_no_token(browser: Browser, step: Path) -> None:
+    with visiting(browser, step, "#r=1&token=0") as page:
         page.wait_for_selector(".token-text .at")
         page.focus(".token-text .at")
         for _ in range(8):
