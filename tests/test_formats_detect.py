@@ -32,7 +32,7 @@ from rlreport.formats import (
 )
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.ids import TokenNames
-from rlreport.formats.mapping import suggest
+from rlreport.formats.refusal import suggest
 from tests.format_logs import STEPS, WRITERS, write_all
 
 Row = dict[str, Any]

@@ -1,33 +1,26 @@
-"""Harbor's trajectories (ATIF): ``<trial>/agent/trajectory.json``, its reward beside it."""
+"""Harbor's trajectories (ATIF): ``<trial>/agent/trajectory.json``, with their ``result.json``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
+from rlreport.formats.ids import span_turns, tokens_of_steps
 from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import conversation_fields
-from rlreport.formats.token_arrays import span_turns, tokens_of_steps
+from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
 
 _MAX_RESULT = 16_000_000
 _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
-@dataclass(frozen=True)
 class ATIF(BaseFormat):
-    """One trajectory a file; a trial's ``result.json`` says its reward, times and errors.
+    """One trajectory a file; its trial's ``result.json`` has the reward, times and errors."""
 
-    Attributes:
-        result: that file, where there is one.
-    """
-
-    result: FileStamp | None = None
     id = "atif"
     alone = False
     evaluates = True
@@ -45,30 +38,28 @@ class ATIF(BaseFormat):
 
     def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
         """Find the result of the trial."""
-        folders = (path.parent.parent, path.parent)
-        found = [FileStamp.of(folder / "result.json") for folder in folders]
-        return replace(self, result=found[0] or found[1])
+        outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
+        return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; without a result its reward is not known."""
         steps = dicts(obj.get("steps"))
         if not steps:
             raise RowError(message("a trajectory without `steps`"))
-        result = _result(self.result) if self.result else {}
         agent = mapping(obj.get("agent"))
-        asked = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
+        calls = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
         row = {
-            **columns(mapping(obj.get("final_metrics")), ()),
+            **columns(mapping(obj.get("final_metrics"))),
             **_conversation(steps),
             "step": 0,
             "split": "eval",
-            **_outcome(result),
+            **_outcome(_result(self.sibling) if self.sibling else {}),
             **present(
                 agent=logged.string(agent.get("name")), model=logged.string(agent.get("model_name"))
             ),
             **tokens_of_steps(
-                (m.get("prompt_token_ids"), m.get("completion_token_ids"), m.get("logprobs"))
-                for m in asked
+                (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
+                for c in calls
             ),
         }
         span_turns(row)
@@ -81,9 +72,9 @@ def _conversation(steps: Sequence[Row]) -> Row:
     for step in steps:
         role = _ROLES.get(logged.text(step.get("source")), "?")
         calls = [
-            {"name": call.get("function_name"), "arguments": call.get("arguments"),
-             "id": call.get("tool_call_id")}
-            for call in dicts(step.get("tool_calls"))
+            {"name": c.get("function_name"), "arguments": c.get("arguments"),
+             "id": c.get("tool_call_id")}
+            for c in dicts(step.get("tool_calls"))
         ]  # fmt: skip
         messages.append(
             {"role": role, "content": step.get("message"), "tool_calls": calls,
@@ -93,30 +84,28 @@ def _conversation(steps: Sequence[Row]) -> Row:
         given = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
         sampled.append(role == "assistant" and not given)
         for result in dicts(mapping(step.get("observation")).get("results")):
-            seen = {"content": result.get("content"), "tool_call_id": result.get("source_call_id")}
-            messages.append({"role": "tool", **seen})
+            call, content = result.get("source_call_id"), result.get("content")
+            messages.append({"role": "tool", "content": content, "tool_call_id": call})
             sampled.append(False)
     return conversation_fields(messages, sampled)
 
 
 def _outcome(result: Row) -> Row:
-    """Return reward, group, time and errors of a trial; the reward is None where none is said."""
-    rewards = mapping(mapping(result.get("verifier_result")).get("rewards"))
-    parts = {name: float(v) for name in rewards if isinstance(v := rewards[name], int | float)}
-    reward = parts["reward"] if "reward" in parts else logged.total(parts.values())
-    row: Row = {"reward": reward if len(parts) <= 1 or "reward" in parts else None}
-    if len(parts) > 1:
+    """Return reward, group, time and errors of a trial; the reward is None if it has none."""
+    parts = logged.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
+    row: Row = {"reward": parts.get("reward")}
+    if len(parts) == 1:
+        row["reward"] = logged.total(parts.values())
+    elif parts:
         row["reward_parts"] = parts
     task = logged.string(result.get("task_name"))
-    row |= present(
-        group_id=task,
-        task=task,
-        seconds=_seconds(mapping(result.get("agent_execution")) or result),
-    )
+    seconds = _seconds(mapping(result.get("agent_execution")) or result)
+    row |= present(group_id=task, task=task, seconds=seconds)
     failed = mapping(result.get("exception_info"))
     if failed:
-        kind, said = failed.get("exception_type"), failed.get("exception_message")
-        row["errors"] = [": ".join(logged.text(part) for part in (kind, said) if part)]
+        kind = failed.get("exception_type")
+        parts_of_error = (kind, failed.get("exception_message"))
+        row["errors"] = [": ".join(logged.text(part) for part in parts_of_error if part)]
         row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
     return row
 

@@ -1,7 +1,7 @@
 """Rows of parquet files, in bounded memory.
 
 A few kilobytes of parquet can hold gigabytes: repeated values are stored once. Repeated texts are
-therefore one string in memory, and what a file claims is checked before anything is read.
+read as dictionaries and unpacked a few at a time, and what a file claims is checked first.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,19 +38,18 @@ MAX_VALUE_GROWTH = 20
 MAX_TEXT = 1_000_000_000
 """Bytes of a file's texts, repeated ones counted as often as they stand there."""
 
+MAX_ROW_TEXT = 256_000_000
+"""The same of one row."""
+
 _BATCH = 256
 _BATCH_VALUES = 4_000_000
+_BATCH_TEXT = 64_000_000
 _FEW_BYTES = 1_000_000
 
 
 @contextmanager
-def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
-    """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries.
-
-    Raises:
-        RowError: it is no parquet file, or too large; what pyarrow finds while it is read too.
-        MissingExtraError: pyarrow is not installed.
-    """
+def _open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
+    """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -79,44 +77,27 @@ def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
 def parquet_rows(
     file: str | Path | IO[bytes], wanted: set[int] | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) of a file.
-
-    Args:
-        file: path or binary stream.
-        wanted: indices; None for all.
+    """Yield (index, row) of a file, or of its rows whose indices are ``wanted``.
 
     Raises:
         RowError: it is no parquet file, or too large.
         MissingExtraError: pyarrow is not installed.
     """
-    with open_parquet(file) as parquet:
+    with _open_parquet(file) as parquet:
         start, room = 0, MAX_TEXT + MAX_GROWTH * _size(file)
         for group in range(parquet.num_row_groups):
             stop = start + parquet.metadata.row_group(group).num_rows
             if wanted is None or any(start <= index < stop for index in wanted):
                 for batch in _batches(parquet, group):
-                    room -= sum(map(_text_bytes, batch.columns))
+                    room -= _text_bytes(batch)
                     if room < 0:
                         raise LimitError(message("texts that repeat too often for its size"))
-                    if wanted is None:
-                        yield from enumerate(_rows(batch), start)
-                    else:
-                        for i in range(batch.num_rows):
-                            if start + i in wanted:
-                                yield start + i, _rows(batch.slice(i, 1))[0]
+                    rows = range(start, start + batch.num_rows)
+                    if wanted is None or wanted.intersection(rows):
+                        found = zip(rows, _rows(batch), strict=True)
+                        yield from (row for row in found if wanted is None or row[0] in wanted)
                     start += batch.num_rows
             start = stop
-
-
-def read_column(file: str | Path | IO[bytes], name: str) -> list[Any]:
-    """Return the values of a column, in the order of the rows.
-
-    Raises:
-        RowError: it is no parquet file, too large, or has no such column.
-        MissingExtraError: pyarrow is not installed.
-    """
-    with open_parquet(file) as parquet:
-        return _values(parquet.read(columns=[name]).column(name).combine_chunks())
 
 
 def _batches(parquet: Any, group: int) -> Iterator[Any]:
@@ -127,9 +108,38 @@ def _batches(parquet: Any, group: int) -> Iterator[Any]:
     yield from parquet.iter_batches(batch_size=rows, row_groups=[group])
 
 
-def _rows(batch: Any) -> list[Row]:
-    columns = [_values(column) for column in batch.columns]
-    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+def _rows(batch: Any) -> Iterator[Row]:
+    """Yield the rows of a batch, made of a part of them at a time where texts repeat."""
+    size, middle = _text_bytes(batch), batch.num_rows // 2
+    if size <= _BATCH_TEXT:
+        yield from batch.to_pylist()
+    elif middle:
+        yield from _rows(batch.slice(0, middle))
+        yield from _rows(batch.slice(middle))
+    elif size <= MAX_ROW_TEXT:
+        yield from batch.to_pylist()
+    else:
+        raise LimitError(message("texts that repeat too often for its size"))
+
+
+def _text_bytes(batch: Any) -> int:
+    """Return the bytes of a batch's texts, repeated ones as often as they stand there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = 0
+    arrays = list(batch.columns)
+    while arrays:
+        array = arrays.pop()
+        kind = array.type
+        if pa.types.is_struct(kind):
+            arrays += array.flatten()
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            arrays.append(array.flatten())
+        elif pa.types.is_dictionary(kind) and array.dictionary.nbytes * len(array) >= _FEW_BYTES:
+            lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
+            size += pc.sum(lengths).as_py() or 0
+    return size
 
 
 def _size(file: str | Path | IO[bytes]) -> int:
@@ -159,51 +169,3 @@ def _check_metadata(metadata: Any, size: int) -> None:
         raise LimitError(message("pages that unpack to over {most:count} bytes", most=unpacked))
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
         raise LimitError(message("over {most:count} values for its size", most=values))
-
-
-def _text_bytes(array: Any) -> int:
-    """Return the bytes of an array's texts, repeated ones as often as they stand there."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        if array.dictionary.nbytes * len(array) < _FEW_BYTES:
-            return 0
-        lengths = pc.binary_length(array.dictionary)
-        repeated = pc.sum(pc.take(lengths, array.indices)).as_py() or 0
-        return int(array.dictionary.nbytes + repeated)
-    if pa.types.is_struct(kind):
-        return sum(map(_text_bytes, array.flatten()))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _text_bytes(array.flatten())
-    return 0
-
-
-def _values(array: Any) -> list[Any]:
-    """Return an array's values as Python objects, equal texts as one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = array.type
-    if "dictionary" not in str(kind):
-        return array.to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_dictionary(kind):
-        numbers = pc.unique(array.indices)
-        texts = dict(
-            zip(numbers.to_pylist(), array.dictionary.take(numbers).to_pylist(), strict=True)
-        )
-        return list(map(texts.__getitem__, array.indices.to_pylist()))
-    if pa.types.is_struct(kind) and kind.num_fields:
-        names = [field.name for field in kind]
-        columns = zip(*map(_values, array.flatten()), strict=True)
-        valid = array.is_valid().to_pylist()
-        return [
-            dict(zip(names, row, strict=True)) if there else None
-            for there, row in zip(valid, columns, strict=True)
-        ]
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = iter(_values(array.flatten()))
-        lengths = array.value_lengths().to_pylist()
-        return [None if length is None else list(islice(items, length)) for length in lengths]
-    return array.to_pylist()  # type: ignore[no-any-return]

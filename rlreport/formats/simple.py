@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 from rlreport.formats import logged
@@ -16,20 +17,85 @@ from rlreport.formats.base import (
     Where,
     each,
     has_keys,
+    has_phrase,
     match_columns,
-    named,
 )
+from rlreport.formats.ids import after_prompt
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import is_messages, prompt_and_response_fields
-from rlreport.formats.token_arrays import after_prompt
+from rlreport.text.chat import (
+    conversation_fields,
+    is_messages,
+    prompt_and_response_fields,
+    prompt_fields,
+)
 from rlreport.text.messages import message
 
+_TEXTS = ("prompt", "response")
 _PRIME_RL_ARRAYS = {
     "trainer_logprobs": "logprobs",
     "inference_logprobs": "sampler_logprobs",
     "advantages": "advantages",
     "ref_logprobs": "ref_logprobs",
 }
+
+
+class RLBoard(BaseFormat):
+    """Rows that are canonical as they stand; files of them are read on a fast path without it."""
+
+    id = "rlboard"
+    description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
+    files = ("*.jsonl",)
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim rows of text with a reward and a step."""
+        usable = [obj for obj in objects if "step" in obj and _is_native(obj)]
+        if 2 * len(usable) <= len(objects) or not usable:
+            return None
+        return Match(60, has_phrase(("step", *_TEXTS, "reward")))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the object itself."""
+        yield logged.read_all(obj)
+
+
+def _is_native(obj: Row) -> bool:
+    tokens = obj.get("response_tokens")
+    ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+    texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
+    return texts and not ids and "reward" in obj and not isinstance(obj["reward"], dict | list)
+
+
+class Plain(BaseFormat):
+    """The native fields less strictly: chat messages for texts, or no step at all.
+
+    Without a step anywhere the log is one evaluation, shown as step 0.
+    """
+
+    id = "plain"
+    description = "prompt, response and reward; texts may be chat messages, a step may be absent"
+    files = ("*.jsonl", "*.json", "*.parquet")
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim objects with the required fields, if with a step then all of them."""
+        if not has_keys(objects, *_TEXTS, "reward"):
+            return None
+        texts = [obj[key] for obj in objects for key in _TEXTS]
+        if not all(isinstance(text, str) or is_messages(text) for text in texts):
+            return None
+        if any(isinstance(obj["reward"], dict | list) for obj in objects):
+            return None
+        if not any("step" in obj for obj in objects):
+            return Match(40, has_phrase((*_TEXTS, "reward")) + ", and no step: read as one step, 0")
+        return Match(40, has_phrase(("step", *_TEXTS, "reward")))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the object with its messages as text."""
+        row = {"step": 0, **logged.read_all(obj)}
+        if not all(isinstance(row.get(key), str) for key in _TEXTS):
+            row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
+        if row.get("ref_response") is not None:
+            row["ref_response"] = prompt_fields(row["ref_response"])["prompt"]
+        yield row
 
 
 class Renamed(BaseFormat):
@@ -42,7 +108,6 @@ class Renamed(BaseFormat):
         fields: further canonical fields, each as its name, its key and the conversion of its value.
         hidden: keys that become no columns though no field takes them.
         columnar: each line holds a step, and each of its keys a list of a value a response.
-        rewarded: see ``Format``.
     """
 
     step = "step"
@@ -54,7 +119,6 @@ class Renamed(BaseFormat):
     fields: tuple[tuple[str, str, Callable[[Any], Any]], ...] = ()
     hidden: frozenset[str] = frozenset()
     columnar = False
-    rewarded = True
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim files by ``keys``; those of columns where each is a list."""
@@ -65,13 +129,11 @@ class Renamed(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, or one for each entry of the columns."""
         if self.columnar:
-            return each(logged.explode(obj, self.response), lambda entry: self._row(entry, where))
-        return iter((self._row(obj, where),))
+            return each(logged.explode(obj, self.response), lambda entry: self.row(entry, where))
+        return iter((self.row(obj, where),))
 
-    def complete(self, row: Row, obj: Row) -> None:
-        """Add to a row what renaming does not give."""
-
-    def _row(self, obj: Row, where: Where) -> Row:
+    def row(self, obj: Row, where: Where) -> Row:
+        """Return the row of an object with one response."""
         used = {self.step, self.reward, *(key for _, key, _ in self.fields)}
         texts: Row = {}
         if self.response:
@@ -88,6 +150,9 @@ class Renamed(BaseFormat):
         }
         self.complete(row, obj)
         return row
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add to a row what renaming does not give."""
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
@@ -110,27 +175,8 @@ class AReaL(Renamed):
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the range of versions."""
-        first, last = (logged.integer(obj.get(f"{end}_version")) for end in ("head", "tail"))
-        row |= present(policy_version=logged.version_range(first, last))
-
-
-class Roll(Renamed):
-    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
-
-    id = "roll"
-    description = "ROLL rlvr rollout dumps: one line of columns a step"
-    files = ("rollout_dump_data.step_*.jsonl",)
-    keys = ("prompt", "responses", "scores")
-    columnar = True
-    step = "global_step"
-    response = "responses"
-    reward = "scores"
-    step_path = re.compile(r"step_(\d+)")
-    fields = (
-        ("group_id", "id", logged.text_if_any),
-        ("ground_truth", "ground_truth", logged.text_if_any),
-    )
-    hidden = frozenset({"sampling_params"})
+        versions = obj.get("head_version"), obj.get("tail_version")
+        row |= present(policy_version=logged.version_range(versions))
 
 
 class Verl(Renamed):
@@ -155,21 +201,17 @@ class Verl(Renamed):
         if not any(has_keys(objects, *self.keys, key) for key in ("gts", "step")):
             return None
         keys = [key for key in ("input", "output", "gts", "score", "uid") if key in objects[0]]
-        return Match(90 if self.step_path.search(name) else 80, named(keys))
+        return Match(90 if self.step_path.search(name) else 80, has_phrase(keys))
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
-        parts = {
-            key: float(value)
-            for key, value in row.items()
-            if self.part.fullmatch(key) and isinstance(value, int | float)
-        }
-        row |= present(reward_parts=parts or None)
+        parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
+        row |= present(reward_parts=logged.reals(parts) or None)
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
         if isinstance(uid := obj.get("uid"), str):
             prefix = self.group.fullmatch(uid)
             row["group_id"] = prefix[1] if prefix else uid
-        # Validation logs the score twice; a reward that differs is kept beside it.
+        # Validation logs the score twice; a reward that differs is a column.
         other = obj.get("reward")
         other = logged.unstringed(other) if isinstance(other, str) else other
         if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
@@ -200,7 +242,7 @@ class OpenInstruct(Renamed):
             return None
         if any(logged.ints(obj[key]) is None for obj in objects for key in self.keys[:2]):
             return None
-        return Match(90, f"{named(self.keys)}, tokens as ids")
+        return Match(90, f"{has_phrase(self.keys)}, tokens as ids")
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add tools' errors, and a label that is text; texts of the ids come later."""
@@ -231,11 +273,11 @@ class PrimeRLTokens(Renamed):
         ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
-        mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
+        mask = [int(bool(sampled)) for sampled in mask[: len(ids)]]
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = logged.parse_number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
-            if values := logged.pick(logged.numbers(obj.get(key)), mask):
+            if values := list(compress(logged.numbers(obj.get(key)) or [], mask)):
                 row[f"{key}_mean"] = math.fsum(values) / len(values)
 
 
@@ -264,21 +306,20 @@ class Swift(Renamed):
             if match := match_columns(objects, step, "prompt", "completion"):
                 return match
         keys = ("gen_step", "prompt", "completion")
-        return Match(95, named(keys)) if has_keys(objects, *keys) else None
+        return Match(95, has_phrase(keys)) if has_keys(objects, *keys) else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns, or the one of a line that has none."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
-        if not columnar:
-            return iter((self._summed(obj, (), where),))
-        functions = self._reward_functions(obj)
-        entries = logged.explode(obj, "completion")
-        return each(entries, lambda entry: self._summed(entry, functions, where))
+        functions = self._reward_functions(obj) if columnar else []
+        entries = logged.explode(obj, "completion") if columnar else iter((obj,))
 
-    def _summed(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
-        parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
-        entry.setdefault("reward", logged.total(parts.values()))
-        return self._row(entry, where) | present(reward_parts=parts or None)
+        def row_of(entry: Row) -> Row:
+            parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
+            entry.setdefault("reward", logged.total(parts.values()))
+            return self.row(entry, where) | present(reward_parts=parts or None)
+
+        return each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
         """Return the float columns, those before ``advantages`` where that is logged."""
@@ -293,3 +334,31 @@ def _is_float_column(values: object) -> bool:
     if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
         return False
     return any(v is not None and not math.isnan(v) for v in values)
+
+
+class ART(Renamed):
+    """OpenPipe ART's rows of messages; ``metrics`` and ``metadata`` are JSON in a string."""
+
+    id = "art"
+    description = "OpenPipe ART trajectories: parquet, a file a step, messages"
+    files = ("trajectories/<split>/<step>.parquet",)
+    container = "parquet"
+    keys = ("group_index", "reward", "messages")
+    step_path = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
+    fields = (("group_id", "group_index", logged.text),)
+    objects = ("metrics", "metadata", "group_metrics", "group_metadata")
+    hidden = frozenset(objects)
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the conversation, metrics and metadata."""
+        messages = obj.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise RowError(message("no `messages`"))
+        for key in self.objects:
+            about = mapping(logged.from_json(obj.get(key)))
+            row |= {k: v for k, v in columns(about, ("step", "reward")).items() if k not in row}
+        sampled = [
+            one.get("trainable") is not False and one.get("role") == "assistant"
+            for one in map(mapping, messages)
+        ]
+        row |= conversation_fields(messages, sampled)

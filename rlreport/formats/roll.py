@@ -1,15 +1,15 @@
-"""ROLL's agentic pipeline: ``rollout_dump_data.step_{N}.jsonl``, columns of JSON strings."""
+"""ROLL's rollout dumps, of its rlvr and its agentic pipeline: one line of columns a step."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, match_columns
 from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import conversation_fields
+from rlreport.formats.simple import Renamed
+from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
@@ -18,6 +18,25 @@ _TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
 
 _DONE = {"finish": "stop", "max_length": "length", "max_steps": "length"}
 """ROLL's stop reasons by what they mean."""
+
+
+class Roll(Renamed):
+    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
+
+    id = "roll"
+    description = "ROLL rlvr rollout dumps: one line of columns a step"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    keys = ("prompt", "responses", "scores")
+    columnar = True
+    step = "global_step"
+    response = "responses"
+    reward = "scores"
+    step_path = _STEP
+    fields = (
+        ("group_id", "id", logged.text_if_any),
+        ("ground_truth", "ground_truth", logged.text_if_any),
+    )
+    hidden = frozenset({"sampling_params"})
 
 
 class RollAgentic(BaseFormat):
@@ -40,7 +59,7 @@ class RollAgentic(BaseFormat):
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
-    """Yield the columns' entries with what they say of their trajectory."""
+    """Yield the columns' entries with their parsed ``trajectory_data``."""
     for entry in logged.explode(obj, "trajectory_data"):
         about = mapping(logged.from_json(entry.get("trajectory_data")))
         place = logged.integer(about.get("branch_or_step_idx"))
@@ -56,38 +75,32 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
     if any(isinstance(item, list) for item in messages):
         # One list of messages for each context that the agent worked in.
         messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
-    wrote = [isinstance(m, dict) and m.get("role") == "assistant" for m in messages]
-    rewards = mapping(about.get("reward_info"))
-    environment = mapping(about.get("env_info"))
+    sampled = [mapping(one).get("role") == "assistant" for one in messages]
+    environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
     failure = mapping(about.get("failure_info"))
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
-    for part in (
-        mapping(about.get("length_info")),
-        environment,
-        mapping(about.get("timing_info")),
-    ):
-        row.update(columns(part, ("mode", "group_id", "traj_save_time")))
-    row.update(conversation_fields(messages, wrote))
-    row.update(
-        step=logged.step_of(entry.get("global_step"), where, _STEP),
-        reward=logged.required(rewards, "episode_reward"),
-    )
+    for part in (mapping(about.get("length_info")), environment, timing):
+        row |= columns(part, ("mode", "group_id", "traj_save_time"))
     reason = logged.string(failure.get("stop_reason", about.get("finish_reason")))
-    errors = failure.get("error_messages")
-    mode = environment.get("mode")
-    return row | present(
-        finish_reason=None if reason is None else _DONE.get(reason.lower(), reason.lower()),
-        seconds=logged.real(mapping(about.get("timing_info")).get("traj_time_env_total")),
-        errors=list(map(logged.text, errors)) if isinstance(errors, list) and errors else None,
-        split=mode if mode in ("train", "val") else None,
-        group_id=_group(environment, about.get("trajectory_id")) or None,
-    )
+    errors, mode = failure.get("error_messages"), environment.get("mode")
+    return {
+        **row,
+        **conversation_fields(messages, sampled),
+        "step": logged.step_of(entry.get("global_step"), where, _STEP),
+        "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
+        **present(
+            finish_reason=None if reason is None else _DONE.get(reason.lower(), reason.lower()),
+            seconds=logged.real(timing.get("traj_time_env_total")),
+            errors=list(map(logged.text, errors)) if isinstance(errors, list) and errors else None,
+            split=mode if mode in ("train", "val") else None,
+            group_id=_group(environment, about.get("trajectory_id")),
+        ),
+    }
 
 
-def _group(environment: Row, identity: Any) -> str:
-    """Return the name of a trajectory's group, "" where it has none."""
+def _group(environment: Row, trajectory: object) -> str | None:
     if "group_id" in environment:
         keys = ("tag", "group_id", "episode_id", "seed")
         return "_".join(logged.text(environment.get(key)) for key in keys)
-    named = _TRAJECTORY.fullmatch(identity) if isinstance(identity, str) else None
-    return named[1] if named else ""
+    named = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
+    return named[1] if named else None
