@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from rlreport.errors import MissingExtraError, UsageError
 from rlreport.formats import (
+    ENTRY_POINTS,
     RowError,
     RowReader,
     Where,
@@ -28,11 +29,10 @@ from rlreport.formats import (
     format_by_id,
     formats,
     refusal,
-    registry,
 )
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.ids import TokenNames
-from rlreport.formats.refusal import suggest
+from rlreport.formats.mapping import suggest
 from tests.format_logs import STEPS, WRITERS, write_all
 
 Row = dict[str, Any]
@@ -181,7 +181,7 @@ def install(folder: Path, entry: str) -> None:
     metadata = folder / "own_formats-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own-formats\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
+    (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
 
 
 @pytest.fixture

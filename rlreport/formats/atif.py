@@ -10,7 +10,7 @@ from pathlib import Path
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
 from rlreport.formats.ids import span_turns, tokens_of_steps
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
 
@@ -54,9 +54,7 @@ class ATIF(BaseFormat):
             "step": 0,
             "split": "eval",
             **_outcome(_result(self.sibling) if self.sibling else {}),
-            **present(
-                agent=logged.string(agent.get("name")), model=logged.string(agent.get("model_name"))
-            ),
+            **fields(agent=agent.get("name"), model=agent.get("model_name")),
             **tokens_of_steps(
                 (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
                 for c in calls
@@ -100,7 +98,7 @@ def _outcome(result: Row) -> Row:
         row["reward_parts"] = parts
     task = logged.string(result.get("task_name"))
     seconds = _seconds(mapping(result.get("agent_execution")) or result)
-    row |= present(group_id=task, task=task, seconds=seconds)
+    row |= fields(group_id=task, task=task, seconds=seconds)
     failed = mapping(result.get("exception_info"))
     if failed:
         kind = failed.get("exception_type")

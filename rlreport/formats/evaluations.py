@@ -19,7 +19,7 @@ from rlreport.formats.base import (
     has_phrase,
 )
 from rlreport.formats.containers import HEADER
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
 
@@ -77,12 +77,12 @@ class InspectAI(BaseFormat):
             "epoch": obj.get("epoch"),
             "reward": next(iter(parts.values()), None),
             "group_id": logged.text(obj.get("id")),
-            **present(
-                task=logged.string(about.get("task")),
-                model=logged.string(about.get("model")),
+            **fields(
+                task=about.get("task"),
+                model=about.get("model"),
                 reward_parts=parts if len(parts) > 1 else None,
-                ground_truth=logged.text_if_any(", ".join(map(logged.text, targets))),
-                seconds=logged.real(obj.get("total_time")),
+                ground_truth=", ".join(map(logged.text, targets)),
+                seconds=obj.get("total_time"),
             ),
             **_ending(obj, messages, sum(sampled)),
         }
@@ -213,9 +213,9 @@ class LMEval(BaseFormat):
             "reward": next(iter(parts.values()), None),
             "task": task[1] if task else "",
             "group_id": f"{task[1] if task else ''}:{logged.text(obj.get('doc_id'))}",
-            **present(
+            **fields(
                 reward_parts=parts if len(parts) > 1 else None,
-                ground_truth=logged.text_if_any(obj.get("target")),
+                ground_truth=obj.get("target"),
                 answer=answer,
             ),
         }

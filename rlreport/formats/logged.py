@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from rlreport.fields import CANONICAL
@@ -268,24 +268,43 @@ def json_object(data: bytes | str) -> Row:
         return {}
 
 
-def present(**fields: object) -> Row:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 def total(parts: Iterable[float]) -> float | None:
     """Return the sum of the parts that are numbers; None when none is."""
     known = [part for part in parts if not math.isnan(part)]
     return math.fsum(known) if known else None
 
 
-def version_range(versions: Iterable[object]) -> int | list[int] | None:
+def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
     """Return the policy's version that sampled, or the first and the last one."""
-    known = [version for value in versions if (version := integer(value)) is not None]
+    known = [version for value in versions or () if (version := integer(value)) is not None]
     if not known:
         return None
     first, last = min(known), max(known)
     return first if first == last else [first, last]
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("group_id", "ground_truth", "dataset"), text_if_any),
+    **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), string),
+    **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), numbers),
+    **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), ints),
+    "seconds": real,
+    "policy_version": version_range,
+    "errors": lambda errors: [text(error) for error in errors or () if error],
+}
+
+
+def fields(**values: Any) -> Row:
+    """Return fields of a row converted to their types, without those that are empty.
+
+    ``policy_version`` takes the versions of all parts of the rollout.
+    """
+    converted = {name: _CONVERSIONS.get(name, _same)(value) for name, value in values.items()}
+    return {name: value for name, value in converted.items() if value not in (None, [], {})}
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:

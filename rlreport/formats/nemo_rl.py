@@ -9,7 +9,7 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, has_phrase
 from rlreport.formats.ids import after_prompt, mask_runs
-from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import conversation_fields, is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
@@ -73,7 +73,7 @@ class NemoRL(BaseFormat):
             "reward": logged.required(flat, rewards),
             **tokens,
             **texts,
-            **present(agent=logged.string(mapping(flat.get("agent_ref")).get("name"))),
+            **fields(agent=mapping(flat.get("agent_ref")).get("name")),
         }
 
     def split(self, name: str) -> str | None:

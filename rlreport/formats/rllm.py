@@ -18,7 +18,7 @@ from rlreport.formats.base import (
     has_phrase,
 )
 from rlreport.formats.ids import tokens_of_steps
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
@@ -58,10 +58,10 @@ class RLLM(BaseFormat):
             **columns(obj, _KNOWN),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
             "step": 0 if evaluated else logged.step_of(obj.get("training_step"), where, _STEP),
-            **present(
+            **fields(
                 split="eval" if evaluated else None,
-                finish_reason=logged.string(obj.get("termination_reason")),
-                ground_truth=logged.text_if_any(_label(mapping(task))),
+                finish_reason=obj.get("termination_reason"),
+                ground_truth=_label(mapping(task)),
             ),
         }
         trajectories = dicts(obj.get("trajectories"))
@@ -78,8 +78,8 @@ class RLLM(BaseFormat):
             row = {
                 **shared,
                 **_trajectory(trajectory, task),
-                **present(
-                    seconds=logged.real(timing.get("total_time")),
+                **fields(
+                    seconds=timing.get("total_time"),
                     agent=names[i] or None,
                     trainable=None if all(judged) else not judged[i],
                 ),
@@ -124,7 +124,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     steps = dicts(trajectory.get("steps"))
     chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
-        fields = _joined_chats(chats, steps)
+        texts = _joined_chats(chats, steps)
     else:
         asked = steps[0].get("observation") or steps[0].get("input") if steps else None
         replies = [
@@ -138,15 +138,15 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             for step in steps
         ]
         prompt = logged.text(asked or mapping(task).get("question", task))
-        fields = {"prompt": prompt, **response_fields(replies)}
+        texts = {"prompt": prompt, **response_fields(replies)}
     reward = trajectory.get("reward")
     if reward is None:
         reward = logged.total(logged.parse_number(step.get("reward")) for step in steps)
     return {
-        **fields,
+        **texts,
         "reward": logged.grade(reward),
-        **present(
-            policy_version=logged.version_range(step.get("weight_version") for step in steps),
+        **fields(
+            policy_version=[step.get("weight_version") for step in steps],
             turns_taken=len(steps) if len(steps) > 1 else None,
         ),
         **tokens_of_steps(
@@ -179,7 +179,7 @@ def _joined_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
         if messages and reward is not None and len(steps) > 1:
             rewards[len(messages) - 1] = reward
         before = chat
-    fields = prompt_fields(prompt) | response_fields(messages, sampled)
+    row = prompt_fields(prompt) | response_fields(messages, sampled)
     for place, reward in rewards.items():
-        fields["turns"][place]["reward"] = reward
-    return fields
+        row["turns"][place]["reward"] = reward
+    return row

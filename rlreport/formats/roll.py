@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, match_columns
-from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields
 from rlreport.text.messages import message
@@ -32,10 +32,7 @@ class Roll(Renamed):
     response = "responses"
     reward = "scores"
     step_path = _STEP
-    fields = (
-        ("group_id", "id", logged.text_if_any),
-        ("ground_truth", "ground_truth", logged.text_if_any),
-    )
+    renames = (("group_id", "id"), ("ground_truth", "ground_truth"))
     hidden = frozenset({"sampling_params"})
 
 
@@ -81,17 +78,17 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
     row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
     for part in (mapping(about.get("length_info")), environment, timing):
         row |= columns(part, ("mode", "group_id", "traj_save_time"))
-    reason = logged.string(failure.get("stop_reason", about.get("finish_reason")))
+    reason = logged.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
     errors, mode = failure.get("error_messages"), environment.get("mode")
     return {
         **row,
         **conversation_fields(messages, sampled),
         "step": logged.step_of(entry.get("global_step"), where, _STEP),
         "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
-        **present(
-            finish_reason=None if reason is None else _DONE.get(reason.lower(), reason.lower()),
-            seconds=logged.real(timing.get("traj_time_env_total")),
-            errors=list(map(logged.text, errors)) if isinstance(errors, list) and errors else None,
+        **fields(
+            finish_reason=reason and _DONE.get(reason, reason),
+            seconds=timing.get("traj_time_env_total"),
+            errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
             group_id=_group(environment, about.get("trajectory_id")),
         ),

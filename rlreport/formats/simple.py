@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
-from typing import Any
 
 from rlreport.formats import logged
 from rlreport.formats.base import (
@@ -21,7 +20,7 @@ from rlreport.formats.base import (
     match_columns,
 )
 from rlreport.formats.ids import after_prompt
-from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import (
     conversation_fields,
     is_messages,
@@ -105,7 +104,7 @@ class Renamed(BaseFormat):
         step, prompt, response, reward: keys of these fields; no texts where ``response`` is "".
         step_path: finds the step in the path where a row names none.
         step_else: keys that hold the step where the path names none either.
-        fields: further canonical fields, each as its name, its key and the conversion of its value.
+        renames: further fields of the row, each with its key.
         hidden: keys that become no columns though no field takes them.
         columnar: each line holds a step, and each of its keys a list of a value a response.
     """
@@ -116,7 +115,7 @@ class Renamed(BaseFormat):
     reward = "reward"
     step_path: re.Pattern[str] | None = None
     step_else: tuple[str, ...] = ()
-    fields: tuple[tuple[str, str, Callable[[Any], Any]], ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
     hidden: frozenset[str] = frozenset()
     columnar = False
 
@@ -134,7 +133,7 @@ class Renamed(BaseFormat):
 
     def row(self, obj: Row, where: Where) -> Row:
         """Return the row of an object with one response."""
-        used = {self.step, self.reward, *(key for _, key, _ in self.fields)}
+        used = {self.step, self.reward, *dict(self.renames).values()}
         texts: Row = {}
         if self.response:
             if obj.get(self.response) is None:
@@ -146,7 +145,7 @@ class Renamed(BaseFormat):
             **texts,
             "step": self._step(obj, where),
             "reward": logged.required(obj, self.reward) if self.rewarded else math.nan,
-            **present(**{name: convert(obj.get(key)) for name, key, convert in self.fields}),
+            **fields(**{name: obj.get(key) for name, key in self.renames}),
         }
         self.complete(row, obj)
         return row
@@ -171,12 +170,11 @@ class AReaL(Renamed):
     response = "completion"
     step_path = re.compile(r"(?:^|/)(\d+)/[^/]+$")
     step_else = ("tail_version", "head_version")
-    fields = (("group_id", "task_id", logged.text),)
+    renames = (("group_id", "task_id"),)
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the range of versions."""
-        versions = obj.get("head_version"), obj.get("tail_version")
-        row |= present(policy_version=logged.version_range(versions))
+        row |= fields(policy_version=[obj.get("head_version"), obj.get("tail_version")])
 
 
 class Verl(Renamed):
@@ -190,7 +188,7 @@ class Verl(Renamed):
     response = "output"
     reward = "score"
     step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
-    fields = (("ground_truth", "gts", logged.text_if_any),)
+    renames = (("ground_truth", "gts"),)
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
@@ -206,7 +204,7 @@ class Verl(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
         parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
-        row |= present(reward_parts=logged.reals(parts) or None)
+        row |= fields(reward_parts=logged.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
         if isinstance(uid := obj.get("uid"), str):
             prefix = self.group.fullmatch(uid)
@@ -225,15 +223,15 @@ class OpenInstruct(Renamed):
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
     keys = ("prompt_tokens", "response_tokens", "reward")
-    fields = (
-        ("prompt_token_ids", "prompt_tokens", lambda value: logged.ints(value) or []),
-        ("token_ids", "response_tokens", logged.ints),
-        ("logprobs", "logprobs", logged.numbers),
-        ("advantages", "advantage", logged.real),
-        ("finish_reason", "finish_reason", logged.string),
-        ("group_id", "prompt_idx", logged.text_if_any),
-        ("dataset", "dataset", logged.text_if_any),
-        ("ground_truth_ids", "ground_truth", logged.ints),
+    renames = (
+        ("prompt_token_ids", "prompt_tokens"),
+        ("token_ids", "response_tokens"),
+        ("logprobs", "logprobs"),
+        ("advantages", "advantage"),
+        ("finish_reason", "finish_reason"),
+        ("group_id", "prompt_idx"),
+        ("dataset", "dataset"),
+        ("ground_truth_ids", "ground_truth"),
     )
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -251,10 +249,9 @@ class OpenInstruct(Renamed):
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)
-        if failed := logged.string(request.get("tool_errors")):
-            row["errors"] = [failed]
+        row |= fields(errors=[logged.string(request.get("tool_errors"))])
         if "ground_truth_ids" not in row:
-            row |= present(ground_truth=logged.text_if_any(obj.get("ground_truth")))
+            row |= fields(ground_truth=obj.get("ground_truth"))
 
 
 class PrimeRLTokens(Renamed):
@@ -293,10 +290,7 @@ class Swift(Renamed):
     files = ("completions.jsonl",)
     response = "completion"
     step_else = ("gen_step",)
-    fields = (
-        ("advantages", "advantages", logged.real),
-        ("ground_truth", "solution", logged.text_if_any),
-    )
+    renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
@@ -317,7 +311,7 @@ class Swift(Renamed):
         def row_of(entry: Row) -> Row:
             parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
             entry.setdefault("reward", logged.total(parts.values()))
-            return self.row(entry, where) | present(reward_parts=parts or None)
+            return self.row(entry, where) | fields(reward_parts=parts)
 
         return each(entries, row_of) if columnar else map(row_of, entries)
 
@@ -345,7 +339,7 @@ class ART(Renamed):
     container = "parquet"
     keys = ("group_index", "reward", "messages")
     step_path = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
-    fields = (("group_id", "group_index", logged.text),)
+    renames = (("group_id", "group_index"),)
     objects = ("metrics", "metadata", "group_metrics", "group_metadata")
     hidden = frozenset(objects)
 

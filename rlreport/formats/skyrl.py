@@ -11,7 +11,7 @@ import xxhash
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
-from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import Turn, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -57,10 +57,7 @@ class SkyRL(BaseFormat):
             **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
             "step": _step(obj, where),
             "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
-            **present(
-                finish_reason=logged.string(obj.get("stop_reason")),
-                ground_truth=logged.text_if_any(about.get("ground_truth")),
-            ),
+            **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
         }
         spans = _earlier_turns(self.sibling).get(_digest(obj)) if self.sibling else None
         if spans:

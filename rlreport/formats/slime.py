@@ -24,7 +24,7 @@ from rlreport.formats.base import (
 )
 from rlreport.formats.containers import iterate
 from rlreport.formats.ids import span_turns
-from rlreport.formats.logged import columns, mapping, present
+from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.torch_file import ROLLOUT_ID
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message
@@ -100,10 +100,10 @@ def _row(obj: Row, where: Where) -> Row:
         **_reward(obj.get("reward")),
         **_conversation(obj, obj.get("messages") or about.get("messages")),
         **_token_arrays(obj),
-        **present(
-            group_id=logged.text_if_any(obj.get("group_index")),
-            ground_truth=logged.text_if_any(obj.get("label")),
-            policy_version=logged.version_range(obj.get("weight_versions") or ()),
+        **fields(
+            group_id=obj.get("group_index"),
+            ground_truth=obj.get("label"),
+            policy_version=obj.get("weight_versions"),
         ),
     }
     span_turns(row)
@@ -122,7 +122,7 @@ def _reward(reward: Any) -> Row:
         return {"reward": logged.grade(reward)}
     parts = logged.reals(reward)
     totals = list(parts.values()) if len(parts) == 1 else [parts[k] for k in _TOTALS if k in parts]
-    return {"reward": totals[0] if totals else None, **present(reward_parts=parts or None)}
+    return {"reward": totals[0] if totals else None, **fields(reward_parts=parts)}
 
 
 def _conversation(obj: Row, messages: Any) -> Row:
@@ -132,8 +132,8 @@ def _conversation(obj: Row, messages: Any) -> Row:
     sampled = [i >= given and m.get("role") == "assistant" for i, m in enumerate(messages)]
     if not any(sampled):
         return prompt_and_response_fields(prompt, logged.text(obj.get("response")))
-    fields = conversation_fields(messages, sampled)
-    return fields if fields["prompt"] else {**fields, "prompt": logged.text(prompt)}
+    texts = conversation_fields(messages, sampled)
+    return texts if texts["prompt"] else {**texts, "prompt": logged.text(prompt)}
 
 
 def _token_arrays(obj: Row) -> Row:
@@ -145,10 +145,10 @@ def _token_arrays(obj: Row) -> Row:
     return {
         "prompt_token_ids": tokens[:-size],
         "token_ids": tokens[-size:],
-        **present(
+        **fields(
             response_mask=[int(m) for m in mask] if isinstance(mask, list) else None,
             # One kind alone has nothing to be compared with.
-            logprobs=logged.numbers(obj.get("rollout_log_probs")),
+            logprobs=obj.get("rollout_log_probs"),
         ),
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import conversation_text, prompt_and_response_fields
 from rlreport.text.messages import message
@@ -61,7 +61,7 @@ class Tinker(BaseFormat):
             "final_reward": obj.get("final_reward"),
             "action_tokens": sum(_length(step) for step in steps),
             "split": "train" if obj.get("split") == "train" else "eval",
-            **present(policy_version=logged.integer(obj.get("sampling_client_step"))),
+            **fields(policy_version=[obj.get("sampling_client_step")]),
         }
         if isinstance(tags, list) and tags:
             row["tags"] = ", ".join(map(logged.text, tags))[: logged.SHORT]

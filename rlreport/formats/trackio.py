@@ -16,7 +16,7 @@ from rlreport.formats.base import (
     has_keys,
     has_phrase,
 )
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.formats.trl import TRL
 from rlreport.text.chat import conversation_fields, is_messages
@@ -90,9 +90,9 @@ def _trace(obj: Row, where: Where) -> Row:
         "step": logged.step_of(obj.get("step"), where),
         "reward": logged.parse_number(reward),
         "run": logged.text(obj.get("run_name")),
-        **present(
-            group_id=logged.text_if_any(about.get("group_id")),
+        **fields(
+            group_id=about.get("group_id"),
             seconds=None if millis is None else millis / 1000,
-            errors=[logged.text(about.get("error")) or "error"] if failed else None,
+            errors=[about.get("error") or "error"] if failed else None,
         ),
     }

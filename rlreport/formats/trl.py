@@ -15,7 +15,7 @@ from rlreport.errors import MissingExtraError
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_phrase
 from rlreport.formats.containers import File, iterate
-from rlreport.formats.logged import columns, dicts, present
+from rlreport.formats.logged import columns, dicts, fields
 from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
@@ -104,8 +104,8 @@ class TRL(BaseFormat):
             **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
             "reward": logged.grade(obj["reward"]) if "reward" in obj else _sum(parts),
-            **present(
-                reward_parts=parts or None,
+            **fields(
+                reward_parts=parts,
                 split="val" if self.evaluated else None,
                 advantages=advantage,
             ),

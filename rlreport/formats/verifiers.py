@@ -22,7 +22,7 @@ from rlreport.formats.base import (
     has_keys,
     has_phrase,
 )
-from rlreport.formats.logged import columns, dicts, mapping, present
+from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message
 
@@ -141,12 +141,12 @@ def _result(obj: Row, where: Where) -> Row:
         "step": _step(obj.get("step"), where),
         "reward": logged.required(obj, "reward"),
         "group_id": logged.text(obj.get("example_id")),
-        **present(
-            ground_truth=logged.text_if_any(obj.get("answer")),
-            finish_reason="length" if cut else logged.string(obj.get("stop_condition")),
+        **fields(
+            ground_truth=obj.get("answer"),
+            finish_reason="length" if cut else obj.get("stop_condition"),
             seconds=seconds,
             failed=None if error is None else True,
-            errors=None if error is None else [_error(error)],
+            errors=error and [_error(error)],
         ),
     }
 
@@ -165,12 +165,12 @@ def _episode(obj: Row, where: Where) -> Row:
     kind = work.get("type") or run.get("type")
     return {
         "step": _step(work.get("step"), where),
-        **present(
-            group_id=logged.text_if_any(mapping(obj.get("group")).get("id")),
-            env=logged.string(environment.get("name") or environment.get("id")),
+        **fields(
+            group_id=mapping(obj.get("group")).get("id"),
+            env=environment.get("name") or environment.get("id"),
             split=kind if kind in ("train", "eval") else None,
-            policy_version=logged.version_range((policy.get("start"), policy.get("end"))),
-            ground_truth=logged.text_if_any(data.get("answer", data.get("ground_truth"))),
+            policy_version=(policy.get("start"), policy.get("end")),
+            ground_truth=data.get("answer", data.get("ground_truth")),
             ok=obj["ok"] if isinstance(obj.get("ok"), bool) else None,
         ),
     }
@@ -182,13 +182,13 @@ def _trace(trace: Row, episode: Row) -> Row:
     start = sampled.index(True) if any(sampled) else len(nodes)
     messages = [node.get("message") for node in nodes]
     asked = prompt_fields(messages[:start])
-    fields = asked | response_fields(messages[start:], sampled[start:])
+    texts = asked | response_fields(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted(rewards[name]) for name in rewards}
     info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
     trainable, advantage = agent.get("trainable"), logged.real(info.get("advantage"))
     tokens, spans = _tokens(nodes, start)
-    turns = fields.get("turns", [])
+    turns = texts.get("turns", [])
     if len(turns) == len(spans):
         _time_turns(turns, dicts(trace.get("calls")), start)
         for turn, span in zip(turns, spans if tokens else (), strict=bool(tokens)):
@@ -196,12 +196,12 @@ def _trace(trace: Row, episode: Row) -> Row:
     row: Row = {
         **columns(info, ("advantage",)),
         **columns(mapping(trace.get("metrics"))),
-        **fields,
+        **texts,
         "prompt": asked["prompt"] or _question(episode),
         "reward": logged.total(parts.values()) if parts else logged.grade(trace.get("reward")),
-        **present(
-            reward_parts=parts or None,
-            agent=logged.string(agent.get("name")),
+        **fields(
+            reward_parts=parts,
+            agent=agent.get("name"),
             trainable=trainable if isinstance(trainable, bool) else None,
             finish_reason=_finish_reason(trace),
             seconds=_seconds(mapping(trace.get("timing"))),
