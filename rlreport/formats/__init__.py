@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
-from rlreport.formats.atif import ATIF
 from rlreport.formats.base import Format, Match, Row, RowError, Where
-from rlreport.formats.evaluations import InspectAI, LMEval
+from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.logged import Watched, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest

@@ -108,7 +108,9 @@ class BaseFormat:
     """What the formats of this package have in common.
 
     Attributes:
-        keys: claimed are files whose objects all hold these.
+        claims: keys that all objects of its files hold; several sets where its files differ.
+        confidence: of its claims.
+        columnar: these keys hold lists: each line is a whole step.
         alone, rewarded: see ``Format``.
         evaluates: it logs evaluations and nothing else.
         sibling: another file that its rows take values from.
@@ -119,7 +121,9 @@ class BaseFormat:
     description = ""
     files: tuple[str, ...] = ()
     container = "lines"
-    keys: tuple[str, ...] = ()
+    claims: tuple[tuple[str, ...], ...] = ()
+    confidence = 95
+    columnar = False
     alone = True
     rewarded = True
     evaluates = False
@@ -129,8 +133,15 @@ class BaseFormat:
         self.remark = remark
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files by ``keys``."""
-        return Match(95, has_phrase(self.keys)) if has_keys(objects, *self.keys) else None
+        """Claim files by the keys of their objects."""
+        for keys in self.claims:
+            if has_keys(objects, *keys) and all(map(self.recognizes, objects)):
+                return Match(self.confidence, has_phrase(keys))
+        return None
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object that holds the keys of a claim is of this format."""
+        return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def beside(self, path: Path, listed: Collection[Path]) -> Self | str:
         """Return the format as the files near ``path`` make it, or why it is not to be read."""
@@ -143,6 +154,14 @@ class BaseFormat:
     def split(self, name: str) -> str | None:
         """Return the split that the path names, if it is not always an evaluation."""
         return "eval" if self.evaluates else split_of(name)
+
+
+def failed_fields(prompt: str, *errors: str) -> Row:
+    """Return the fields of a rollout that failed before the policy wrote anything."""
+    return {
+        "prompt": prompt, "response": "", "reward": None, "trainable": False,
+        "errors": list(errors),
+    }  # fmt: skip
 
 
 def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
@@ -179,9 +198,3 @@ def has_phrase(keys: Sequence[str]) -> str:
     """Return keys as a phrase: ``has `a`, `b` and `c```."""
     *first, last = (f"`{key}`" for key in keys)
     return f"has {', '.join(first)} and {last}" if first else f"has {last}"
-
-
-def match_columns(objects: Sequence[Row], *keys: str) -> Match | None:
-    """Claim lines that hold a whole step: objects in which each of ``keys`` is a list."""
-    columns = all(isinstance(obj.get(key), list) for obj in objects for key in keys)
-    return Match(95, f"{has_phrase(keys)}, as columns") if objects and columns else None

@@ -1,29 +1,30 @@
-"""Samples of evaluation harnesses: Inspect's ``.eval`` logs and lm-evaluation-harness."""
+"""Evaluation harnesses: Inspect's ``.eval`` logs, lm-evaluation-harness, Harbor (ATIF)."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rlreport.formats import logged
 from rlreport.formats.base import (
     BaseFormat,
+    FileStamp,
     Match,
     Row,
     RowError,
     Where,
-    has_keys,
-    has_phrase,
 )
 from rlreport.formats.containers import HEADER
+from rlreport.formats.ids import span_turns, tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import conversation_fields, prompt_fields
 from rlreport.text.messages import message
 
-_INSPECT_KEYS = ("id", "epoch", "input", "target")
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letters: correct, partial, incorrect, no answer."""
 
@@ -36,6 +37,8 @@ _LM_EVAL_KEYS = frozenset(
     {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter", "metrics"}
     | {"doc_hash", "prompt_hash", "target_hash"}
 )
+_MAX_RESULT = 16_000_000
+_ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 class InspectAI(BaseFormat):
@@ -44,15 +47,19 @@ class InspectAI(BaseFormat):
     id = "inspect"
     evaluates = True
     description = "Inspect evaluation logs (.eval)"
+    claims = (("id", "epoch", "input", "target"),)
+    confidence = 97
     files = ("*.eval",)
     container = "inspect"
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim samples of a log."""
         whole = [obj for obj in objects if "error_reading" not in obj]
-        if not has_keys(whole, *_INSPECT_KEYS, HEADER):
-            return None
-        return Match(97, has_phrase(_INSPECT_KEYS))
+        return super().match(name, whole)
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object comes from an ``.eval`` log."""
+        return HEADER in obj
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; a sample without a score has no grade."""
@@ -168,7 +175,7 @@ class LMEval(BaseFormat):
     evaluates = True
     description = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
     files = ("samples_<task>_<time>.jsonl",)
-    keys = ("doc_id", "arguments", "resps", "target")
+    claims = (("doc_id", "arguments", "resps", "target"),)
     filter: str | None = None
 
     def beside(self, path: Path, listed: Collection[Path]) -> LMEval:
@@ -232,3 +239,108 @@ def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
     ]
     best = likelihoods.index(max(likelihoods))
     return logged.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
+
+
+class ATIF(BaseFormat):
+    """One trajectory a file; its trial's ``result.json`` has the reward, times and errors."""
+
+    id = "atif"
+    alone = False
+    evaluates = True
+    description = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    files = ("<trial>/agent/trajectory.json",)
+    claims = (("schema_version", "steps"),)
+    confidence = 97
+    container = "json"
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether the schema is a version of ATIF."""
+        return str(obj["schema_version"]).startswith("ATIF")
+
+    def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
+        """Find the result of the trial."""
+        outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
+        return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row; without a result its reward is not known."""
+        steps = dicts(obj.get("steps"))
+        if not steps:
+            raise RowError(message("a trajectory without `steps`"))
+        agent = mapping(obj.get("agent"))
+        calls = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
+        row = {
+            **columns(mapping(obj.get("final_metrics"))),
+            **_atif_conversation(steps),
+            "step": 0,
+            "split": "eval",
+            **_trial_outcome(_trial_result(self.sibling) if self.sibling else {}),
+            **fields(agent=agent.get("name"), model=agent.get("model_name")),
+            **tokens_of_steps(
+                (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
+                for c in calls
+            ),
+        }
+        span_turns(row)
+        yield row
+
+
+def _atif_conversation(steps: Sequence[Row]) -> Row:
+    messages: list[Row] = []
+    sampled: list[bool] = []
+    for step in steps:
+        role = _ATIF_ROLES.get(logged.text(step.get("source")), "?")
+        calls = [
+            {"name": c.get("function_name"), "arguments": c.get("arguments"),
+             "id": c.get("tool_call_id")}
+            for c in dicts(step.get("tool_calls"))
+        ]  # fmt: skip
+        messages.append(
+            {"role": role, "content": step.get("message"), "tool_calls": calls,
+             "reasoning_content": step.get("reasoning_content")}
+        )  # fmt: skip
+        # Agents also log steps that no model wrote, and what they took over from elsewhere.
+        given = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        sampled.append(role == "assistant" and not given)
+        for result in dicts(mapping(step.get("observation")).get("results")):
+            call, content = result.get("source_call_id"), result.get("content")
+            messages.append({"role": "tool", "content": content, "tool_call_id": call})
+            sampled.append(False)
+    return conversation_fields(messages, sampled)
+
+
+def _trial_outcome(result: Row) -> Row:
+    """Return reward, group, time and errors of a trial; the reward is None if it has none."""
+    parts = logged.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
+    row: Row = {"reward": parts.get("reward")}
+    if len(parts) == 1:
+        row["reward"] = logged.total(parts.values())
+    elif parts:
+        row["reward_parts"] = parts
+    task = logged.string(result.get("task_name"))
+    seconds = _seconds_between(mapping(result.get("agent_execution")) or result)
+    row |= fields(group_id=task, task=task, seconds=seconds)
+    failed = mapping(result.get("exception_info"))
+    if failed:
+        kind = failed.get("exception_type")
+        parts_of_error = (kind, failed.get("exception_message"))
+        row["errors"] = [": ".join(logged.text(part) for part in parts_of_error if part)]
+        row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
+    return row
+
+
+def _seconds_between(times: Row) -> float | None:
+    try:
+        begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
+        return max(0.0, (end - begin).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _trial_result(file: FileStamp) -> Row:
+    try:
+        with Path(file.path).open("rb") as opened:
+            return logged.json_object(opened.read(_MAX_RESULT))
+    except OSError:
+        return {}

@@ -84,12 +84,6 @@ def read_all(obj: dict[str, Any]) -> Row:
     return dict(obj.plain)
 
 
-def mark_read(obj: object, key: str) -> None:
-    """Remember a key of an object, if it is watched, as read."""
-    if isinstance(obj, Watched):
-        obj.read.add(key)
-
-
 def entry_of(obj: Row, entry: Row) -> Row:
     """Return an object made of another's columns; its keys are watched instead of theirs."""
     if not isinstance(obj, Watched):
@@ -316,9 +310,10 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     found: Row = {}
     for key, value in obj.items():
         if key not in used and is_scalar(value):
-            mark_read(obj, key)
             name = f"{key}_logged" if key in CANONICAL else key
             found[name] = unstringed(value) if isinstance(value, str) else value
+            if isinstance(obj, Watched):
+                obj.read.add(key)
     return found
 
 

@@ -54,8 +54,9 @@ class NemoRL(BaseFormat):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, with token figures where it is a training sample."""
         flat = logged.entry_of(obj, {key: _unwrapped(value) for key, value in obj.items()})
-        rewards = "filtered_rewards" if "filtered_rewards" in flat else "rewards"
-        logged.mark_read(flat, "rewards")  # those before filtering belong to other rows
+        reward = logged.required(flat, "rewards")
+        if "filtered_rewards" in flat:  # then ``rewards`` belongs to other rows
+            reward = logged.grade(flat["filtered_rewards"])
         tokens = _tokens(flat)
         runs = mask_runs(tokens.get("response_mask", []))
         texts = _texts(flat.get("content"), len(runs))
@@ -70,7 +71,7 @@ class NemoRL(BaseFormat):
         yield {
             **columns(flat, _KNOWN),
             "step": logged.step_of(flat.get("step"), where, _STEP),
-            "reward": logged.required(flat, rewards),
+            "reward": reward,
             **tokens,
             **texts,
             **fields(agent=mapping(flat.get("agent_ref")).get("name")),

@@ -9,13 +9,11 @@ from typing import Any
 from rlreport.formats import logged
 from rlreport.formats.base import (
     BaseFormat,
-    Match,
     Row,
     RowError,
     Where,
     each,
-    has_keys,
-    has_phrase,
+    failed_fields,
 )
 from rlreport.formats.ids import tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
@@ -41,14 +39,7 @@ class RLLM(BaseFormat):
     description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
     files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
     container = "json"
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim episodes: trajectories made of steps."""
-        if not has_keys(objects, "trajectories"):
-            return None
-        if not any(has_keys(objects, key) for key in ("task_hash", "training_step", "eval_idx")):
-            return None
-        return Match(95, has_phrase(("trajectories", "task")))
+    claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trajectory of the episode; without a step it is an evaluation."""
@@ -66,7 +57,10 @@ class RLLM(BaseFormat):
         }
         trajectories = dicts(obj.get("trajectories"))
         if not trajectories:
-            yield {**shared, **_failed(obj)}
+            if obj.get("termination_reason") is None:
+                raise RowError(message("an episode without trajectories"))
+            reason = logged.text(obj["termination_reason"])
+            yield {**shared, **failed_fields(_question(task), reason)}
             return
         names = [logged.text(trajectory.get("name")) for trajectory in trajectories]
         judged = [bool(_NO_POLICY.search(name)) for name in names]
@@ -94,16 +88,8 @@ class RLLM(BaseFormat):
         yield from each(range(len(trajectories)), row_of)
 
 
-def _failed(obj: Row) -> Row:
-    """Return the fields of a rollout that failed before the policy wrote anything."""
-    reason = obj.get("termination_reason")
-    if reason is None:
-        raise RowError(message("an episode without trajectories"))
-    prompt = logged.text(mapping(obj.get("task")).get("question", obj.get("task")))
-    return {
-        "prompt": prompt, "response": "", "reward": None, "trainable": False,
-        "errors": [logged.text(reason)],
-    }  # fmt: skip
+def _question(task: Any) -> str:
+    return logged.text(mapping(task).get("question", task))
 
 
 def _group(obj: Row) -> str:
@@ -137,7 +123,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             }
             for step in steps
         ]
-        prompt = logged.text(asked or mapping(task).get("question", task))
+        prompt = logged.text(asked) if asked else _question(task)
         texts = {"prompt": prompt, **response_fields(replies)}
     reward = trajectory.get("reward")
     if reward is None:

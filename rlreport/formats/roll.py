@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, match_columns
+from rlreport.formats.base import BaseFormat, Row, RowError, Where, each
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields
@@ -26,7 +26,7 @@ class Roll(Renamed):
     id = "roll"
     description = "ROLL rlvr rollout dumps: one line of columns a step"
     files = ("rollout_dump_data.step_*.jsonl",)
-    keys = ("prompt", "responses", "scores")
+    claims = (("prompt", "responses", "scores"),)
     columnar = True
     step = "global_step"
     response = "responses"
@@ -45,10 +45,8 @@ class RollAgentic(BaseFormat):
     id = "roll_agentic"
     description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
     files = ("rollout_dump_data.step_*.jsonl",)
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects whose trajectories and messages are lists."""
-        return match_columns(objects, "trajectory_data", "messages")
+    claims = (("trajectory_data", "messages"),)
+    columnar = True
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trajectory."""

@@ -17,7 +17,6 @@ from rlreport.formats.base import (
     each,
     has_keys,
     has_phrase,
-    match_columns,
 )
 from rlreport.formats.ids import after_prompt
 from rlreport.formats.logged import columns, fields, mapping
@@ -106,7 +105,6 @@ class Renamed(BaseFormat):
         step_else: keys that hold the step where the path names none either.
         renames: further fields of the row, each with its key.
         hidden: keys that become no columns though no field takes them.
-        columnar: each line holds a step, and each of its keys a list of a value a response.
     """
 
     step = "step"
@@ -117,13 +115,6 @@ class Renamed(BaseFormat):
     step_else: tuple[str, ...] = ()
     renames: tuple[tuple[str, str], ...] = ()
     hidden: frozenset[str] = frozenset()
-    columnar = False
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files by ``keys``; those of columns where each is a list."""
-        if self.columnar:
-            return match_columns(objects, *self.keys)
-        return super().match(name, objects)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, or one for each entry of the columns."""
@@ -166,7 +157,7 @@ class AReaL(Renamed):
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
     files = ("rollout/<version>/<task_id>.jsonl",)
-    keys = ("task_id", "prompt", "completion", "reward", "head_version")
+    claims = (("task_id", "prompt", "completion", "reward", "head_version"),)
     response = "completion"
     step_path = re.compile(r"(?:^|/)(\d+)/[^/]+$")
     step_else = ("tail_version", "head_version")
@@ -183,7 +174,8 @@ class Verl(Renamed):
     id = "verl"
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
     files = ("<step>.jsonl",)
-    keys = ("input", "output", "score")
+    claims = (("input", "output", "gts", "score"), ("input", "output", "score", "step"))
+    confidence = 90
     prompt = "input"
     response = "output"
     reward = "score"
@@ -193,13 +185,6 @@ class Verl(Renamed):
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
     group = re.compile(r"(.+)_\d+_\d+")
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of input, output and score, with a label or a step."""
-        if not any(has_keys(objects, *self.keys, key) for key in ("gts", "step")):
-            return None
-        keys = [key for key in ("input", "output", "gts", "score", "uid") if key in objects[0]]
-        return Match(90 if self.step_path.search(name) else 80, has_phrase(keys))
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
@@ -222,7 +207,8 @@ class OpenInstruct(Renamed):
     id = "open_instruct"
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
-    keys = ("prompt_tokens", "response_tokens", "reward")
+    claims = (("prompt_tokens", "response_tokens", "reward"),)
+    confidence = 90
     renames = (
         ("prompt_token_ids", "prompt_tokens"),
         ("token_ids", "response_tokens"),
@@ -234,13 +220,9 @@ class OpenInstruct(Renamed):
         ("ground_truth_ids", "ground_truth"),
     )
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows whose prompt and response are lists of ids."""
-        if not has_keys(objects, *self.keys):
-            return None
-        if any(logged.ints(obj[key]) is None for obj in objects for key in self.keys[:2]):
-            return None
-        return Match(90, f"{has_phrase(self.keys)}, tokens as ids")
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether prompt and response are lists of ids."""
+        return None not in (logged.ints(obj["prompt_tokens"]), logged.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add tools' errors, and a label that is text; texts of the ids come later."""
@@ -261,7 +243,7 @@ class PrimeRLTokens(Renamed):
     id = "prime_rl_tokens"
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
     files = ("token_exports/step_*/rank_*.jsonl",)
-    keys = ("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs")
+    claims = (("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"),)
     step_path = re.compile(r"step_(\d+)/")
     hidden = frozenset({"schema_version"})
 
@@ -288,19 +270,17 @@ class Swift(Renamed):
     id = "swift"
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
+    claims = (("step", "prompt", "completion"), ("gen_step", "prompt", "completion"))
     response = "completion"
     step_else = ("gen_step",)
     renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects whose steps, prompts and completions are lists, or Ray's rows."""
-        for step in ("step", "gen_step"):
-            if match := match_columns(objects, step, "prompt", "completion"):
-                return match
-        keys = ("gen_step", "prompt", "completion")
-        return Match(95, has_phrase(keys)) if has_keys(objects, *keys) else None
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether steps, prompts and completions are lists, or it is one of Ray's rows."""
+        columns = ("step", "prompt", "completion")
+        return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns, or the one of a line that has none."""
@@ -337,7 +317,7 @@ class ART(Renamed):
     description = "OpenPipe ART trajectories: parquet, a file a step, messages"
     files = ("trajectories/<split>/<step>.parquet",)
     container = "parquet"
-    keys = ("group_index", "reward", "messages")
+    claims = (("group_index", "reward", "messages"),)
     step_path = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
     renames = (("group_id", "group_index"),)
     objects = ("metrics", "metadata", "group_metrics", "group_metadata")

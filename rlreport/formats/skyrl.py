@@ -34,7 +34,7 @@ class SkyRL(BaseFormat):
     evaluates = True
     description = "SkyRL dumped evaluations, a folder a step, a file a data source"
     files = ("global_step_*_evals/*.jsonl",)
-    keys = ("input_prompt", "output_response", "score")
+    claims = (("input_prompt", "output_response", "score"),)
 
     def beside(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
         """Remember the file; an evaluation without a step is not mixed with those that have one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,12 +14,9 @@ from rlreport.formats import logged
 from rlreport.formats.base import (
     BaseFormat,
     FileStamp,
-    Match,
     Row,
     RowError,
     Where,
-    has_keys,
-    has_phrase,
     split_of,
 )
 from rlreport.formats.containers import iterate
@@ -55,14 +52,13 @@ class Slime(BaseFormat):
     alone = False
     description = "slime and Miles rollout dumps (torch) and Miles' trajectories"
     files = ("rollout_data/<n>.pt", "trajectory/<n>.jsonl")
+    claims = (_SAMPLE, _TRAJECTORY)
+    confidence = 97
     container = "torch"
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim samples, and trajectories of samples."""
-        for keys in (_SAMPLE, _TRAJECTORY):
-            if has_keys(objects, *keys) and all(type(obj["status"]) is str for obj in objects):
-                return Match(97, has_phrase(keys))
-        return None
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether the status is one of a sample."""
+        return isinstance(obj["status"], str)
 
     def beside(self, path: Path, listed: Collection[Path]) -> Slime | str:
         """Join a dump with its trajectories, and these with their token columns."""

@@ -35,7 +35,7 @@ class Tinker(BaseFormat):
     alone = False
     description = "tinker-cookbook rollout summaries, with the texts that the logtree shows"
     files = ("iteration_*/*_rollout_summaries.jsonl",)
-    keys = ("iteration", "group_idx", "traj_idx", "total_reward", "steps")
+    claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def beside(self, path: Path, listed: Collection[Path]) -> Tinker:
         """Find the logtree of the same name."""

@@ -14,13 +14,11 @@ from rlreport.formats import logged
 from rlreport.formats.base import (
     BaseFormat,
     FileStamp,
-    Match,
     Row,
     RowError,
     Where,
     each,
-    has_keys,
-    has_phrase,
+    failed_fields,
 )
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
@@ -61,14 +59,11 @@ class Verifiers(BaseFormat):
     alone = False
     description = "verifiers and prime-rl rollouts: traces.jsonl (v1), results.jsonl (older)"
     files = ("traces.jsonl", "results.jsonl")
+    claims = (("traces",), _OLD_KEYS)
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim episodes made of traces, and an example's prompt, completion and reward."""
-        if has_keys(objects, "traces") and all(map(_is_episode, objects)):
-            return Match(95, "has `traces` made of `nodes`")
-        if has_keys(objects, *_OLD_KEYS):
-            return Match(90, has_phrase(_OLD_KEYS))
-        return None
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object with traces is an episode."""
+        return "traces" not in obj or _is_episode(obj)
 
     def beside(self, path: Path, listed: Collection[Path]) -> Verifiers | str:
         """Read prime-rl's ``all``, of which ``effective`` is the part that was trained on."""
@@ -88,7 +83,8 @@ class Verifiers(BaseFormat):
         shared = _episode(obj, where)
         errors = _errors(obj.get("errors"))
         if not obj["traces"]:
-            yield {**shared, **_failed(_question(obj), errors)}
+            failed = failed_fields(_question(obj), *(errors or ["no trace"]))
+            yield {**shared, **failed, "finish_reason": "error"}
             return
 
         def row_of(entry: tuple[int, Row]) -> Row:
@@ -214,16 +210,8 @@ def _trace(trace: Row, episode: Row) -> Row:
     if errors:
         row["errors"] = errors
         if start == len(nodes):
-            row |= _failed(row["prompt"], errors)
+            row |= {**failed_fields(row["prompt"], *errors), "finish_reason": "error"}
     return row
-
-
-def _failed(prompt: str, errors: list[str]) -> Row:
-    """Return the fields of a rollout that failed before the policy wrote anything."""
-    return {
-        "prompt": prompt, "response": "", "reward": None, "finish_reason": "error",
-        "errors": errors or ["no trace"], "trainable": False,
-    }  # fmt: skip
 
 
 def _question(episode: Row) -> str:
