@@ -8,17 +8,16 @@ tokens; without tokens it is the column ``advantage``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from rlreport.errors import RowError, UnreadRow
+from rlreport.errors import RowError
 
 __all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Where"]
 
 Row = dict[str, Any]
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Format(Protocol):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of one object; raise RowError where it cannot be one.
 
-        Of several rows, one that cannot be read stands as an ``UnreadRow`` (see ``each``).
+        Of several rows, one that cannot be read stands as an ``UnreadRow``.
         """
         ...
 
@@ -154,23 +153,6 @@ class BaseFormat:
     def split(self, name: str) -> str | None:
         """Return the split that the path names, if it is not always an evaluation."""
         return "eval" if self.evaluates else split_of(name)
-
-
-def failed_fields(prompt: str, *errors: str) -> Row:
-    """Return the fields of a rollout that failed before the policy wrote anything."""
-    return {
-        "prompt": prompt, "response": "", "reward": None, "trainable": False,
-        "errors": list(errors),
-    }  # fmt: skip
-
-
-def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
-    """Yield the row of each entry of an object, an UnreadRow where it raises RowError."""
-    for entry in entries:
-        try:
-            yield row_of(entry)
-        except RowError as error:
-            yield UnreadRow(error)
 
 
 _SPLIT_WORDS = (

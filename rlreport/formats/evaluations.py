@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ _LM_EVAL_KEYS = frozenset(
     {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter", "metrics"}
     | {"doc_hash", "prompt_hash", "target_hash"}
 )
-_MAX_RESULT = 16_000_000
 _ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
@@ -274,7 +272,7 @@ class ATIF(BaseFormat):
             **_atif_conversation(steps),
             "step": 0,
             "split": "eval",
-            **_trial_outcome(_trial_result(self.sibling) if self.sibling else {}),
+            **_trial_outcome(logged.document_of(self.sibling) if self.sibling else {}),
             **fields(agent=agent.get("name"), model=agent.get("model_name")),
             **tokens_of_steps(
                 (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
@@ -335,12 +333,3 @@ def _seconds_between(times: Row) -> float | None:
         return max(0.0, (end - begin).total_seconds())
     except (KeyError, TypeError, ValueError):
         return None
-
-
-@lru_cache(maxsize=64)
-def _trial_result(file: FileStamp) -> Row:
-    try:
-        with Path(file.path).open("rb") as opened:
-            return logged.json_object(opened.read(_MAX_RESULT))
-    except OSError:
-        return {}

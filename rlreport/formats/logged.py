@@ -6,12 +6,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+from rlreport.errors import UnreadRow
 from rlreport.fields import CANONICAL
-from rlreport.formats.base import Row, RowError, Where
-from rlreport.sidefiles import load_json
+from rlreport.formats.base import FileStamp, Row, RowError, Where
+from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
+
+Entry = TypeVar("Entry")
 
 SHORT = 200
 """Characters; a longer string is text, not a column."""
@@ -282,6 +286,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), string),
     **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), numbers),
     **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), ints),
+    "advantages": lambda value: numbers(value) if isinstance(value, list) else real(value),
     "seconds": real,
     "policy_version": version_range,
     "errors": lambda errors: [text(error) for error in errors or () if error],
@@ -343,3 +348,34 @@ def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
         return None
     groups = found.groupdict()
     return integer(groups.get("step") or next((group for group in found.groups() if group), None))
+
+
+def failed_fields(prompt: str, *errors: str) -> Row:
+    """Return the fields of a rollout that failed before the policy wrote anything."""
+    return {
+        "prompt": prompt, "response": "", "reward": None, "trainable": False,
+        "errors": list(errors),
+    }  # fmt: skip
+
+
+def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
+    """Yield the row of each entry of an object, an UnreadRow where it raises RowError."""
+    for entry in entries:
+        try:
+            yield row_of(entry)
+        except RowError as error:
+            yield UnreadRow(error)
+
+
+def lines_of(file: FileStamp) -> Iterator[Row]:
+    """Yield the objects in the lines of a file near a log."""
+    with Path(file.path).open("rb") as lines:
+        yield from map(json_object, lines)
+
+
+def document_of(file: FileStamp) -> Row:
+    """Return the object in a file near a log; {} where it is none or too large."""
+    try:
+        return json_object(read_bounded(Path(file.path), MAX_JSON))
+    except (OSError, LimitError):
+        return {}

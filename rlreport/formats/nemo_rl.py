@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_keys, has_phrase
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
 from rlreport.formats.ids import after_prompt, mask_runs
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import conversation_fields, is_messages, prompt_fields, response_fields
@@ -37,19 +37,12 @@ class NemoRL(BaseFormat):
     id = "nemo_rl"
     description = "NeMo-RL train_data_step<N>.jsonl and val_data_step<N>.jsonl"
     files = ("train_data_step*.jsonl", "val_data_step*.jsonl")
+    claims = (("content", "rewards"), ("rewards", "token_ids", "input_lengths"))
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of rewards with content or ids, by file name or by the token arrays."""
-        if not has_keys(objects, "rewards"):
-            return None
-        tokens = has_keys(objects, "token_ids", "input_lengths")
-        content = has_keys(objects, "content")
-        if _STEP.search(name) and (tokens or content):
-            keys = ("content", "rewards") if content else ("rewards",)
-            return Match(95, f"{has_phrase(keys)}, and the file name")
-        if tokens:
-            return Match(80, has_phrase(("rewards", "token_ids", "input_lengths")))
-        return None
+        """Claim samples with tokens, and others by the name of the file."""
+        named = _STEP.search(name) or any("token_ids" in obj for obj in objects)
+        return super().match(name, objects) if named else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, with token figures where it is a training sample."""

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    Row,
-    RowError,
-    Where,
-    each,
-    failed_fields,
-)
+from rlreport.formats.base import BaseFormat, Row, RowError, Where
 from rlreport.formats.ids import tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import is_messages, prompt_fields, response_fields
@@ -60,7 +53,7 @@ class RLLM(BaseFormat):
             if obj.get("termination_reason") is None:
                 raise RowError(message("an episode without trajectories"))
             reason = logged.text(obj["termination_reason"])
-            yield {**shared, **failed_fields(_question(task), reason)}
+            yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
         names = [logged.text(trajectory.get("name")) for trajectory in trajectories]
         judged = [bool(_NO_POLICY.search(name)) for name in names]
@@ -85,7 +78,7 @@ class RLLM(BaseFormat):
                 row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
             return row
 
-        yield from each(range(len(trajectories)), row_of)
+        yield from logged.each(range(len(trajectories)), row_of)
 
 
 def _question(task: Any) -> str:

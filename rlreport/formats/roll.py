@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Row, RowError, Where, each
+from rlreport.formats.base import BaseFormat, Row, RowError, Where
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields
@@ -50,7 +50,7 @@ class RollAgentic(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trajectory."""
-        return each(_trajectories(obj), lambda entry: _row(*entry, where))
+        return logged.each(_trajectories(obj), lambda entry: _row(*entry, where))
 
 
 def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress
 
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    Match,
-    Row,
-    RowError,
-    Where,
-    each,
-    has_keys,
-    has_phrase,
-)
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_phrase
 from rlreport.formats.ids import after_prompt
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import (
@@ -72,19 +63,20 @@ class Plain(BaseFormat):
     id = "plain"
     description = "prompt, response and reward; texts may be chat messages, a step may be absent"
     files = ("*.jsonl", "*.json", "*.parquet")
+    claims = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
+    confidence = 40
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects with the required fields, if with a step then all of them."""
-        if not has_keys(objects, *_TEXTS, "reward"):
-            return None
-        texts = [obj[key] for obj in objects for key in _TEXTS]
-        if not all(isinstance(text, str) or is_messages(text) for text in texts):
-            return None
-        if any(isinstance(obj["reward"], dict | list) for obj in objects):
-            return None
-        if not any("step" in obj for obj in objects):
-            return Match(40, has_phrase((*_TEXTS, "reward")) + ", and no step: read as one step, 0")
-        return Match(40, has_phrase(("step", *_TEXTS, "reward")))
+        """Claim objects with the required fields; the step may be absent from all."""
+        match = super().match(name, objects)
+        if match is None or any("step" in obj for obj in objects):
+            return match
+        return Match(match.confidence, f"{match.reason}, and no step: read as one step, 0")
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether both texts are text or messages, and the reward is a value."""
+        texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
+        return texts and not isinstance(obj["reward"], dict | list)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the object with its messages as text."""
@@ -118,9 +110,10 @@ class Renamed(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, or one for each entry of the columns."""
-        if self.columnar:
-            return each(logged.explode(obj, self.response), lambda entry: self.row(entry, where))
-        return iter((self.row(obj, where),))
+        if not self.columnar:
+            return iter((self.row(obj, where),))
+        entries = logged.explode(obj, self.response)
+        return logged.each(entries, lambda entry: self.row(entry, where))
 
     def row(self, obj: Row, where: Where) -> Row:
         """Return the row of an object with one response."""
@@ -293,7 +286,7 @@ class Swift(Renamed):
             entry.setdefault("reward", logged.total(parts.values()))
             return self.row(entry, where) | fields(reward_parts=parts)
 
-        return each(entries, row_of) if columnar else map(row_of, entries)
+        return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
         """Return the float columns, those before ``advantages`` where that is logged."""

@@ -79,17 +79,15 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
     found: dict[int, Spans] = {}
     before: Row = {}
     spans: Spans = []
-    with Path(file.path).open("rb") as lines:
-        for line in lines:
-            obj = logged.json_object(line)
-            prompt, texts = obj.get("input_prompt"), _texts(before)
-            if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
-                spans = [*spans, (len(texts[0]), len("".join(texts)))]
-                found[_digest(before)] = []
-                found[_digest(obj)] = spans
-            else:
-                spans = []
-            before = obj
+    for obj in logged.lines_of(file):
+        prompt, texts = obj.get("input_prompt"), _texts(before)
+        if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
+            spans = [*spans, (len(texts[0]), len("".join(texts)))]
+            found[_digest(before)] = []
+            found[_digest(obj)] = spans
+        else:
+            spans = []
+        before = obj
     return found
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
-from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import conversation_text, prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -99,11 +98,7 @@ def _length(step: Row) -> int:
 @lru_cache(maxsize=2)
 def _groups(file: FileStamp) -> list[Group]:
     """Return the groups of a logtree, in its order."""
-    try:
-        data = read_bounded(Path(file.path), MAX_JSON)
-    except (OSError, LimitError):
-        return []
-    root = mapping(logged.json_object(data).get("root"))
+    root = mapping(logged.document_of(file).get("root"))
     return [_group(node) for title, node in _sections(root) if title == "Group Rollout"]
 
 

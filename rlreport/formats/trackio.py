@@ -6,23 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    Match,
-    Row,
-    RowError,
-    Where,
-    each,
-    has_keys,
-    has_phrase,
-)
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.formats.trl import TRL
 from rlreport.text.chat import conversation_fields, is_messages
 from rlreport.text.messages import message
 
-_ENTRY = ("run_name", "step", "timestamp")
 _REWARDS = ("reward", "score")
 _KNOWN = frozenset({*_REWARDS, "group_id", "duration_ms", "latency_ms", "status", "error"})
 _NUMBERS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
@@ -36,16 +26,12 @@ class Trackio(BaseFormat):
     description = "Trackio: tables of completions, and traces whose metadata hold a reward"
     files = ("<project>.db", "<project>_traces.parquet", "<project>.parquet")
     container = "sqlite"
+    claims = (("run_name", "step", "timestamp"),)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim entries of which one is a trace, or holds a table."""
-        if not has_keys(objects, *_ENTRY):
-            return None
-        if any("messages" in obj and "metadata" in obj for obj in objects):
-            return Match(95, has_phrase((*_ENTRY, "messages", "metadata")))
-        if any(_table_keys(obj) for obj in objects):
-            return Match(95, f"{has_phrase(_ENTRY)}, and tables")
-        return None
+        found = any("messages" in obj or _table_keys(obj) for obj in objects)
+        return super().match(name, objects) if found else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the rows of an entry's tables, or the one of a trace."""
@@ -54,7 +40,7 @@ class Trackio(BaseFormat):
             return
         step = logged.step_of(obj.get("step"), where)
         rows = (row for key in _table_keys(obj) for row in dicts(obj[key].get("_value")))
-        yield from each(rows, lambda row: _table_row(row, where, step))
+        yield from logged.each(rows, lambda row: _table_row(row, where, step))
 
 
 def _table_keys(obj: Row) -> list[str]:

@@ -13,14 +13,14 @@ import xxhash
 
 from rlreport.errors import MissingExtraError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_phrase
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, fields
-from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
 from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
+_TEXTS = ("prompt", "completion")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
 _CLOSE = 1e-3
@@ -50,24 +50,22 @@ class TRL(BaseFormat):
     description = "TRL GRPO log_completions: parquet, a column a reward function"
     files = ("completions/completions_*.parquet",)
     container = "parquet"
+    claims = (("step", *_TEXTS, "advantage"), ("step", *_TEXTS), (*_TEXTS, "advantage"), _TEXTS)
     functions: tuple[str, ...] | None = None
     evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows with ``prompt`` and ``completion`` and an ``advantage`` or TRL's file name."""
-        if not objects or not all("prompt" in obj and "completion" in obj for obj in objects):
+        """Claim rows with rewards and an ``advantage`` or TRL's file name."""
+        match, named = super().match(name, objects), _STEP.search(name)
+        rewarded = any("reward" in obj or _floats(obj) for obj in objects)
+        if match is None or not rewarded or not (named or has_keys(objects, "advantage")):
             return None
-        if not _STEP.search(name) and not all("advantage" in obj for obj in objects):
-            return None
-        first = objects[0]
-        if isinstance(first.get("step"), list) or "token_ids" in first or "version_rle" in first:
-            return None
-        if not any("reward" in obj or _floats(obj) for obj in objects):
-            return None
-        keys = [key for key in ("step", "prompt", "completion", "advantage") if key in first]
-        if _STEP.search(name):
-            return Match(95, f"{has_phrase(keys)}, and the name `completions_<step>.parquet`")
-        return Match(70, has_phrase(keys))
+        return Match(95 if named else 70, match.reason)
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object is one response, and not of AReaL's or a columnar log."""
+        other = "token_ids" in obj or "version_rle" in obj
+        return not other and not isinstance(obj.get("step"), list)
 
     def beside(self, path: Path, listed: Collection[Path]) -> TRL | str:
         """Learn the reward functions and evaluations from the trainer's state."""
@@ -94,11 +92,6 @@ class TRL(BaseFormat):
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
         prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
-        advantage = obj.get("advantage")
-        if isinstance(advantage, list):
-            advantage = logged.numbers(advantage)
-        elif advantage is not None:
-            advantage = logged.parse_number(advantage)
         yield {
             **columns(obj, _KNOWN | parts.keys()),
             **prompt_and_response_fields(prompt, answer),
@@ -107,7 +100,7 @@ class TRL(BaseFormat):
             **fields(
                 reward_parts=parts,
                 split="val" if self.evaluated else None,
-                advantages=advantage,
+                advantages=obj.get("advantage"),
             ),
         }
 
@@ -184,13 +177,8 @@ def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
 @lru_cache(maxsize=8)
 def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
     """Return the log by step and the reward functions, from the longest history."""
-    entries: list[Row] = []
-    for file in states:
-        try:
-            state = logged.json_object(read_bounded(Path(file.path), MAX_JSON))
-        except (OSError, LimitError):
-            continue
-        entries = max(entries, dicts(state.get("log_history")), key=len)
+    logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
+    entries = max(logs, key=len, default=[])
     by_step: dict[int, list[Row]] = {}
     for entry in entries:
         step = logged.integer(entry.get("step"))
@@ -214,23 +202,15 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
         RowError, MissingExtraError: as ``containers.iterate``.
     """
     repeats: dict[str, str] = {}
-    before: tuple[str, int, str] | None = None
+    first, first_step, first_digest = "", 0, ""
     for name, file in files:
-        step, digest = _content_of(file, container)
-        if before and before[1] != step and before[2] == digest:
-            repeats[name] = before[0]
+        steps, digest = [], xxhash.xxh3_128()
+        for _, obj in iterate(file, container):
+            steps.append(logged.integer(obj.pop("step", None)) or 0)
+            digest.update(repr(obj).encode("utf-8", "surrogatepass"))
+        step = next(iter(steps), -1)
+        if first and first_step != step and first_digest == digest.hexdigest():
+            repeats[name] = first
         else:
-            before = (name, step, digest)
+            first, first_step, first_digest = name, step, digest.hexdigest()
     return repeats
-
-
-def _content_of(file: File, container: str) -> tuple[int, str]:
-    """Return the step of a file's first row, and a hash of all its rows without their step."""
-    step = -1
-    digest = xxhash.xxh3_128()
-    for index, obj in iterate(file, container):
-        if index == 0:
-            step = logged.integer(obj.get("step")) or 0
-        rest = {key: value for key, value in obj.items() if key != "step"}
-        digest.update(repr(rest).encode("utf-8", "surrogatepass"))
-    return step, digest.hexdigest()

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    FileStamp,
-    Row,
-    RowError,
-    Where,
-    each,
-    failed_fields,
-)
+from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message
@@ -83,7 +75,7 @@ class Verifiers(BaseFormat):
         shared = _episode(obj, where)
         errors = _errors(obj.get("errors"))
         if not obj["traces"]:
-            failed = failed_fields(_question(obj), *(errors or ["no trace"]))
+            failed = logged.failed_fields(_question(obj), *(errors or ["no trace"]))
             yield {**shared, **failed, "finish_reason": "error"}
             return
 
@@ -99,7 +91,7 @@ class Verifiers(BaseFormat):
                     row.setdefault("advantages", trained[identity])
             return row
 
-        yield from each(enumerate(obj["traces"]), row_of)
+        yield from logged.each(enumerate(obj["traces"]), row_of)
 
 
 def _is_episode(obj: Row) -> bool:
@@ -113,11 +105,10 @@ def _is_episode(obj: Row) -> bool:
 def _trained(file: FileStamp) -> dict[str, float | None]:
     """Return the trained traces' ids, with the advantage that prime-rl stamps on them."""
     found: dict[str, float | None] = {}
-    with Path(file.path).open("rb") as lines:
-        for line in lines:
-            for trace in dicts(logged.json_object(line).get("traces")):
-                advantage = mapping(trace.get("info")).get("advantage")
-                found[logged.text(trace.get("id"))] = logged.real(advantage)
+    for obj in logged.lines_of(file):
+        for trace in dicts(obj.get("traces")):
+            advantage = mapping(trace.get("info")).get("advantage")
+            found[logged.text(trace.get("id"))] = logged.real(advantage)
     return found
 
 
@@ -185,9 +176,10 @@ def _trace(trace: Row, episode: Row) -> Row:
     trainable, advantage = agent.get("trainable"), logged.real(info.get("advantage"))
     tokens, spans = _tokens(nodes, start)
     turns = texts.get("turns", [])
-    if len(turns) == len(spans):
+    if len(turns) == len(nodes) - start:
         _time_turns(turns, dicts(trace.get("calls")), start)
-        for turn, span in zip(turns, spans if tokens else (), strict=bool(tokens)):
+    if len(turns) == len(spans):
+        for turn, span in zip(turns, spans, strict=True):
             turn["tokens"] = list(span)
     row: Row = {
         **columns(info, ("advantage",)),
@@ -210,7 +202,7 @@ def _trace(trace: Row, episode: Row) -> Row:
     if errors:
         row["errors"] = errors
         if start == len(nodes):
-            row |= {**failed_fields(row["prompt"], *errors), "finish_reason": "error"}
+            row |= {**logged.failed_fields(row["prompt"], *errors), "finish_reason": "error"}
     return row
 
 
@@ -244,7 +236,7 @@ def _tokens(nodes: Sequence[Row], start: int) -> tuple[Row, list[tuple[int, int]
         for name, values in streams.items():
             values.extend(_aligned(node.get(name), sampled)[skip:])
     if not ids:
-        return {}, spans
+        return {}, []
     row: Row = {"token_ids": ids, "response_mask": mask}
     if before:
         row["prompt_token_ids"] = before
