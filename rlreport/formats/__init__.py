@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
+from rlreport.formats import roll, simple
 from rlreport.formats.base import Format, Match, Row, RowError, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
@@ -22,17 +23,6 @@ from rlreport.formats.logged import Watched, is_scalar, read_all
 from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
 from rlreport.formats.nemo_rl import NemoRL
 from rlreport.formats.rllm import RLLM
-from rlreport.formats.roll import Roll, RollAgentic
-from rlreport.formats.simple import (
-    ART,
-    AReaL,
-    OpenInstruct,
-    Plain,
-    PrimeRLTokens,
-    RLBoard,
-    Swift,
-    Verl,
-)
 from rlreport.formats.skyrl import SkyRL
 from rlreport.formats.slime import Slime
 from rlreport.formats.tinker import Tinker
@@ -50,9 +40,9 @@ ENTRY_POINTS = "rlreport.formats"
 """Entry point group; each entry names a class that takes no argument and is a Format."""
 
 _FORMATS: tuple[Callable[[], Format], ...] = (
-    RLBoard, TRL, Verl, NemoRL, SkyRL, PrimeRLTokens, Verifiers,
-    AReaL, Roll, RollAgentic, Swift, OpenInstruct, RLLM, ART, Slime,
-    Tinker, Trackio, LMEval, InspectAI, ATIF, Plain,
+    simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
+    roll.Roll, roll.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM, simple.ART, Slime, Tinker,
+    Trackio, LMEval, InspectAI, ATIF, simple.Plain,
 )  # fmt: skip
 
 

@@ -289,21 +289,19 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "advantages": lambda value: numbers(value) if isinstance(value, list) else real(value),
     "seconds": real,
     "policy_version": version_range,
-    "errors": lambda errors: [text(error) for error in errors or () if error],
+    "errors": lambda errors: [text(error) for error in errors or () if error] or None,
+    "reward_parts": lambda parts: parts or None,
 }
 
 
 def fields(**values: Any) -> Row:
-    """Return fields of a row converted to their types, without those that are empty.
+    """Return fields of a row converted to their types, without those that are absent.
 
     ``policy_version`` takes the versions of all parts of the rollout.
     """
-    converted = {name: _CONVERSIONS.get(name, _same)(value) for name, value in values.items()}
-    return {name: value for name, value in converted.items() if value not in (None, [], {})}
-
-
-def _same(value: Any) -> Any:
-    return value
+    for name in values.keys() & _CONVERSIONS.keys():
+        values[name] = _CONVERSIONS[name](values[name])
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
