@@ -60,7 +60,7 @@ def formats() -> dict[str, Format]:
     Raises:
         UsageError: when an installed format cannot be loaded, or takes an id that is taken.
     """
-    known = {form.id: form for form in (create() for create in _FORMATS)}
+    by_id = {form.id: form for form in (create() for create in _FORMATS)}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:
             form = entry.load()()
@@ -70,10 +70,10 @@ def formats() -> dict[str, Format]:
             ) from error
         if not isinstance(form, Format):
             raise UsageError(f"{entry.value} is no log format: see rlreport.formats.base.Format")
-        if form.id in known:
+        if form.id in by_id:
             raise UsageError(f"{entry.value} takes the id {form.id!r}, which is taken")
-        known[form.id] = form
-    return known
+        by_id[form.id] = form
+    return by_id
 
 
 def format_by_id(identity: str) -> Format:
@@ -110,20 +110,20 @@ def detect(
     Raises:
         UsageError: unknown format id, unknown mapped field, or a bad expression.
     """
-    found = None
+    detected = None
     if log_format is not None:
-        found = Detected(format_by_id(log_format), "named on the command line")
+        detected = Detected(format_by_id(log_format), "named on the command line")
     elif not certain_refusal(name, objects):
         matches = [(form, form.match(name, objects)) for form in formats().values()]
         claims = [(match.confidence, form, match.reason) for form, match in matches if match]
         if claims:
             _, form, reason = max(claims, key=lambda claim: claim[0])
-            found = Detected(form, reason)
-    if not mapping and (found is None or step_from_path is None):
-        return found
-    mapped = Mapped(dict(mapping or {}), step_from_path, found.format if found else None)
+            detected = Detected(form, reason)
+    if not mapping and (detected is None or step_from_path is None):
+        return detected
+    mapped = Mapped(dict(mapping or {}), step_from_path, detected.format if detected else None)
     match = mapped.match(name, objects)
-    return Detected(mapped, match.reason) if match else found
+    return Detected(mapped, match.reason) if match else detected
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
@@ -135,8 +135,8 @@ def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
         listed: where all files of the logs lie.
     """
     configure = getattr(form, "beside", None)
-    found: Format | str = configure(Path(path), listed) if configure else form
-    return found
+    configured: Format | str = configure(Path(path), listed) if configure else form
+    return configured
 
 
 class RowReader:
@@ -189,12 +189,12 @@ class RowReader:
 
     def splits_of(self, objects: Collection[Row], name: str) -> set[object]:
         """Return the splits that the rows of a file's first objects name."""
-        found: set[object] = set()
+        splits: set[object] = set()
         for obj in objects:
             with suppress(RowError, RecursionError):
-                found |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
+                splits |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
         self._not_taken = {}  # these objects are read again
-        return found
+        return splits
 
     def take_not_taken(self) -> NotTaken:
         """Hand over the fields that no one read since the last call."""

@@ -121,8 +121,8 @@ def _json_objects(file: File) -> Iterator[Row]:
 def _is_table(document: Row) -> bool:
     """Tell whether a document is a table as W&B and pandas write it: names, and rows of values."""
     names, data = document.get("columns"), document.get("data")
-    named = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
-    return named and isinstance(data, list) and len(document) <= 3
+    texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
+    return texts and isinstance(data, list) and len(document) <= 3
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
@@ -158,8 +158,8 @@ def _sqlite_rows(file: File, wanted: set[int] | None) -> Iterator[tuple[int, Row
         raise RowError(message("no local file: a database is read from a disk"))
     try:
         with contextlib.closing(_open_database(Path(path))) as database:
-            found = (row for query in _queries(database) for row in database.execute(query))
-            for index, row in enumerate(found):
+            rows = (row for query in _queries(database) for row in database.execute(query))
+            for index, row in enumerate(rows):
                 if wanted is None or index in wanted:
                     entry = {
                         key: value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -234,13 +234,13 @@ def _inspect_samples(file: File, wanted: set[int] | None) -> Iterator[tuple[int,
 
 def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
     try:
-        found = load_json(_unpacked(archive, info))
+        document = load_json(_unpacked(archive, info))
     except _DAMAGED as error:
         return {"error_reading": f"{info.filename[:80]}: {error}"}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return {"error_reading": f"{info.filename[:80]}: no JSON object"}
-    found.pop("events", None)
-    return found
+    document.pop("events", None)
+    return document
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

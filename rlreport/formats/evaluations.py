@@ -69,8 +69,8 @@ class InspectAI(BaseFormat):
         if any(m["role"] == "assistant" for m in messages):
             texts = conversation_fields(messages, sampled)
         else:
-            asked = [_message(one, attachments) for one in dicts(obj.get("input"))]
-            texts = {"prompt": prompt_fields(asked or obj.get("input"))["prompt"], "response": ""}
+            inputs = [_message(one, attachments) for one in dicts(obj.get("input"))]
+            texts = {"prompt": prompt_fields(inputs or obj.get("input"))["prompt"], "response": ""}
         parts = _scores(mapping(obj.get("scores")))
         target = obj.get("target")
         targets = target if isinstance(target, list) else [target]
@@ -127,11 +127,11 @@ def _scores(scores: Row) -> dict[str, float]:
 def _message(logged_message: Row, attachments: Row) -> Row:
     """Return a message with attachments in place and its parts under the usual names."""
     role, parts = logged.text(logged_message.get("role")), logged_message.get("content")
-    made: Row = {"role": role, "source": logged_message.get("source")}
+    result: Row = {"role": role, "source": logged_message.get("source")}
     if isinstance(parts, list):
         thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
-        made["reasoning_content"] = "\n".join(filter(None, map(logged.text, thoughts)))
-        made["content"] = [
+        result["reasoning_content"] = "\n".join(filter(None, map(logged.text, thoughts)))
+        result["content"] = [
             {**part, "text": _attached(text, attachments)}
             if (text := mapping(part).get("text"))
             else part
@@ -139,19 +139,19 @@ def _message(logged_message: Row, attachments: Row) -> Row:
             if mapping(part).get("type") != "reasoning"
         ]
     else:
-        made["content"] = _attached(parts, attachments)
-    made["tool_calls"] = [
+        result["content"] = _attached(parts, attachments)
+    result["tool_calls"] = [
         {"id": call.get("id"), "name": call.get("function"), "arguments": call.get("arguments")}
         for call in dicts(logged_message.get("tool_calls"))
     ]
     if role == "tool":
         error = mapping(logged_message.get("error"))
-        made |= {
+        result |= {
             "name": logged_message.get("function"),
             "tool_call_id": logged_message.get("tool_call_id"),
             "error": ": ".join(logged.text(error[k]) for k in ("type", "message") if error.get(k)),
         }
-    return made
+    return result
 
 
 def _attached(content: Any, attachments: Row) -> Any:
@@ -298,8 +298,8 @@ def _atif_conversation(steps: Sequence[Row]) -> Row:
              "reasoning_content": step.get("reasoning_content")}
         )  # fmt: skip
         # Agents also log steps that no model wrote, and what they took over from elsewhere.
-        given = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
-        sampled.append(role == "assistant" and not given)
+        copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        sampled.append(role == "assistant" and not copied)
         for result in dicts(mapping(step.get("observation")).get("results")):
             call, content = result.get("source_call_id"), result.get("content")
             messages.append({"role": "tool", "content": content, "tool_call_id": call})

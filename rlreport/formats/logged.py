@@ -268,16 +268,16 @@ def json_object(data: bytes | str) -> Row:
 
 def total(parts: Iterable[float]) -> float | None:
     """Return the sum of the parts that are numbers; None when none is."""
-    known = [part for part in parts if not math.isnan(part)]
-    return math.fsum(known) if known else None
+    numbers_only = [part for part in parts if not math.isnan(part)]
+    return math.fsum(numbers_only) if numbers_only else None
 
 
 def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
     """Return the policy's version that sampled, or the first and the last one."""
-    known = [version for value in versions or () if (version := integer(value)) is not None]
-    if not known:
+    whole = [version for value in versions or () if (version := integer(value)) is not None]
+    if not whole:
         return None
-    first, last = min(known), max(known)
+    first, last = min(whole), max(whole)
     return first if first == last else [first, last]
 
 
@@ -310,14 +310,14 @@ def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
     ``used`` holds the keys that are already mapped, or are text. A key that is a canonical
     field's name and means another thing here becomes ``<key>_logged``.
     """
-    found: Row = {}
+    row: Row = {}
     for key, value in obj.items():
         if key not in used and is_scalar(value):
             name = f"{key}_logged" if key in CANONICAL else key
-            found[name] = unstringed(value) if isinstance(value, str) else value
+            row[name] = unstringed(value) if isinstance(value, str) else value
             if isinstance(obj, Watched):
                 obj.read.add(key)
-    return found
+    return row
 
 
 def is_scalar(value: object) -> bool:
@@ -341,11 +341,11 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
 
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     """Return the number of ``pattern``'s group ``step`` (else its first) in the path."""
-    found = pattern.search(name)
-    if found is None:
+    match = pattern.search(name)
+    if match is None:
         return None
-    groups = found.groupdict()
-    return integer(groups.get("step") or next((group for group in found.groups() if group), None))
+    groups = match.groupdict()
+    return integer(groups.get("step") or next((group for group in match.groups() if group), None))
 
 
 def failed_fields(prompt: str, *errors: str) -> Row:

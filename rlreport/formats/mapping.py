@@ -214,10 +214,10 @@ def _are_metrics(objects: Sequence[Row]) -> bool:
 
 
 def _keys(obj: Row) -> str:
-    shown = tuple(f"`{key[:40]}`" for key in list(obj)[:5])
+    keys = tuple(f"`{key[:40]}`" for key in list(obj)[:5])
     if len(obj) > 5:
-        return message("{keys} and {count} more", keys=shown, count=len(obj) - 5)
-    return listed(shown) or message("no key")
+        return message("{keys} and {count} more", keys=keys, count=len(obj) - 5)
+    return listed(keys) or message("no key")
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
@@ -229,18 +229,18 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     for obj in objects[:20]:
         for path, value in _paths(obj):
             paths.setdefault(path, value)
-    found: dict[str, str] = {}
+    paths_by_field: dict[str, str] = {}
     for field, others in _LIKELY.items():
         for wanted in (field, *others):
             fits = [path for path in paths if _fits(field, wanted, path, paths[path])]
-            fits = [path for path in fits if path not in found.values()]
+            fits = [path for path in fits if path not in paths_by_field.values()]
             if fits:
                 best = min(fits, key=lambda path: path.count("."))
                 if best != field:
-                    found[field] = best
+                    paths_by_field[field] = best
                 break
-    has_all = all(key in found or key in paths for key in ("response", "reward"))
-    return found if has_all else {}
+    has_all = all(key in paths_by_field or key in paths for key in ("response", "reward"))
+    return paths_by_field if has_all else {}
 
 
 def _fits(field: str, wanted: str, path: str, value: Any) -> bool:

@@ -41,8 +41,8 @@ class NemoRL(BaseFormat):
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim samples with tokens, and others by the name of the file."""
-        named = _STEP.search(name) or any("token_ids" in obj for obj in objects)
-        return super().match(name, objects) if named else None
+        recognized = _STEP.search(name) or any("token_ids" in obj for obj in objects)
+        return super().match(name, objects) if recognized else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, with token figures where it is a training sample."""

@@ -94,8 +94,8 @@ def parquet_rows(
                         raise LimitError(message("texts that repeat too often for its size"))
                     rows = range(start, start + batch.num_rows)
                     if wanted is None or wanted.intersection(rows):
-                        found = zip(rows, _rows(batch), strict=True)
-                        yield from (row for row in found if wanted is None or row[0] in wanted)
+                        numbered = zip(rows, _rows(batch), strict=True)
+                        yield from (row for row in numbered if wanted is None or row[0] in wanted)
                     start += batch.num_rows
             start = stop
 

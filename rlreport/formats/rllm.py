@@ -105,7 +105,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     if steps and all(map(is_messages, chats)):
         texts = _joined_chats(chats, steps)
     else:
-        asked = steps[0].get("observation") or steps[0].get("input") if steps else None
+        observation = steps[0].get("observation") or steps[0].get("input") if steps else None
         replies = [
             {
                 "role": "assistant",
@@ -116,7 +116,7 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
             }
             for step in steps
         ]
-        prompt = logged.text(asked) if asked else _question(task)
+        prompt = logged.text(observation) if observation else _question(task)
         texts = {"prompt": prompt, **response_fields(replies)}
     reward = trajectory.get("reward")
     if reward is None:

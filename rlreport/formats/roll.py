@@ -84,7 +84,7 @@ def _row(entry: Row, about: Row, where: Where) -> Row:
         "step": logged.step_of(entry.get("global_step"), where, _STEP),
         "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
         **fields(
-            finish_reason=reason and _DONE.get(reason, reason),
+            finish_reason=_DONE.get(reason, reason) or None,
             seconds=timing.get("traj_time_env_total"),
             errors=errors if isinstance(errors, list) else None,
             split=mode if mode in ("train", "val") else None,
@@ -97,5 +97,5 @@ def _group(environment: Row, trajectory: object) -> str | None:
     if "group_id" in environment:
         keys = ("tag", "group_id", "episode_id", "seed")
         return "_".join(logged.text(environment.get(key)) for key in keys)
-    named = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
-    return named[1] if named else None
+    match = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
+    return match[1] if match else None

@@ -293,8 +293,8 @@ class Swift(Renamed):
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
-        known = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
-        return [name for name in names if name not in known and _is_float_column(obj[name])]
+        other = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
+        return [name for name in names if name not in other and _is_float_column(obj[name])]
 
 
 def _is_float_column(values: object) -> bool:

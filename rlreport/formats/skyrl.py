@@ -76,19 +76,19 @@ def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
         the hash of a row's texts -> where the turns before begin and end in its prompt; [] for
         a row that another one continues.
     """
-    found: dict[int, Spans] = {}
+    spans_by_row: dict[int, Spans] = {}
     before: Row = {}
     spans: Spans = []
     for obj in logged.lines_of(file):
         prompt, texts = obj.get("input_prompt"), _texts(before)
         if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
             spans = [*spans, (len(texts[0]), len("".join(texts)))]
-            found[_digest(before)] = []
-            found[_digest(obj)] = spans
+            spans_by_row[_digest(before)] = []
+            spans_by_row[_digest(obj)] = spans
         else:
             spans = []
         before = obj
-    return found
+    return spans_by_row
 
 
 def _texts(obj: Row) -> list[str]:

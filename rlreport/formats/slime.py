@@ -123,9 +123,9 @@ def _reward(reward: Any) -> Row:
 
 def _conversation(obj: Row, messages: Any) -> Row:
     prompt = obj.get("prompt")
-    given = len(prompt) if isinstance(prompt, list) else 0
+    prompt_length = len(prompt) if isinstance(prompt, list) else 0
     messages = messages if is_messages(messages) else []
-    sampled = [i >= given and m.get("role") == "assistant" for i, m in enumerate(messages)]
+    sampled = [i >= prompt_length and m.get("role") == "assistant" for i, m in enumerate(messages)]
     if not any(sampled):
         return prompt_and_response_fields(prompt, logged.text(obj.get("response")))
     texts = conversation_fields(messages, sampled)
@@ -160,8 +160,8 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
-    found = {} if index is None else dict(iterate(file.path, "parquet", {index})).get(index, {})
-    return {name: found[name] for name in _TOKENS if name in found}
+    row = {} if index is None else dict(iterate(file.path, "parquet", {index})).get(index, {})
+    return {name: row[name] for name in _TOKENS if name in row}
 
 
 @lru_cache(maxsize=4)

@@ -75,20 +75,20 @@ class Tinker(BaseFormat):
     def _texts(self, group: int | None, obj: Row, steps: Sequence[Row]) -> Row:
         """Return prompt and response of a trajectory of one answer, {} where none is shown."""
         place = logged.integer(obj.get("traj_idx"))
-        shown = _groups(self.sibling) if self.sibling else []
-        if group is None or place is None or not 0 <= group < len(shown) or len(steps) != 1:
+        groups = _groups(self.sibling) if self.sibling else []
+        if group is None or place is None or not 0 <= group < len(groups) or len(steps) != 1:
             return {}
-        trajectories, answers = shown[group]
+        trajectories, answers = groups[group]
         reward = obj.get("total_reward")
         summary = f"{reward:.3f}" if isinstance(reward, int | float) else "", [_length(steps[0])]
         if trajectories[place : place + 1] != [summary] or len(answers) != len(trajectories):
             return {}
         # Siblings of this reward, and the answers of this reward, each by their length.
-        alike = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
-        alike.sort(key=lambda i: trajectories[i][1])
+        siblings = [i for i, (returned, _) in enumerate(trajectories) if returned == summary[0]]
+        siblings.sort(key=lambda i: trajectories[i][1])
         texts = [text for returned, text in answers if returned == summary[0]]
         texts.sort(key=lambda text: len(conversation_text(text["response"])))
-        return texts[alike.index(place)] if len(texts) == len(alike) else {}
+        return texts[siblings.index(place)] if len(texts) == len(siblings) else {}
 
 
 def _length(step: Row) -> int:

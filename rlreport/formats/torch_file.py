@@ -70,11 +70,11 @@ def _load(file: Any) -> Any:
         file.seek(0)
         return torch.load(file, map_location="cpu", weights_only=True)
     except (Exception, MemoryError) as error:  # its unpickler raises what it meets
-        said = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split()) or repr(error)
-        said = said.partition(" Please ")[0][:160]
+        text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
+        reason = (text or repr(error)).partition(" Please ")[0][:160]
         raise RowError(
             message(
-                "no dump of plain values and tensors ({why}); {export}", why=said, export=_EXPORT
+                "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
             )
         ) from None
 
@@ -113,8 +113,8 @@ class _Budget:
             RowError: there is too much of it.
         """
         size = value.numel() if hasattr(value, "numel") else _size(value)
-        shown = len(value.shape) <= 1 if hasattr(value, "numel") else True
-        self._left -= _WALKED + (size if shown else 1)
+        flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
+        self._left -= _WALKED + (size if flat else 1)
         if self._left < 0 or depth > _DEEPEST:
             raise RowError(
                 message("no dump that fits into memory: its values repeat or nest without end")
@@ -126,7 +126,7 @@ class _Budget:
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "numel"):
-            return _listed(value) if shown else f"tensor of shape {tuple(value.shape)}"
+            return _listed(value) if flat else f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
 

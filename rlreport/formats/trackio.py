@@ -30,8 +30,8 @@ class Trackio(BaseFormat):
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim entries of which one is a trace, or holds a table."""
-        found = any("messages" in obj or _table_keys(obj) for obj in objects)
-        return super().match(name, objects) if found else None
+        recognized = any("messages" in obj or _table_keys(obj) for obj in objects)
+        return super().match(name, objects) if recognized else None
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the rows of an entry's tables, or the one of a trace."""

@@ -56,11 +56,11 @@ class TRL(BaseFormat):
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim rows with rewards and an ``advantage`` or TRL's file name."""
-        match, named = super().match(name, objects), _STEP.search(name)
+        match, numbered = super().match(name, objects), _STEP.search(name)
         rewarded = any("reward" in obj or _floats(obj) for obj in objects)
-        if match is None or not rewarded or not (named or has_keys(objects, "advantage")):
+        if match is None or not rewarded or not (numbered or has_keys(objects, "advantage")):
             return None
-        return Match(95 if named else 70, match.reason)
+        return Match(95 if numbered else 70, match.reason)
 
     def recognizes(self, obj: Row) -> bool:
         """Tell whether an object is one response, and not of AReaL's or a columnar log."""
@@ -69,8 +69,8 @@ class TRL(BaseFormat):
 
     def beside(self, path: Path, listed: Collection[Path]) -> TRL | str:
         """Learn the reward functions and evaluations from the trainer's state."""
-        found = _STEP.search(path.name)
-        if found is None or path.parent.name != "completions":
+        number = _STEP.search(path.name)
+        if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
         if any(f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed):
@@ -79,7 +79,7 @@ class TRL(BaseFormat):
             )
         states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
         history, functions = _history(tuple(stamp for f in states if (stamp := FileStamp.of(f))))
-        entries = history.get(int(found[1]), [])
+        entries = history.get(int(number[1]), [])
         form = TRL()
         form.functions = functions or None
         form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)

@@ -104,12 +104,12 @@ def _is_episode(obj: Row) -> bool:
 @lru_cache(maxsize=2)
 def _trained(file: FileStamp) -> dict[str, float | None]:
     """Return the trained traces' ids, with the advantage that prime-rl stamps on them."""
-    found: dict[str, float | None] = {}
+    advantages: dict[str, float | None] = {}
     for obj in logged.lines_of(file):
         for trace in dicts(obj.get("traces")):
             advantage = mapping(trace.get("info")).get("advantage")
-            found[logged.text(trace.get("id"))] = logged.real(advantage)
-    return found
+            advantages[logged.text(trace.get("id"))] = logged.real(advantage)
+    return advantages
 
 
 def _result(obj: Row, where: Where) -> Row:
@@ -168,8 +168,8 @@ def _trace(trace: Row, episode: Row) -> Row:
     sampled = [bool(node.get("sampled")) for node in nodes]
     start = sampled.index(True) if any(sampled) else len(nodes)
     messages = [node.get("message") for node in nodes]
-    asked = prompt_fields(messages[:start])
-    texts = asked | response_fields(messages[start:], sampled[start:])
+    prompt = prompt_fields(messages[:start])
+    texts = prompt | response_fields(messages[start:], sampled[start:])
     rewards = mapping(trace.get("rewards"))
     parts = {name: _weighted(rewards[name]) for name in rewards}
     info, agent = mapping(trace.get("info")), mapping(trace.get("agent"))
@@ -185,7 +185,7 @@ def _trace(trace: Row, episode: Row) -> Row:
         **columns(info, ("advantage",)),
         **columns(mapping(trace.get("metrics"))),
         **texts,
-        "prompt": asked["prompt"] or _question(episode),
+        "prompt": prompt["prompt"] or _question(episode),
         "reward": logged.total(parts.values()) if parts else logged.grade(trace.get("reward")),
         **fields(
             reward_parts=parts,

@@ -115,16 +115,16 @@ def turns_in_text(response: str) -> list[Turn]:
     """
     if CALL not in response and ANSWER not in response:
         return []
-    found: list[Turn] = []
+    result: list[Turn] = []
     for role, text in turns(response) or [("prompt", response)]:
         for place, part in enumerate(_ANSWERS.split(text)):
             if place % 2:
-                found.append({"role": "tool", "text": part.strip(), "sampled": False})
+                result.append({"role": "tool", "text": part.strip(), "sampled": False})
             elif part.strip() and role in ("prompt", "assistant"):
-                found.append(_policy_turn(_ROLE_LINES.sub("", part)))
+                result.append(_policy_turn(_ROLE_LINES.sub("", part)))
             elif part.strip():
-                found.append({"role": role, "text": part.strip(), "sampled": False})
-    return found
+                result.append({"role": role, "text": part.strip(), "sampled": False})
+    return result
 
 
 def _policy_turn(text: str) -> Turn:
@@ -213,18 +213,18 @@ def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row
         value = [value]
     if not isinstance(value, list | tuple):
         return {"response": value if isinstance(value, str) else ""}
-    found: list[Turn] = []
+    result: list[Turn] = []
     texts: list[str] = []
     tools: dict[str, str] = {}
     for i, one in enumerate(value):
         if isinstance(one, Mapping):
-            found.append(_turn(one, tools))
+            result.append(_turn(one, tools))
             if sampled is not None:
-                found[-1]["sampled"] = bool(sampled[i])
-            if found[-1]["sampled"]:
+                result[-1]["sampled"] = bool(sampled[i])
+            if result[-1]["sampled"]:
                 texts.append(message_text(one))
     row: Row = {"response": "\n".join(texts)}
-    return {**row, "turns": found} if found else row
+    return {**row, "turns": result} if result else row
 
 
 def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
