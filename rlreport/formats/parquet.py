@@ -7,7 +7,7 @@ read as dictionaries and unpacked a few at a time, and what a file claims is che
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -75,9 +75,13 @@ def _open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
 
 
 def parquet_rows(
-    file: str | Path | IO[bytes], wanted: set[int] | None = None
+    file: str | Path | IO[bytes],
+    wanted: set[int] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
     """Yield (index, row) of a file, or of its rows whose indices are ``wanted``.
+
+    ``columns`` names those to read; by default all are.
 
     Raises:
         RowError: it is no parquet file, or too large.
@@ -88,7 +92,7 @@ def parquet_rows(
         for group in range(parquet.num_row_groups):
             stop = start + parquet.metadata.row_group(group).num_rows
             if wanted is None or any(start <= index < stop for index in wanted):
-                for batch in _batches(parquet, group):
+                for batch in _batches(parquet, group, columns):
                     room -= _text_bytes(batch)
                     if room < 0:
                         raise LimitError(message("texts that repeat too often for its size"))
@@ -100,12 +104,12 @@ def parquet_rows(
             start = stop
 
 
-def _batches(parquet: Any, group: int) -> Iterator[Any]:
+def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
     """Yield the rows of a row group, fewer at a time where they are long."""
     about = parquet.metadata.row_group(group)
     values = sum(about.column(i).num_values for i in range(about.num_columns))
     rows = max(1, min(_BATCH, _BATCH_VALUES * about.num_rows // max(1, values)))
-    yield from parquet.iter_batches(batch_size=rows, row_groups=[group])
+    yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
 
 
 def _rows(batch: Any) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, fields
+from rlreport.formats.parquet import parquet_rows
 from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
 
@@ -114,8 +115,9 @@ class TRL(BaseFormat):
 
     def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
         """Say what was taken for the reward where nothing tells, or that its mean is not TRL's."""
+        read = None if self.functions is None else ["step", "reward", *self.functions]
         try:
-            objects = [obj for _, obj in iterate(path, "parquet")]
+            objects = [obj for _, obj in parquet_rows(path, columns=read)]
         except (MissingExtraError, RowError, OSError):
             return ""
         if any("reward" in obj for obj in objects):
