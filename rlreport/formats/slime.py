@@ -19,9 +19,9 @@ from rlreport.formats.base import (
     Where,
     split_of,
 )
-from rlreport.formats.containers import iterate
 from rlreport.formats.ids import span_turns
 from rlreport.formats.logged import columns, fields, mapping
+from rlreport.formats.parquet import parquet_rows
 from rlreport.formats.torch_file import ROLLOUT_ID
 from rlreport.text.chat import conversation_fields, is_messages, prompt_and_response_fields
 from rlreport.text.messages import message
@@ -29,7 +29,7 @@ from rlreport.text.messages import message
 _STEP = re.compile(r"(?:^|/)(?:eval_)?(\d+)\.[^/]*$")
 _SAMPLE = ("prompt", "tokens", "response", "response_length", "status")
 _TRAJECTORY = ("sample_index", "prompt", "messages", "status")
-_TOKENS = ("response_length", "tokens", "loss_mask", "rollout_log_probs")
+_TOKENS = ["response_length", "tokens", "loss_mask", "rollout_log_probs"]
 _KNOWN = frozenset(
     {*_SAMPLE, *_TRAJECTORY, *_TOKENS, "reward", "label", "group_index", ROLLOUT_ID}
     | {"generate_function_path", "custom_rm_path", "session_id", "routing_key"}
@@ -160,8 +160,8 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
-    row = {} if index is None else dict(iterate(file.path, "parquet", {index})).get(index, {})
-    return {name: row[name] for name in _TOKENS if name in row}
+    rows = {} if index is None else dict(parquet_rows(file.path, {index}, _TOKENS))
+    return rows.get(index, {})
 
 
 @lru_cache(maxsize=4)
@@ -179,9 +179,8 @@ def _offsets(file: FileStamp) -> dict[int | None, int]:
 def _indices(file: FileStamp) -> dict[int | None, int]:
     """Return sample -> its row in a parquet file."""
     try:
-        return _without_repeated(
-            (index, row.get("sample_index")) for index, row in iterate(file.path, "parquet")
-        )
+        rows = parquet_rows(file.path, columns=["sample_index"])
+        return _without_repeated((index, row.get("sample_index")) for index, row in rows)
     except (OSError, RowError):
         return {}
 

@@ -36,15 +36,19 @@ class Tinker(BaseFormat):
     files = ("iteration_*/*_rollout_summaries.jsonl",)
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
+    def __init__(self, logtree: FileStamp | None = None) -> None:
+        remark = message("summaries hold no text, and no logtree lies beside them")
+        if logtree is not None:
+            remark = message(
+                "texts are those of the logtree: of siblings with one reward, told by length"
+            )
+        super().__init__(logtree, remark)
+
     def beside(self, path: Path, listed: Collection[Path]) -> Tinker:
         """Find the logtree of the same name."""
-        file = FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE))
-        if not path.name.endswith(_SUMMARIES) or file is None:
-            return Tinker(None, message("summaries hold no text, and no logtree lies beside them"))
-        remark = message(
-            "texts are those of the logtree: of siblings with one reward, told by length"
-        )
-        return Tinker(file, remark)
+        if not path.name.endswith(_SUMMARIES):
+            return self
+        return Tinker(FileStamp.of(path.with_name(path.name.removesuffix(_SUMMARIES) + _LOGTREE)))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row; without a text it has empty ones."""
