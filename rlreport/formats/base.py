@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -20,8 +19,7 @@ __all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Whe
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(NamedTuple):
     """Where an object lies: file name relative to the logs' folder, line from 1, index from 0."""
 
     name: str
@@ -29,8 +27,7 @@ class Where:
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A format's claim on a file: how sure it is (1 to 100), and why, in words.
 
     The surest claim has the file, of equal ones that of the format registered first. ``plain``

@@ -87,17 +87,28 @@ def iterate(
         RowError: the file is no such container, or a JSON document above MAX_JSON.
         MissingExtraError: parquet without pyarrow.
     """
-    reader = _READERS.get(container)
-    if reader is not None:
-        yield from reader(file, wanted)
-        return
-    for index, obj in enumerate(_json_objects(file)):
-        if wanted is None or index in wanted:
-            yield index, obj
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as stream:
+            yield from iterate(stream, container, wanted)
+    elif container in _READERS:
+        yield from _READERS[container](file, wanted)
+    else:
+        for index, obj in enumerate(_json_objects(file)):
+            if wanted is None or index in wanted:
+                yield index, obj
 
 
-def _json_objects(file: File) -> Iterator[Row]:
-    data = _read(file)
+def _json_objects(file: IO[bytes]) -> Iterator[Row]:
+    file.seek(0)
+    try:
+        data = read_stream(file, MAX_JSON)
+    except LimitError:
+        raise RowError(
+            message(
+                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
+                most=MAX_JSON,
+            )
+        ) from None
     try:
         document = load_json(data)
     except LimitError as error:
@@ -134,26 +145,10 @@ def _objects_of_lines(data: bytes) -> list[Row]:
     return objects if all(isinstance(obj, dict) for obj in objects) else []
 
 
-def _read(file: File) -> bytes:
-    try:
-        if isinstance(file, str | Path):
-            with Path(file).open("rb") as opened:
-                return read_stream(opened, MAX_JSON)
-        file.seek(0)
-        return read_stream(file, MAX_JSON)
-    except LimitError:
-        raise RowError(
-            message(
-                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
-                most=MAX_JSON,
-            )
-        ) from None
-
-
-def _sqlite_rows(file: File, wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
     import sqlite3
 
-    path = file if isinstance(file, str | Path) else getattr(file, "name", None)
+    path = getattr(file, "name", None)
     if not isinstance(path, str | Path) or not Path(path).is_file():
         raise RowError(message("no local file: a database is read from a disk"))
     try:
@@ -203,7 +198,7 @@ def _queries(database: sqlite3.Connection) -> Iterator[str]:
             yield query
 
 
-def _inspect_samples(file: File, wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
     """Yield the samples in the order of the archive, without their events."""
     try:
         with open_zip(file) as archive:
@@ -264,7 +259,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return read_stream(unpacker, MAX_SAMPLE)
 
 
-_READERS: dict[str, Callable[[File, set[int] | None], Iterator[tuple[int, Row]]]] = {
+_READERS: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {
     "inspect": _inspect_samples,
     "parquet": parquet_rows,
     "sqlite": _sqlite_rows,

@@ -249,21 +249,18 @@ def mapping(value: object) -> Row:
 
 
 def from_json(value: Any) -> Any:
-    """Return the JSON in a string, None where it is none; what is no string as it is."""
-    if not isinstance(value, str):
+    """Return the JSON in a text or bytes, None where it is none; other values as they are."""
+    if not isinstance(value, str | bytes):
         return value
     try:
-        return load_json(value.encode())
+        return load_json(value.encode() if isinstance(value, str) else value)
     except ValueError:
         return None
 
 
 def json_object(data: bytes | str) -> Row:
     """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
-    try:
-        return mapping(load_json(data.encode() if isinstance(data, str) else data))
-    except ValueError:
-        return {}
+    return mapping(from_json(data))
 
 
 def total(parts: Iterable[float]) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any
 
 from rlreport.errors import MissingExtraError
@@ -48,7 +47,7 @@ _FEW_BYTES = 1_000_000
 
 
 @contextmanager
-def _open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
+def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
     """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries."""
     try:
         import pyarrow as pa
@@ -61,11 +60,10 @@ def _open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
         _check_footer(file)
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
-        _check_metadata(metadata, _size(file))
+        _check_metadata(metadata, file.seek(0, io.SEEK_END))
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING"]
-        if not isinstance(file, str | Path):
-            file.seek(0)
+        file.seek(0)
         with pq.ParquetFile(file, metadata=metadata, read_dictionary=texts) as parquet:
             yield parquet
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -75,7 +73,7 @@ def _open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
 
 
 def parquet_rows(
-    file: str | Path | IO[bytes],
+    file: IO[bytes],
     wanted: set[int] | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
@@ -88,7 +86,7 @@ def parquet_rows(
         MissingExtraError: pyarrow is not installed.
     """
     with _open_parquet(file) as parquet:
-        start, room = 0, MAX_TEXT + MAX_GROWTH * _size(file)
+        start, room = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
             stop = start + parquet.metadata.row_group(group).num_rows
             if wanted is None or any(start <= index < stop for index in wanted):
@@ -115,13 +113,11 @@ def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterato
 def _rows(batch: Any) -> Iterator[Row]:
     """Yield the rows of a batch, made of a part of them at a time where texts repeat."""
     size, middle = _text_bytes(batch), batch.num_rows // 2
-    if size <= _BATCH_TEXT:
+    if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
         yield from batch.to_pylist()
     elif middle:
         yield from _rows(batch.slice(0, middle))
         yield from _rows(batch.slice(middle))
-    elif size <= MAX_ROW_TEXT:
-        yield from batch.to_pylist()
     else:
         raise LimitError(message("texts that repeat too often for its size"))
 
@@ -146,17 +142,9 @@ def _text_bytes(batch: Any) -> int:
     return size
 
 
-def _size(file: str | Path | IO[bytes]) -> int:
-    return Path(file).stat().st_size if isinstance(file, str | Path) else file.seek(0, io.SEEK_END)
-
-
-def _check_footer(file: str | Path | IO[bytes]) -> None:
+def _check_footer(file: IO[bytes]) -> None:
     """Raise LimitError if the description of a file is too long."""
-    if isinstance(file, str | Path):
-        with Path(file).open("rb") as stream:
-            _check_footer(stream)
-        return
-    file.seek(max(0, _size(file) - 8))
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
     length, mark = file.read(4), file.read(4)
     if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
         raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))

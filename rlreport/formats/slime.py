@@ -160,8 +160,10 @@ def _messages(file: FileStamp, sample: int | None) -> Row:
 
 def _token_columns(file: FileStamp, sample: int | None) -> Row:
     index = _indices(file).get(sample)
-    rows = {} if index is None else dict(parquet_rows(file.path, {index}, _TOKENS))
-    return rows.get(index, {})
+    if index is None:
+        return {}
+    with Path(file.path).open("rb") as stream:
+        return dict(parquet_rows(stream, {index}, _TOKENS)).get(index, {})
 
 
 @lru_cache(maxsize=4)
@@ -179,8 +181,9 @@ def _offsets(file: FileStamp) -> dict[int | None, int]:
 def _indices(file: FileStamp) -> dict[int | None, int]:
     """Return sample -> its row in a parquet file."""
     try:
-        rows = parquet_rows(file.path, columns=["sample_index"])
-        return _without_repeated((index, row.get("sample_index")) for index, row in rows)
+        with Path(file.path).open("rb") as stream:
+            rows = parquet_rows(stream, columns=["sample_index"])
+            return _without_repeated((index, row.get("sample_index")) for index, row in rows)
     except (OSError, RowError):
         return {}
 

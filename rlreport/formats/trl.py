@@ -117,7 +117,8 @@ class TRL(BaseFormat):
         """Say what was taken for the reward where nothing tells, or that its mean is not TRL's."""
         read = None if self.functions is None else ["step", "reward", *self.functions]
         try:
-            objects = [obj for _, obj in parquet_rows(path, columns=read)]
+            with path.open("rb") as stream:
+                objects = [obj for _, obj in parquet_rows(stream, columns=read)]
         except (MissingExtraError, RowError, OSError):
             return ""
         if any("reward" in obj for obj in objects):
