@@ -310,6 +310,7 @@ def test_a_missing_extra_is_named_with_its_command(
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / "x.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"):
         if module == "pyarrow":
             next(iterate(tmp_path / "x.parquet", "parquet"))

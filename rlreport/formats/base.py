@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -19,7 +20,8 @@ __all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Whe
 Row = dict[str, Any]
 
 
-class Where(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Where:
     """Where an object lies: file name relative to the logs' folder, line from 1, index from 0."""
 
     name: str
