@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rlreport.formats.registry import ENTRY_POINTS
+from rlreport.formats import ENTRY_POINTS
 from tests.reading import write
 from tests.running import rlreport
 

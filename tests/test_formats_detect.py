@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from rlreport.errors import MissingExtraError, UsageError
 from rlreport.formats import (
+    ENTRY_POINTS,
     RowError,
     RowReader,
     Where,
@@ -28,7 +29,6 @@ from rlreport.formats import (
     format_by_id,
     formats,
     refusal,
-    registry,
 )
 from rlreport.formats.containers import container_of, iterate
 from rlreport.formats.ids import TokenNames
@@ -181,7 +181,7 @@ def install(folder: Path, entry: str) -> None:
     metadata = folder / "own_formats-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own-formats\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\n{entry}\n")
+    (metadata / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{entry}\n")
 
 
 @pytest.fixture
@@ -310,6 +310,7 @@ def test_a_missing_extra_is_named_with_its_command(
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / "x.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"pip install 'rlreport\[(tokenizer|parquet)\]'"):
         if module == "pyarrow":
             next(iterate(tmp_path / "x.parquet", "parquet"))

@@ -354,6 +354,12 @@ def test_swift_columns_explode_and_sum_the_reward_functions(
     assert (row["difficulty"], row["advantage"]) == (2.5, 0.7)
 
 
+def test_open_instruct_responses_without_a_token_are_read() -> None:
+    obj = {"step": 5, "prompt_tokens": [1], "response_tokens": [], "reward": 1.0}
+    (row,) = rows("open_instruct", obj)
+    assert (row["response"], row["token_ids"], row["reward"]) == ("", [], 1.0)
+
+
 def test_rllm_solver_and_judge_are_groups_apart() -> None:
     step = {"observation": "q", "model_response": "a", "reward": 0.5}
     obj = {

@@ -20,16 +20,18 @@ _LETTERS = re.compile(r"(.)\1{15}")
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     """Return ``conversation``, ``given`` and ``errors`` of the responses that have any."""
-    spoken = {str(r.n): [_turn(turn) for turn in r.conversation] for r in rollouts}
-    given = {str(r.n): _spans(r) for r in rollouts if r.sampled is not None and r.raw_tokens}
-    errors = {str(r.n): [_short(error) for error in r.errors] for r in rollouts}
-    found: dict[str, dict[str, Any]] = {
-        "conversation": spoken,
-        "given": given,
-        "errors": errors,
+    parts = {
+        "conversation": {str(r.n): [_turn(turn) for turn in r.conversation] for r in rollouts},
+        # Spans of tokens that the policy did not sample.
+        "given": {
+            str(r.n): spans(~r.sampled).tolist()
+            for r in rollouts
+            if r.sampled is not None and r.raw_tokens
+        },
+        "errors": {str(r.n): list(map(_short, r.errors)) for r in rollouts},
     }
-    fed = {key: {n: one for n, one in own.items() if one} for key, own in found.items()}
-    return {key: own for key, own in fed.items() if own}
+    data = {key: {n: value for n, value in part.items() if value} for key, part in parts.items()}
+    return {key: part for key, part in data.items() if part}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     parts = {
         "sampled": turn.sampled,
         "thinking": _short(turn.thinking or ""),
-        "calls": [[name, _short(given)] for name, given in turn.calls],
+        "calls": [[name, _short(arguments)] for name, arguments in turn.calls],
         "tool": turn.tool,
         "error": _short(turn.error or ""),
     }
@@ -69,10 +71,3 @@ def _size(found: re.Match[str]) -> str:
     size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
     shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
     return f"[base64, {shown}]"
-
-
-def _spans(rollout: Rollout) -> list[list[int]]:
-    """Return the spans of tokens that the policy did not sample."""
-    assert rollout.sampled is not None
-    given: list[list[int]] = spans(~rollout.sampled).tolist()
-    return given

@@ -1,23 +1,28 @@
-"""Row metadata: split, agent, errors, policy version, turns and loss mask."""
+"""Row metadata: split, agent, errors, policy version; figures of turns, tools and thinking."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from rlreport.fields import TOKEN_ARRAYS
-from rlreport.figures.conversation import (
-    TURN_LIMITS,
-    conversation_figures,
-    says_more,
-    thinking_figures,
-    tool_counts,
+from rlreport.text.chat import CALL, Turn, content_text, role_name, turns_in_text
+
+MAX_TOOLS = 64
+"""Tools that are counted by name in one response."""
+
+TURN_LIMITS = frozenset(
+    {"max_turns", "max_turns_exceeded", "max_turns_reached", "max_steps", "turn_limit"}
 )
-from rlreport.text.chat import content_text, role_name, turns_in_text
+"""What frameworks log where a conversation was stopped for its number of turns."""
 
 _LARGEST = 2**53
+_LONGEST_NAME = 80
+_OPEN, _CLOSE = "<think>", "</think>"
+_THOUGHT = re.compile(f"{_OPEN}(.*?)(?:{_CLOSE}|\\Z)", re.DOTALL)
 _SPLITS = {
     "training": "train", "validation": "val", "valid": "val", "dev": "val",
     "evaluation": "eval", "test": "eval",
@@ -56,20 +61,22 @@ def row_metadata(
         response: its text.
         reason: why the response ended.
     """
-    out = RowMetadata()
     turns = record.get("turns")
+    out = RowMetadata(
+        split=split_named(record.get("split")) or None,
+        trainable=record.get("trainable") is not False,
+        failed=bool(record.get("errors")) and not response.strip(),
+    )
     if turns:
-        out.figures = conversation_figures(turns, prompt)
-        out.tools = tool_counts(turns)
-    elif says_more(prompt, response):
-        if turns := turns_in_text(response):
-            out.figures = conversation_figures(turns, prompt)
-            del out.figures["tool_errors"]  # markup does not tell errors
-        else:
-            out.figures = thinking_figures(prompt, response)
-    out.split = split_named(record.get("split")) or None
-    out.trainable = record.get("trainable") is not False
-    out.failed = bool(record.get("errors")) and not response.strip()
+        out.figures, out.tools = _turn_figures(turns, prompt), _tool_counts(turns)
+    elif turns := turns_in_text(response):
+        out.figures = _turn_figures(turns, prompt)
+        del out.figures["tool_errors"]  # markup does not tell errors
+    elif thinking := _thinking(response, _begins_thinking(prompt)):
+        out.figures = {
+            "thinking_chars": float(thinking.chars),
+            "unclosed_thinking": float(thinking.unclosed),
+        }
     version: Any = record.get("policy_version")
     if isinstance(version, list | tuple) and version:
         version = version[0]
@@ -82,6 +89,77 @@ def row_metadata(
         if limited or turns:
             out.figures["at_turn_limit"] = float(limited)
     return out
+
+
+class _Thinking(NamedTuple):
+    """Characters of thinking in a text, whether it has no end, and the text without it."""
+
+    chars: int
+    unclosed: bool
+    answer: str
+
+
+def _thinking(text: str, begun: bool = False) -> _Thinking | None:
+    """Return what a text holds of thinking, None where it does not think.
+
+    ``begun`` says that the prompt ends with ``<think>``.
+    """
+    opened, closed = text.find(_OPEN), text.find(_CLOSE)
+    if not begun and opened < 0 and closed < 0:
+        return None
+    # A chat template often opens the thinking itself: then the text has only its end.
+    if (begun and opened < 0) or (closed >= 0 and (opened < 0 or closed < opened)):
+        text = _OPEN + text
+    chars = sum(map(len, _THOUGHT.findall(text)))
+    return _Thinking(chars, text.rfind(_OPEN) > text.rfind(_CLOSE), _THOUGHT.sub("", text))
+
+
+def _begins_thinking(prompt: str) -> bool:
+    return prompt[-24:].rstrip().endswith(_OPEN)
+
+
+def _turn_figures(turns: Sequence[Turn], prompt: str) -> dict[str, float]:
+    """Return the figures of the turns after a prompt.
+
+    A void turn has neither a call nor, besides its thinking, any text (SimpleTIR 2025).
+    """
+    sampled = [turn for turn in turns if turn["sampled"]]
+    answers = [turn for turn in turns if turn["role"] == "tool"]
+    chars = calls = void = 0
+    unclosed: list[bool] = []
+    for i, turn in enumerate(sampled):
+        logged, turn_calls = turn.get("thinking"), turn.get("calls")
+        logged = logged if isinstance(logged, str) else ""
+        # The prompt opens the thinking of the first turn, unless that is a field of the turn.
+        thinking = _thinking(turn["text"], not i and not logged and _begins_thinking(prompt))
+        chars += len(logged) + (thinking.chars if thinking else 0)
+        unclosed += [thinking.unclosed] if thinking else []
+        text = thinking.answer if thinking else turn["text"]
+        count = len(turn_calls) if isinstance(turn_calls, list) else turn["text"].count(CALL)
+        calls += count
+        void += not count and not text.strip()
+    figures = {
+        "turns": float(len(sampled)),
+        "tool_calls": float(max(calls, len(answers))),
+        "tool_errors": float(sum(bool(turn.get("error")) for turn in answers)),
+        "void_turns": float(void),
+    }
+    if chars or unclosed:
+        figures["thinking_chars"] = float(chars)
+        figures["unclosed_thinking"] = float(any(unclosed))
+    return figures
+
+
+def _tool_counts(turns: Sequence[Turn]) -> dict[str, tuple[int, int]]:
+    """Return the answers of each tool, and how many were errors; at most MAX_TOOLS tools."""
+    counts: dict[str, tuple[int, int]] = {}
+    for turn in turns:
+        name = turn.get("tool")
+        name = name[:_LONGEST_NAME] if isinstance(name, str) else ""
+        if turn["role"] == "tool" and (name in counts or len(counts) < MAX_TOOLS):
+            answers, errors = counts.get(name, (0, 0))
+            counts[name] = answers + 1, errors + bool(turn.get("error"))
+    return counts
 
 
 def split_named(value: object) -> str:

@@ -6,45 +6,88 @@ file is no rollout log, and ``RowReader`` turns objects into canonical rows (see
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NamedTuple
 
-from rlreport.errors import UnreadRow
-from rlreport.fields import NotTaken, count_not_taken, kind_of
-from rlreport.formats import logged
+from rlreport.errors import UnreadRow, UsageError
+from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
+from rlreport.formats import roll, simple
 from rlreport.formats.base import Format, Match, Row, RowError, Where
+from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
-from rlreport.formats.mapping import Mapped, suggest
-from rlreport.formats.refusal import certain_refusal, refusal
-from rlreport.formats.registry import format_by_id, formats
-from rlreport.formats.taken import Watched, all_taken
+from rlreport.formats.logged import Watched, is_scalar, read_all
+from rlreport.formats.mapping import Mapped, certain_refusal, refusal, suggest
+from rlreport.formats.nemo_rl import NemoRL
+from rlreport.formats.rllm import RLLM
+from rlreport.formats.skyrl import SkyRL
+from rlreport.formats.slime import Slime
+from rlreport.formats.tinker import Tinker
+from rlreport.formats.trackio import Trackio
+from rlreport.formats.trl import TRL
+from rlreport.formats.verifiers import Verifiers
 from rlreport.text.messages import message
 
 __all__ = [
-    "Detected",
-    "Format",
-    "Match",
-    "Row",
-    "RowError",
-    "RowReader",
-    "Where",
-    "beside",
-    "detect",
-    "format_by_id",
-    "formats",
-    "refusal",
-    "suggest",
-]
+    "Detected", "Format", "Match", "Row", "RowError", "RowReader", "Where",
+    "beside", "detect", "format_by_id", "formats", "refusal", "suggest",
+]  # fmt: skip
+
+ENTRY_POINTS = "rlreport.formats"
+"""Entry point group; each entry names a class that takes no argument and is a Format."""
+
+_FORMATS: tuple[Callable[[], Format], ...] = (
+    simple.RLBoard, TRL, simple.Verl, NemoRL, SkyRL, simple.PrimeRLTokens, Verifiers, simple.AReaL,
+    roll.Roll, roll.RollAgentic, simple.Swift, simple.OpenInstruct, RLLM, simple.ART, Slime, Tinker,
+    Trackio, LMEval, InspectAI, ATIF, simple.Plain,
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Detected:
+class Detected(NamedTuple):
     """The format of a file, and why it is taken for that."""
 
     format: Format
     reason: str
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """Return every format by id: ours first, then those of installed packages by name.
+
+    Raises:
+        UsageError: when an installed format cannot be loaded, or takes an id that is taken.
+    """
+    by_id = {form.id: form for form in (create() for create in _FORMATS)}
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        try:
+            form = entry.load()()
+        except Exception as error:
+            raise UsageError(
+                f"the installed log format {entry.name!r} ({entry.value}) cannot be loaded: {error}"
+            ) from error
+        if not isinstance(form, Format):
+            raise UsageError(f"{entry.value} is no log format: see rlreport.formats.base.Format")
+        if form.id in by_id:
+            raise UsageError(f"{entry.value} takes the id {form.id!r}, which is taken")
+        by_id[form.id] = form
+    return by_id
+
+
+def format_by_id(identity: str) -> Format:
+    """Return the format of that id.
+
+    Raises:
+        UsageError: when there is none; the message lists the ids.
+    """
+    try:
+        return formats()[identity]
+    except KeyError:
+        raise UsageError(
+            f"there is no log format {identity!r}; formats are {', '.join(formats())}"
+        ) from None
 
 
 def detect(
@@ -67,39 +110,33 @@ def detect(
     Raises:
         UsageError: unknown format id, unknown mapped field, or a bad expression.
     """
+    detected = None
     if log_format is not None:
-        found: Detected | None = Detected(format_by_id(log_format), "named on the command line")
-    else:
-        found = None if certain_refusal(name, objects) else _best(name, objects)
-    if not mapping and (found is None or step_from_path is None):
-        return found
-    mapped = Mapped(dict(mapping or {}), step_from_path, found.format if found else None)
+        detected = Detected(format_by_id(log_format), "named on the command line")
+    elif not certain_refusal(name, objects):
+        matches = [(form, form.match(name, objects)) for form in formats().values()]
+        claims = [(match.confidence, form, match.reason) for form, match in matches if match]
+        if claims:
+            _, form, reason = max(claims, key=lambda claim: claim[0])
+            detected = Detected(form, reason)
+    if not mapping and (detected is None or step_from_path is None):
+        return detected
+    mapped = Mapped(dict(mapping or {}), step_from_path, detected.format if detected else None)
     match = mapped.match(name, objects)
-    return Detected(mapped, match.reason) if match else found
+    return Detected(mapped, match.reason) if match else detected
 
 
 def beside(form: Format, path: str, listed: Collection[Path]) -> Format | str:
-    """Return a file's format as the files beside it make it, or why the file is not to be read.
+    """Return a file's format as the files near it make it, or why the file is not to be read.
 
     Args:
         form: the format, as detected.
         path: where the file lies.
         listed: where all files of the logs lie.
     """
-    look = getattr(form, "beside", None)
-    if look is None:
-        return form
-    found: Format | str = look(Path(path), listed)
-    return found
-
-
-def _best(name: str, objects: Sequence[Row]) -> Detected | None:
-    claims = [(form, form.match(name, objects)) for form in formats().values()]
-    made = [(form, match) for form, match in claims if match]
-    if not made:
-        return None
-    form, match = max(made, key=lambda claim: claim[1].confidence)
-    return Detected(form, match.reason)
+    configure = getattr(form, "beside", None)
+    configured: Format | str = configure(Path(path), listed) if configure else form
+    return configured
 
 
 class RowReader:
@@ -125,8 +162,8 @@ class RowReader:
     @property
     def alone(self) -> bool:
         """Whether rows come of the object alone, by code of this package."""
-        own = type(self._format).__module__.startswith("rlreport.")
-        return own and bool(getattr(self._format, "alone", False))
+        ours = type(self._format).__module__.startswith("rlreport.")
+        return ours and bool(getattr(self._format, "alone", False))
 
     def __call__(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of ``obj``; raise RowError where it cannot be one.
@@ -139,51 +176,44 @@ class RowReader:
                 if isinstance(row, UnreadRow):
                     yield row
                 else:
-                    # A row that is the object itself is looked through as a row.
-                    yield self._settled(all_taken(row) if row is watched else row, where)
+                    yield self._completed(read_all(row) if row is watched else row, where)
+        except RowError:
+            raise
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if isinstance(error, RowError):
-                raise
             # An installed format may trust its logs; a hostile object still costs itself only.
             raise RowError(
                 message("no {format} object: {why}", format=self._format.id, why=repr(error)[:160])
             ) from error
-        for name, value in watched.not_taken():
+        for name, value in watched.unread():
             count_not_taken(self._not_taken, name, kind_of(value))
 
-    def splits_of(self, objects: Sequence[Row], name: str) -> set[object]:
+    def splits_of(self, objects: Collection[Row], name: str) -> set[object]:
         """Return the splits that the rows of a file's first objects name."""
-        found: set[object] = set()
+        splits: set[object] = set()
         for obj in objects:
             with suppress(RowError, RecursionError):
-                found |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
-        # What was looked at is read again, and told of then.
-        self._not_taken = {}
-        return found
+                splits |= {row["split"] for row in self(obj, Where(name)) if "split" in row}
+        self._not_taken = {}  # these objects are read again
+        return splits
 
     def take_not_taken(self) -> NotTaken:
         """Hand over the fields that no one read since the last call."""
         taken, self._not_taken = self._not_taken, {}
         return taken
 
-    def _settled(self, row: Row, where: Where) -> Row:
-        row = _spread(self._names.fill(row))
+    def _completed(self, row: Row, where: Where) -> Row:
+        """Fill in what ids and path say, and drop what is neither a field nor a column."""
+        row = self._names.fill(row)
+        advantage, tokens = row.get("advantages"), row.get("response_tokens")
+        if isinstance(advantage, int | float):
+            if isinstance(tokens, list):
+                row["advantages"] = [advantage] * len(tokens)
+            else:
+                row["advantage"] = row.pop("advantages")
         if row.get("split") is None and (split := self._format.split(where.name)):
             row["split"] = split
-        for name in [name for name, value in row.items() if not logged.is_kept(name, value)]:
+        for name in [n for n in row if not (n in CANONICAL or is_scalar(row[n]))]:
             value = row.pop(name)
             if value not in (None, "", [], {}):
                 count_not_taken(self._not_taken, name, kind_of(value))
         return row
-
-
-def _spread(row: Row) -> Row:
-    """Spread an advantage logged as one number over the tokens; without tokens it is a column."""
-    advantage = row.get("advantages")
-    if isinstance(advantage, int | float):
-        tokens = row.get("response_tokens")
-        if isinstance(tokens, list):
-            row["advantages"] = [advantage] * len(tokens)
-        else:
-            row["advantage"] = row.pop("advantages")
-    return row

@@ -8,20 +8,16 @@ tokens; without tokens it is the column ``advantage``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from rlreport.errors import RowError, UnreadRow
+from rlreport.errors import RowError
 
-__all__ = [
-    "BaseFormat", "Format", "Match", "Row", "RowError", "Where", "each", "has_keys", "named",
-    "split_of",
-]  # fmt: skip
+__all__ = ["BaseFormat", "FileStamp", "Format", "Match", "Row", "RowError", "Where"]
 
 Row = dict[str, Any]
-Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,7 @@ class Where:
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A format's claim on a file: how sure it is (1 to 100), and why, in words.
 
     The surest claim has the file, of equal ones that of the format registered first. ``plain``
@@ -49,7 +44,7 @@ class Match:
 class Format(Protocol):
     """One log format. Stateless, so that any object can be read on its own, in any process.
 
-    Three things a format may have beside the members below:
+    A format may also have:
 
     - ``rewarded = False``: its files hold no rewards; the NaN that its rows have for one is then
       no number that was lost;
@@ -59,26 +54,20 @@ class Format(Protocol):
       all files of the logs: it returns the format as that file's neighbours make it (which has
       to be picklable, and may have a ``remark`` for the reader of the report), or a text that
       says why the file is not to be read.
+
+    Attributes:
+        id: the name used on the command line.
+        description: one line for ``rlreport formats``.
+        container: ``lines``, ``json`` (one object or array a file), ``parquet``, ``torch``, ….
     """
 
-    @property
-    def id(self) -> str:
-        """The name used on the command line."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """One line for ``rlreport formats``."""
-        ...
+    id: str
+    description: str
+    container: str
 
     @property
     def files(self) -> tuple[str, ...]:
         """What its files are called, as globs."""
-        ...
-
-    @property
-    def container(self) -> str:
-        """``lines``, ``json`` (one object or array a file), ``parquet``, ``torch``, …."""
         ...
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
@@ -88,7 +77,7 @@ class Format(Protocol):
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the canonical rows of one object; raise RowError where it cannot be one.
 
-        Of several rows, one that cannot be read stands as an ``UnreadRow`` (see ``each``).
+        Of several rows, one that cannot be read stands as an ``UnreadRow``.
         """
         ...
 
@@ -97,17 +86,8 @@ class Format(Protocol):
         ...
 
 
-def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
-    """Yield the row of each entry of an object, or why there is none: it costs no other."""
-    for entry in entries:
-        try:
-            yield row_of(entry)
-        except RowError as error:
-            yield UnreadRow(error)
-
-
 class FileStamp(NamedTuple):
-    """A file beside a log, as it was found: what is remembered of it holds as long as this does."""
+    """A file near a log: what is remembered of it holds as long as size and time do."""
 
     path: str
     size: int
@@ -120,6 +100,58 @@ class FileStamp(NamedTuple):
             return None
         stat = path.stat()
         return cls(str(path), stat.st_size, stat.st_mtime_ns)
+
+
+class BaseFormat:
+    """What the formats of this package have in common.
+
+    Attributes:
+        claims: keys that all objects of its files hold; several sets where its files differ.
+        confidence: of its claims.
+        columnar: these keys hold lists: each line is a whole step.
+        alone, rewarded: see ``Format``.
+        evaluates: it logs evaluations and nothing else.
+        sibling: another file that its rows take values from.
+        remark: what a reader of the report should know about the file.
+    """
+
+    id = ""
+    description = ""
+    files: tuple[str, ...] = ()
+    container = "lines"
+    claims: tuple[tuple[str, ...], ...] = ()
+    confidence = 95
+    columnar = False
+    alone = True
+    rewarded = True
+    evaluates = False
+
+    def __init__(self, sibling: FileStamp | None = None, remark: str = "") -> None:
+        self.sibling = sibling
+        self.remark = remark
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim files by the keys of their objects."""
+        for keys in self.claims:
+            if has_keys(objects, *keys) and all(map(self.recognizes, objects)):
+                return Match(self.confidence, has_phrase(keys))
+        return None
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object that holds the keys of a claim is of this format."""
+        return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
+
+    def beside(self, path: Path, listed: Collection[Path]) -> Self | str:
+        """Return the format as the files near ``path`` make it, or why it is not to be read."""
+        return self
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the rows of an object."""
+        raise NotImplementedError
+
+    def split(self, name: str) -> str | None:
+        """Return the split that the path names, if it is not always an evaluation."""
+        return "eval" if self.evaluates else split_of(name)
 
 
 _SPLIT_WORDS = (
@@ -143,39 +175,7 @@ def has_keys(objects: Sequence[Row], *keys: str) -> bool:
     return bool(objects) and all(key in obj for obj in objects for key in keys)
 
 
-def named(keys: Sequence[str]) -> str:
+def has_phrase(keys: Sequence[str]) -> str:
     """Return keys as a phrase: ``has `a`, `b` and `c```."""
-    quoted = [f"`{key}`" for key in keys]
-    return "has " + (
-        quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-    )
-
-
-def match_columns(objects: Sequence[Row], *keys: str) -> Match | None:
-    """Claim lines that hold a whole step: objects in which each of ``keys`` is a list."""
-    columns = all(isinstance(obj.get(key), list) for obj in objects for key in keys)
-    return Match(95, f"{named(keys)}, as columns") if objects and columns else None
-
-
-class BaseFormat:
-    """What most formats of this package have in common.
-
-    Attributes:
-        keys: claimed are files whose objects all hold these.
-        container: see ``Format``.
-        alone: see ``Format``.
-        evaluates: it logs evaluations and nothing else.
-    """
-
-    keys: tuple[str, ...] = ()
-    container = "lines"
-    alone = True
-    evaluates = False
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files by ``keys``."""
-        return Match(95, named(self.keys)) if has_keys(objects, *self.keys) else None
-
-    def split(self, name: str) -> str | None:
-        """Return the split that the path names, if it is not always an evaluation."""
-        return "eval" if self.evaluates else split_of(name)
+    *first, last = (f"`{key}`" for key in keys)
+    return f"has {', '.join(first)} and {last}" if first else f"has {last}"

@@ -1,20 +1,41 @@
-"""Logs that are not lines: JSON documents, parquet and packed files, object by object.
+"""Logs that are not lines: JSON documents, databases and packed files, object by object.
 
 Lines are the reader's own business. Here an object's address is its index in the file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
+
+import zstandard
 
 from rlreport.formats.base import Row, RowError
-from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_stream
+from rlreport.formats.logged import json_object, mapping
+from rlreport.formats.parquet import parquet_rows
+from rlreport.formats.torch_file import torch_rows
+from rlreport.sidefiles import MAX_JSON, LimitError, load_json, open_zip, read_stream
 from rlreport.text.messages import message
 
+if TYPE_CHECKING:
+    import sqlite3
+
 File = str | Path | IO[bytes]
+
+HEADER = "log.eval"
+"""Key that each of Inspect's samples gets: what the log says of the evaluation."""
+
+MAX_SAMPLE = 64_000_000
+"""Bytes of one of Inspect's documents, unpacked, and of a value in a database."""
+
+MOST_GROWTH = 200
+"""Times its own size that an archive may unpack to; JSON of tokens grows twentyfold."""
 
 _SUFFIXES = {
     ".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".parquet": "parquet", ".pt": "torch",
@@ -23,6 +44,19 @@ _SUFFIXES = {
 }  # fmt: skip
 _COMPRESSED = ("lines", "json")
 """Containers that may be compressed as a whole."""
+
+_ZSTANDARD = 93
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD)
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_DAMAGED = (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
+            zlib.error, struct.error, zstandard.ZstdError)  # fmt: skip
+_QUERIES = {
+    "metrics": "SELECT run_name, step, timestamp, metrics FROM metrics "
+    "WHERE CAST(metrics AS TEXT) LIKE '%\"trackio.table\"%' ORDER BY rowid",
+    "traces": "SELECT run_name, step, timestamp, key, trace_index, messages, metadata "
+    "FROM traces ORDER BY rowid",
+}
+"""Trackio's entries that hold a table, and conversations; those of numbers are no rollouts."""
 
 
 def container_of(name: str) -> str | None:
@@ -40,7 +74,9 @@ def iterate(
     """Yield (index, object) of each object of a file, in bounded memory.
 
     A JSON document is one object, an array of them, a table of ``columns`` and ``data``, or
-    lines after all. A parquet file is read in batches of rows.
+    lines after all. A parquet file is read in batches of rows. A database is Trackio's, whose
+    entries are as in its own parquet export. An ``.eval`` log of Inspect's is a zip of samples,
+    of which a damaged or too large one is an object of an ``error_reading`` alone.
 
     Args:
         file: path or binary stream.
@@ -51,35 +87,28 @@ def iterate(
         RowError: the file is no such container, or a JSON document above MAX_JSON.
         MissingExtraError: parquet without pyarrow.
     """
-    if container not in _COMPRESSED:
-        yield from _reader(container)(file, wanted)
-        return
-    for index, obj in enumerate(_json_objects(file)):
-        if wanted is None or index in wanted:
-            yield index, obj
+    if isinstance(file, str | Path):
+        with Path(file).open("rb") as stream:
+            yield from iterate(stream, container, wanted)
+    elif container in _READERS:
+        yield from _READERS[container](file, wanted)
+    else:
+        for index, obj in enumerate(_json_objects(file)):
+            if wanted is None or index in wanted:
+                yield index, obj
 
 
-def _reader(container: str) -> Callable[[File, set[int] | None], Iterator[tuple[int, Row]]]:
-    """Return what yields the wanted objects of a file, or all of them."""
-    if container == "torch":
-        from rlreport.formats.torch_file import torch_rows
-
-        return torch_rows
-    if container == "sqlite":
-        from rlreport.formats.trackio import sqlite_rows
-
-        return sqlite_rows
-    if container == "inspect":
-        from rlreport.formats.inspect_ai import sample_rows
-
-        return sample_rows
-    from rlreport.formats.parquet import parquet_rows
-
-    return parquet_rows
-
-
-def _json_objects(file: File) -> Iterator[Row]:
-    data = _read(file)
+def _json_objects(file: IO[bytes]) -> Iterator[Row]:
+    file.seek(0)
+    try:
+        data = read_stream(file, MAX_JSON)
+    except LimitError:
+        raise RowError(
+            message(
+                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
+                most=MAX_JSON,
+            )
+        ) from None
     try:
         document = load_json(data)
     except LimitError as error:
@@ -103,36 +132,136 @@ def _json_objects(file: File) -> Iterator[Row]:
 def _is_table(document: Row) -> bool:
     """Tell whether a document is a table as W&B and pandas write it: names, and rows of values."""
     names, data = document.get("columns"), document.get("data")
-    named = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
-    return named and isinstance(data, list) and len(document) <= 3
+    texts = isinstance(names, list) and bool(names) and all(isinstance(n, str) for n in names)
+    return texts and isinstance(data, list) and len(document) <= 3
 
 
 def _objects_of_lines(data: bytes) -> list[Row]:
     """Return the objects of lines, none if a line is no object."""
-    objects: list[Row] = []
-    for line in io.BytesIO(data):
-        if line.strip():
-            try:
-                obj = load_json(line)
-            except ValueError:
-                return []
-            if not isinstance(obj, dict):
-                return []
-            objects.append(obj)
-    return objects
-
-
-def _read(file: File) -> bytes:
     try:
-        if isinstance(file, str | Path):
-            with Path(file).open("rb") as opened:
-                return read_stream(opened, MAX_JSON)
-        file.seek(0)
-        return read_stream(file, MAX_JSON)
-    except LimitError:
-        raise RowError(
-            message(
-                "a JSON document of over {most:count} bytes; write it as lines (.jsonl)",
-                most=MAX_JSON,
-            )
-        ) from None
+        objects = [load_json(line) for line in io.BytesIO(data) if line.strip()]
+    except ValueError:
+        return []
+    return objects if all(isinstance(obj, dict) for obj in objects) else []
+
+
+def _sqlite_rows(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+    import sqlite3
+
+    path = getattr(file, "name", None)
+    if not isinstance(path, str | Path) or not Path(path).is_file():
+        raise RowError(message("no local file: a database is read from a disk"))
+    try:
+        with contextlib.closing(_open_database(Path(path))) as database:
+            rows = (row for query in _queries(database) for row in database.execute(query))
+            for index, row in enumerate(rows):
+                if wanted is None or index in wanted:
+                    entry = {
+                        key: value.decode(errors="replace") if isinstance(value, bytes) else value
+                        for key, value in dict(row).items()
+                    }
+                    metrics = entry.pop("metrics", None)
+                    yield index, entry if metrics is None else {**json_object(metrics), **entry}
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:
+        raise RowError(message("no database of Trackio's: {why}", why=str(error))) from None
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        database = sqlite3.connect(address, uri=True)
+        database.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        # A write-ahead log needs a folder that can be written to; without one it is left out.
+        database = sqlite3.connect(f"{address}&immutable=1", uri=True)
+    database.row_factory = sqlite3.Row
+    # A file may bring views and functions of its own; none of them is run.
+    database.execute("PRAGMA trusted_schema = OFF")
+    database.execute("PRAGMA query_only = ON")
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SAMPLE)
+    return database
+
+
+def _queries(database: sqlite3.Connection) -> Iterator[str]:
+    """Yield the queries of tables that are there and have no computed column."""
+    tables = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+    plain = {
+        name
+        for name, sql in tables
+        if isinstance(sql, str) and sql.upper().startswith("CREATE TABLE")
+    }
+    for name, query in _QUERIES.items():
+        hidden = database.execute("SELECT hidden FROM pragma_table_xinfo(?)", (name,))
+        if name in plain and not any(computed for (computed,) in hidden):
+            yield query
+
+
+def _inspect_samples(file: IO[bytes], wanted: set[int] | None) -> Iterator[tuple[int, Row]]:
+    """Yield the samples in the order of the archive, without their events."""
+    try:
+        with open_zip(file) as archive:
+            # Of documents of one name the last counts, as of files that are written again.
+            infos = {info.filename: info for info in archive.infolist()}
+            names = [n for n in infos if n.startswith("samples/") and n.endswith(".json")]
+            if not names:
+                raise RowError(message("no samples in it"))
+            about: Any = {}
+            for name in ("_journal/start.json", "header.json"):
+                if name in infos:
+                    about = mapping(_document(archive, infos[name]).get("eval"))
+            size = archive.fp.seek(0, io.SEEK_END) if archive.fp else 0
+            if sum(info.compress_size for info in infos.values()) > size:
+                raise RowError("its entries overlap")
+            room = MAX_SAMPLE + MOST_GROWTH * size
+            for index, name in enumerate(names):
+                if wanted is None or index in wanted:
+                    room -= min(infos[name].file_size, MAX_SAMPLE)
+                    if room < 0:
+                        raise RowError(f"it unpacks to more than {MOST_GROWTH} times its size")
+                    yield index, {**_document(archive, infos[name]), HEADER: about}
+    except RowError:
+        raise
+    except _DAMAGED as error:
+        raise RowError(message("no log of Inspect's: {why}", why=str(error))) from None
+
+
+def _document(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Row:
+    try:
+        document = load_json(_unpacked(archive, info))
+    except _DAMAGED as error:
+        return {"error_reading": f"{info.filename[:80]}: {error}"}
+    if not isinstance(document, dict):
+        return {"error_reading": f"{info.filename[:80]}: no JSON object"}
+    document.pop("events", None)
+    return document
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return a document's bytes, whatever size its entry claims."""
+    if info.compress_type not in _PACKED:
+        raise ValueError("packed in a way that Inspect does not write")
+    if info.compress_type != _ZSTANDARD:
+        with archive.open(info) as entry:
+            return read_stream(entry, MAX_SAMPLE)
+    # zipfile itself knows no zstandard before Python 3.14.
+    stream = archive.fp
+    if info.compress_size > MAX_SAMPLE or stream is None:
+        raise ValueError(f"over {MAX_SAMPLE:,} bytes")
+    stream.seek(info.header_offset)
+    signature, name, extra = _LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))
+    if signature != b"PK\x03\x04":
+        raise zipfile.BadZipFile("no entry where one should be")
+    stream.seek(name + extra, io.SEEK_CUR)
+    packed = io.BytesIO(stream.read(info.compress_size))
+    unpacker = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+    return read_stream(unpacker, MAX_SAMPLE)
+
+
+_READERS: dict[str, Callable[[IO[bytes], set[int] | None], Iterator[tuple[int, Row]]]] = {
+    "inspect": _inspect_samples,
+    "parquet": parquet_rows,
+    "sqlite": _sqlite_rows,
+    "torch": torch_rows,
+}

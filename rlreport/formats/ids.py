@@ -1,13 +1,16 @@
-"""Token ids without strings: shown as ``#17``, or named by a tokenizer file."""
+"""Token ids: their names, and the tokens of a response put together from what is logged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import Any
 
 from rlreport.errors import MissingExtraError, UsageError
+from rlreport.formats import logged
 from rlreport.formats.base import Row
 from rlreport.text.numbers import byte_size
 from rlreport.text.special import is_special
@@ -62,7 +65,7 @@ class TokenNames:
             if row.get("response") is None:
                 mask = row.get("response_mask")
                 if isinstance(mask, list) and len(mask) == len(ids):
-                    ids = [token for token, wrote in zip(ids, mask, strict=True) if wrote]
+                    ids = list(compress(ids, mask))
                 row["response"] = self.text(ids)
         if row.get("prompt") is None and isinstance(row.get("prompt_token_ids"), list):
             row["prompt"] = self.text(row["prompt_token_ids"])
@@ -88,3 +91,78 @@ def _load(path: str) -> Any:
         raise UsageError(
             f"{path} is no tokenizer file of the tokenizers library: {error}"
         ) from None
+
+
+def after_prompt(obj: Row, ids: list[int], mask: list[int], arrays: Mapping[str, str]) -> Row:
+    """Return ids, mask and floats of what follows the prompt: all before the first sampled token.
+
+    Args:
+        obj: as logged.
+        ids: of prompt and response.
+        mask: 1 where the policy sampled; what lies beyond it is padding.
+        arrays: names of the object's floats, to those of the row's.
+    """
+    first, stop = mask.index(1) if any(mask) else len(mask), len(mask)
+    floats = {canonical: logged.numbers(obj.get(name)) for name, canonical in arrays.items()}
+    return {
+        "prompt_token_ids": ids[:first],
+        "token_ids": ids[first:stop],
+        "response_mask": mask[first:],
+        **{name: values[first:stop] for name, values in floats.items() if values is not None},
+    }
+
+
+def tokens_of_steps(steps: Iterable[tuple[Any, Any, Any]]) -> Row:
+    """Return ids, mask and logprobs of what came after the first prompt.
+
+    Args:
+        steps: ids of the prompt, ids and logprobs of the reply, of each step as logged.
+
+    Returns:
+        {} where a step has no ids, or a prompt does not hold the step before it.
+    """
+    before: list[int] = []
+    row: Row = {}
+    for prompt_ids, reply_ids, reply_logprobs in steps:
+        prompt, reply = logged.ints(prompt_ids), logged.ints(reply_ids)
+        if not prompt or not reply or prompt[: len(before)] != before:
+            return {}
+        given = prompt[len(before) :]
+        logprobs = logged.numbers(reply_logprobs) or []
+        if len(logprobs) != len(reply):
+            logprobs = [math.nan] * len(reply)
+        if not row:
+            row = {"prompt_token_ids": prompt, "token_ids": [], "response_mask": [], "logprobs": []}
+            given = []
+        row["token_ids"] += given + reply
+        row["response_mask"] += [0] * len(given) + [1] * len(reply)
+        row["logprobs"] += [math.nan] * len(given) + logprobs
+        before = prompt + reply
+    if row and all(map(math.isnan, row["logprobs"])):
+        del row["logprobs"]
+    return row
+
+
+def mask_runs(mask: Sequence[int]) -> list[tuple[int, int]]:
+    """Return first and last + 1 of each run of equal values in a mask."""
+    edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
+    return list(pairwise(edges)) if mask else []
+
+
+def span_turns(row: Row) -> None:
+    """Give turns their tokens, where the mask's runs are as many as the policy's turns.
+
+    What stands between two of them is one turn's, or several turns' together.
+    """
+    turns, mask = row.get("turns"), row.get("response_mask")
+    if not turns or not mask:
+        return
+    runs = [run for run in mask_runs(mask) if mask[run[0]]]
+    sampled = [i for i, turn in enumerate(turns) if turn["sampled"]]
+    if len(runs) != len(sampled) or runs[0][0]:
+        return
+    for i, run in zip(sampled, runs, strict=True):
+        turns[i]["tokens"] = list(run)
+    for i in range(1, len(turns) - 1):
+        if not turns[i]["sampled"] and {i - 1, i + 1} <= set(sampled):
+            turns[i]["tokens"] = [turns[i - 1]["tokens"][1], turns[i + 1]["tokens"][0]]

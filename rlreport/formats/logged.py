@@ -1,29 +1,125 @@
-"""Logged values as numbers, texts and steps, whatever JSON writer they went through."""
+"""Logged objects: which keys a format read, and values as numbers, texts and steps."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
-import orjson
-
+from rlreport.errors import UnreadRow
 from rlreport.fields import CANONICAL
-from rlreport.formats.base import Row, RowError, Where
-from rlreport.formats.taken import Watched, take
-from rlreport.sidefiles import load_json
+from rlreport.formats.base import FileStamp, Row, RowError, Where
+from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
+
+Entry = TypeVar("Entry")
 
 SHORT = 200
 """Characters; a longer string is text, not a column."""
 
-_NAN = math.nan
-_WORDS = {"true": True, "false": False, "nan": _NAN, "inf": math.inf, "-inf": -math.inf}
+_WATCHED_LEVELS = 2
+"""Levels below the logged object whose keys are watched: traces of an episode, nodes of a trace."""
+
+_NULLS = ("", "none", "null")
+_WORDS = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 # Written with a point or an exponent: "0.5" came from a float, "4" may be an answer.
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?")
 _TENSOR = re.compile(r"(?:tensor|array|np\.float\d*|np\.bool_?|np\.int\d*)\((.*?)(?:, \w+=.*)?\)")
+
+
+class Watched(dict[str, Any]):
+    """A logged object that remembers which of its keys were read by ``get`` or ``[]``.
+
+    Attributes:
+        plain: the object as logged.
+        read: the keys that were read.
+        entries: objects made of this one's columns, whose keys stand for this one's.
+    """
+
+    def __init__(self, obj: dict[str, Any], depth: int = 0) -> None:
+        super().__init__({key: _watch(value, depth) for key, value in obj.items()})
+        self.plain = obj
+        self.read: set[str] = set()
+        self.entries: list[Watched] = []
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value as ``dict.get`` does, and remember that it was read."""
+        self.read.add(key)
+        return super().get(key, default)
+
+    def unread(self, prefix: str = "") -> Iterator[tuple[str, object]]:
+        """Yield name and value of every field that nobody read and that is not empty."""
+        if self.entries:
+            for entry in self.entries:
+                yield from entry.unread(prefix)
+            return
+        for key, value in self.items():
+            if key not in self.read:
+                if value not in (None, "", [], {}):
+                    yield f"{prefix}{key}", value
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, Watched):
+                    yield from child.unread(f"{prefix}{key}.")
+
+
+def _watch(value: Any, depth: int) -> Any:
+    if depth >= _WATCHED_LEVELS:
+        return value.plain if isinstance(value, Watched) else value
+    if type(value) is dict:
+        return Watched(value, depth + 1)
+    if type(value) is list and value and all(type(item) is dict for item in value):
+        return [Watched(item, depth + 1) for item in value]
+    return value
+
+
+def read_all(obj: dict[str, Any]) -> Row:
+    """Return a plain copy of an object; if it is watched, every key counts as read."""
+    if not isinstance(obj, Watched):
+        return dict(obj)
+    obj.clear()
+    return dict(obj.plain)
+
+
+def entry_of(obj: Row, entry: Row) -> Row:
+    """Return an object made of another's columns; its keys are watched instead of theirs."""
+    if not isinstance(obj, Watched):
+        return entry
+    obj.entries.append(Watched(entry, _WATCHED_LEVELS))
+    return obj.entries[-1]
+
+
+def explode(obj: Row, key: str) -> Iterator[Row]:
+    """Yield one dict per entry of column ``key``; values that are no column repeat in each.
+
+    Raises:
+        RowError: when ``key`` is no list, or a column has another length than it.
+    """
+    column = obj.get(key)
+    if not isinstance(column, list):
+        raise RowError(message("{field} is no column", field=f"`{key}`"))
+    size = len(column)
+    for name, values in obj.items():
+        if isinstance(values, list) and len(values) != size:
+            raise RowError(
+                message(
+                    "column {field} has {values} values, {other} has {size}",
+                    field=f"`{name}`",
+                    values=len(values),
+                    other=f"`{key}`",
+                    size=size,
+                )
+            )
+    for i in range(size):
+        entry = {name: v[i] if isinstance(v, list) else v for name, v in obj.items()}
+        yield entry_of(obj, entry)
 
 
 def parse_number(value: object) -> float:
@@ -32,33 +128,31 @@ def parse_number(value: object) -> float:
     Raises:
         RowError: when it is no number at all.
     """
-    if isinstance(value, float):
-        return value
-    if value is None:
-        return _NAN
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         try:
             return float(value)
         except OverflowError:
-            return _NAN
-    if isinstance(value, str):
-        plain = unstringed(value)
-        if isinstance(plain, str):
-            try:
-                return _NAN if plain.strip().lower() in ("", "none", "null") else float(plain)
-            except ValueError:
-                raise RowError(
-                    message("{value} stands where a number belongs", value=repr(plain[:40]))
-                ) from None
-        return float(plain)
+            return math.nan
+    if value is None:
+        return math.nan
     if isinstance(value, list) and len(value) == 1:
         return parse_number(value[0])
+    if isinstance(value, str):
+        plain = unstringed(value)
+        if not isinstance(plain, str):
+            return float(plain)
+        try:
+            return math.nan if plain.strip().lower() in _NULLS else float(plain)
+        except ValueError:
+            raise RowError(
+                message("{value} stands where a number belongs", value=repr(plain[:40]))
+            ) from None
     raise RowError(message("a {type} stands where a number belongs", type=type(value).__name__))
 
 
 def grade(value: object) -> float | None:
     """Return a reward; None where the log has null, as a response has that nobody graded."""
-    absent = isinstance(value, str) and value.strip().lower() in ("", "none", "null")
+    absent = isinstance(value, str) and value.strip().lower() in _NULLS
     return None if value is None or absent else parse_number(value)
 
 
@@ -71,11 +165,6 @@ def required(obj: Mapping[str, Any], key: str) -> float | None:
     if key not in obj:
         raise RowError(message("no {field}", field=f"`{key}`"))
     return grade(obj[key])
-
-
-def numbers(value: object) -> list[float] | None:
-    """Return a list of floats, or None when ``value`` is no list (null, absent)."""
-    return [parse_number(item) for item in value] if isinstance(value, list) else None
 
 
 def unstringed(value: str) -> str | bool | float:
@@ -101,19 +190,12 @@ def text(value: object) -> str:
     """Return ``value`` as text: strings as they are, null as "", the rest as JSON."""
     if isinstance(value, str):
         return value
-    if value is None:
-        return ""
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def present(**fields: object) -> Row:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def text_if_any(value: object) -> str | None:
-    """Return ``value`` as text, None for null."""
-    return None if value is None else text(value)
+    """Return ``value`` as text, None for null and for no text."""
+    return None if value is None or value == "" else text(value)
 
 
 def string(value: object) -> str | None:
@@ -126,37 +208,27 @@ def real(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def version_range(first: int | None, last: int | None) -> int | list[int] | None:
-    """Return the policy's version that sampled, or the first and the last one."""
-    if first is None or last is None:
+def reals(values: Row) -> dict[str, float]:
+    """Return the values that are numbers, as floats."""
+    return {key: float(v) for key in values if isinstance(v := values[key], int | float)}
+
+
+def integer(value: object) -> int | None:
+    """Return ``value`` as a whole number where it is one (``"12"``, ``12.0``), else None."""
+    if isinstance(value, bool):
         return None
-    return first if first == last else [first, last]
-
-
-def from_json(value: Any) -> Any:
-    """Return the JSON in a string, None where it is none; what is no string as it is."""
-    if not isinstance(value, str):
+    if isinstance(value, int):
         return value
-    try:
-        return load_json(value.encode())
-    except ValueError:
-        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d{1,18}\s*", value):
+        return int(value)
+    return None
 
 
-def json_object(data: bytes | str) -> Row:
-    """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
-    try:
-        return mapping(load_json(data.encode() if isinstance(data, str) else data))
-    except ValueError:
-        return {}
-
-
-def encoded(value: object) -> bytes:
-    """Return bytes that are equal for equal values, to be hashed."""
-    try:
-        return orjson.dumps(value, default=str)
-    except TypeError:  # lone surrogates, integers beyond 64 bits
-        return repr(value).encode("utf-8", "surrogatepass")
+def numbers(value: object) -> list[float] | None:
+    """Return a list of floats, or None when ``value`` is no list (null, absent)."""
+    return [parse_number(item) for item in value] if isinstance(value, list) else None
 
 
 def ints(value: object) -> list[int] | None:
@@ -171,17 +243,83 @@ def dicts(value: object) -> list[Row]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def integer(value: object) -> int | None:
-    """Return ``value`` as a whole number where it is one (``"12"``, ``12.0``), else None."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
+def mapping(value: object) -> Row:
+    """Return ``value`` where it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def from_json(value: Any) -> Any:
+    """Return the JSON in a text or bytes, None where it is none; other values as they are."""
+    if not isinstance(value, str | bytes):
         return value
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d{1,18}\s*", value):
-        return int(value)
-    return None
+    try:
+        return load_json(value.encode() if isinstance(value, str) else value)
+    except ValueError:
+        return None
+
+
+def json_object(data: bytes | str) -> Row:
+    """Return the object in some JSON; {} for all else, as the torn last line of a growing log."""
+    return mapping(from_json(data))
+
+
+def total(parts: Iterable[float]) -> float | None:
+    """Return the sum of the parts that are numbers; None when none is."""
+    numbers_only = [part for part in parts if not math.isnan(part)]
+    return math.fsum(numbers_only) if numbers_only else None
+
+
+def version_range(versions: Iterable[object] | None) -> int | list[int] | None:
+    """Return the policy's version that sampled, or the first and the last one."""
+    whole = [version for value in versions or () if (version := integer(value)) is not None]
+    if not whole:
+        return None
+    first, last = min(whole), max(whole)
+    return first if first == last else [first, last]
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("group_id", "ground_truth", "dataset"), text_if_any),
+    **dict.fromkeys(("finish_reason", "agent", "env", "task", "model"), string),
+    **dict.fromkeys(("logprobs", "sampler_logprobs", "ref_logprobs"), numbers),
+    **dict.fromkeys(("token_ids", "prompt_token_ids", "ground_truth_ids"), ints),
+    "advantages": lambda value: numbers(value) if isinstance(value, list) else real(value),
+    "seconds": real,
+    "policy_version": version_range,
+    "errors": lambda errors: [text(error) for error in errors or () if error] or None,
+    "reward_parts": lambda parts: parts or None,
+}
+
+
+def fields(**values: Any) -> Row:
+    """Return fields of a row converted to their types, without those that are absent.
+
+    ``policy_version`` takes the versions of all parts of the rollout.
+    """
+    for name in values.keys() & _CONVERSIONS.keys():
+        values[name] = _CONVERSIONS[name](values[name])
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def columns(obj: Mapping[str, Any], used: Collection[str] = ()) -> Row:
+    """Return the further numbers, booleans and short strings of ``obj``, stringified ones mended.
+
+    ``used`` holds the keys that are already mapped, or are text. A key that is a canonical
+    field's name and means another thing here becomes ``<key>_logged``.
+    """
+    row: Row = {}
+    for key, value in obj.items():
+        if key not in used and is_scalar(value):
+            name = f"{key}_logged" if key in CANONICAL else key
+            row[name] = unstringed(value) if isinstance(value, str) else value
+            if isinstance(obj, Watched):
+                obj.read.add(key)
+    return row
+
+
+def is_scalar(value: object) -> bool:
+    """Tell whether ``value`` can stand in a column: a number, a boolean, a short string."""
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
 
 
 def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None) -> int:
@@ -200,79 +338,39 @@ def step_of(value: object, where: Where, pattern: re.Pattern[str] | None = None)
 
 def step_in_path(name: str, pattern: re.Pattern[str]) -> int | None:
     """Return the number of ``pattern``'s group ``step`` (else its first) in the path."""
-    found = pattern.search(name)
-    if found is None:
+    match = pattern.search(name)
+    if match is None:
         return None
-    groups = found.groupdict()
-    return integer(groups.get("step") or next((group for group in found.groups() if group), None))
+    groups = match.groupdict()
+    return integer(groups.get("step") or next((group for group in match.groups() if group), None))
 
 
-def columns(obj: Mapping[str, Any], used: Collection[str]) -> Row:
-    """Return the further numbers, booleans and short strings of ``obj``, stringified ones mended.
-
-    ``used`` holds the keys that are already mapped, or are text. A key that is a canonical
-    field's name and means another thing here becomes ``<key>_logged``.
-    """
-    found: Row = {}
-    for key, value in obj.items():
-        if key not in used and is_scalar(value):
-            take(obj, key)
-            name = f"{key}_logged" if key in CANONICAL else key
-            found[name] = unstringed(value) if isinstance(value, str) else value
-    return found
+def failed_fields(prompt: str, *errors: str) -> Row:
+    """Return the fields of a rollout that failed before the policy wrote anything."""
+    return {
+        "prompt": prompt, "response": "", "reward": None, "trainable": False,
+        "errors": list(errors),
+    }  # fmt: skip
 
 
-def mapping(value: object) -> Row:
-    """Return ``value`` where it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
+def each(entries: Iterable[Entry], row_of: Callable[[Entry], Row]) -> Iterator[Row]:
+    """Yield the row of each entry of an object, an UnreadRow where it raises RowError."""
+    for entry in entries:
+        try:
+            yield row_of(entry)
+        except RowError as error:
+            yield UnreadRow(error)
 
 
-def is_kept(name: str, value: object) -> bool:
-    """Tell whether a row keeps it: a canonical field, or a column (a null is one that is empty)."""
-    return name in CANONICAL or is_scalar(value)
+def lines_of(file: FileStamp) -> Iterator[Row]:
+    """Yield the objects in the lines of a file near a log."""
+    with Path(file.path).open("rb") as lines:
+        yield from map(json_object, lines)
 
 
-def is_scalar(value: object) -> bool:
-    """Tell whether ``value`` can stand in a column: a number, a boolean, a short string."""
-    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)
-
-
-def total(parts: Iterable[float]) -> float | None:
-    """Return the sum of the parts that are numbers; None when none is."""
-    known = [part for part in parts if not math.isnan(part)]
-    return math.fsum(known) if known else None
-
-
-def pick(values: Sequence[Any] | None, mask: Sequence[Any]) -> list[Any] | None:
-    """Return the values whose mask is true, as far as both reach."""
-    if values is None:
-        return None
-    return [value for value, keep in zip(values, mask, strict=False) if keep]
-
-
-def explode(obj: Row, key: str) -> Iterator[Row]:
-    """Yield one dict per entry of column ``key``; values that are no column repeat in each.
-
-    Raises:
-        RowError: when ``key`` is no list, or a column has another length than it.
-    """
-    column = obj.get(key)
-    if not isinstance(column, list):
-        raise RowError(message("{field} is no column", field=f"`{key}`"))
-    size = len(column)
-    for name, values in obj.items():
-        if isinstance(values, list) and len(values) != size:
-            raise RowError(
-                message(
-                    "column {field} has {values} values, {other} has {size}",
-                    field=f"`{name}`",
-                    values=len(values),
-                    other=f"`{key}`",
-                    size=size,
-                )
-            )
-    for i in range(size):
-        entry = {
-            name: values[i] if isinstance(values, list) else values for name, values in obj.items()
-        }
-        yield obj.entry(entry) if isinstance(obj, Watched) else entry
+def document_of(file: FileStamp) -> Row:
+    """Return the object in a file near a log; {} where it is none or too large."""
+    try:
+        return json_object(read_bounded(Path(file.path), MAX_JSON))
+    except (OSError, LimitError):
+        return {}

@@ -1,22 +1,43 @@
-"""Logs that nobody foresaw: fields named by the user (``--map reward=score``)."""
+"""Files that no format claims: fields that the user names (``--map``), or why it is refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
-from rlreport.formats.logged import columns
-from rlreport.formats.messages import text_and_turns
-from rlreport.text.messages import message
+from rlreport.formats.base import BaseFormat, Format, Match, Row, RowError, Where, has_keys
+from rlreport.text.chat import prompt_fields
+from rlreport.text.messages import listed, marked, message
 
-_TEXTS = ("prompt", "response", "ref_response")
-_NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
+_REQUIRED = ("step", "prompt", "response", "reward")
+_METRICS = marked("trainer metrics (a step and numbers), to plot beside the rollouts")
+_BY_NAME = {
+    "metadata.json": marked("metadata of an evaluation, not its rollouts"),
+    "aggregated_results.jsonl": marked("aggregated scores of an evaluation, not its rollouts"),
+    "batch_summary.json": marked("a summary of rLLM's episodes, not one of them"),
+    "meta.json": marked("metadata of an evaluation, not its rollouts"),
+    "trainer_state.json": marked("trainer metrics, to plot beside the rollouts"),
+    "config.json": marked("a model's or run's configuration"),
+    "tokenizer.json": marked("a tokenizer; give it with --tokenizer"),
+    "tokenizer_config.json": marked("a tokenizer's configuration"),
+    "package.json": marked("package metadata"),
+    "dataset_info.json": marked("metadata of a data set"),
+}
+_BY_KEYS = {
+    ("log_history",): marked("trainer metrics (`log_history`), to plot beside the rollouts"),
+    ("sample_index", "total_length", "tokens", "rollout_log_probs"): marked(
+        "Miles' token columns, read with the trajectories beside them"
+    ),
+    ("trial_name", "verifier_result"): marked(
+        "a trial's result, read with the trajectory beside it"
+    ),
+    ("title", "started_at", "root"): marked("a logtree, read with the rollout summaries beside it"),
+    ("cells", "nbformat"): marked("a notebook"),
+}
 _LIKELY: dict[str, tuple[str, ...]] = {
     "step": (
         "global_step", "global_steps", "training_step", "train_step", "iteration", "iter", "steps",
@@ -37,75 +58,72 @@ _LIKELY: dict[str, tuple[str, ...]] = {
     "group_id": ("uid", "prompt_id", "group", "task_id", "example_id"),
     "finish_reason": ("stop_reason", "stop_condition"),
 }  # fmt: skip
-_DEPTH = 3
+"""Canonical field to the names that other logs have for it, likeliest first."""
+_NUMBERS = ("reward", "ref_reward", "valid_reward", "ref_valid_reward")
 
 
-@dataclass(frozen=True)
 class Mapped(BaseFormat):
     """A format made of the user's mapping, over a known format or on its own.
 
-    Attributes:
+    Args:
         mapping: canonical field to dotted path in the object; a part of digits indexes a list.
         step_from_path: regular expression with one group, or a group named ``step``.
         base: the format that yields the rows first; fields that are mapped replace its own.
+
+    Raises:
+        UsageError: an unknown field, or no such expression.
     """
 
-    mapping: Mapping[str, str]
-    step_from_path: str | None = None
-    base: Any = None
-    _pattern: re.Pattern[str] | None = field(init=False, default=None)
     id = "mapped"
     description = "fields named with --map"
     files = ("*",)
 
-    def __post_init__(self) -> None:
-        """Check the fields and compile the pattern, so that a slip ends the run at once."""
-        # It needs no other file where the format below needs none.
-        object.__setattr__(self, "alone", getattr(self.base or self, "alone", False))
-        unknown = sorted(self.mapping.keys() - CANONICAL)
+    def __init__(
+        self,
+        mapping: Mapping[str, str],
+        step_from_path: str | None = None,
+        base: Format | None = None,
+    ) -> None:
+        super().__init__()
+        unknown = sorted(mapping.keys() - CANONICAL)
         if unknown:
-            known = ", ".join(known.name for known in FIELDS)
-            raise UsageError(f"--map: there is no field {unknown[0]!r}; fields are {known}")
-        if self.step_from_path is not None:
-            object.__setattr__(self, "_pattern", step_pattern(self.step_from_path))
+            fields = ", ".join(field.name for field in FIELDS)
+            raise UsageError(f"--map: there is no field {unknown[0]!r}; fields are {fields}")
+        self.mapping, self.base = mapping, base
+        self.alone = base is None or getattr(base, "alone", False)
+        self._step = None if step_from_path is None else _step_pattern(step_from_path)
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
         """Claim files whose objects hold all of the mapped paths."""
         for path in self.mapping.values():
             if not any(look_up(obj, path)[0] for obj in objects):
                 return None
-        said_so = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
-        return Match(100, f"has what was mapped ({said_so or 'step from the path'})")
+        options = ", ".join(f"{key}={path}" for key, path in self.mapping.items())
+        return Match(100, f"has what was mapped ({options or 'step from the path'})")
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the base format's rows, or the object's own fields, with the mapped ones set."""
         mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
-        step = logged.step_in_path(where.name, self._pattern) if self._pattern else None
-        if self.base is not None:
-            # A format that finds no step of its own would refuse the object.
-            told = obj if step is None else {**obj, "step": step}
-            for row in self.base.rows(told, where):
-                if isinstance(row, UnreadRow):
-                    yield row
-                else:
-                    yield _with_step({**row, **_typed(mapped)}, step)
+        step = logged.step_in_path(where.name, self._step) if self._step else None
+        more = {} if step is None else {"step": step}
+        if self.base is None:
+            used = {path.partition(".")[0] for path in self.mapping.values()}
+            canonical = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
+            extra = logged.columns(obj, used | canonical.keys())
+            yield _checked({**extra, **_typed({**canonical, **mapped}), **more})
             return
-        used = {path.partition(".")[0] for path in self.mapping.values()}
-        own = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
-        yield _with_step({**columns(obj, used | own.keys()), **_typed({**own, **mapped})}, step)
+        # A format that finds no step would refuse the object.
+        obj = logged.entry_of(obj, {**obj, **more}) if more else obj
+        for row in self.base.rows(obj, where):
+            unread = isinstance(row, UnreadRow)
+            yield row if unread else _checked({**row, **_typed(mapped), **more})
 
     def split(self, name: str) -> str | None:
         """Return the split by the base format, else the one the path names."""
-        split: str | None = super().split(name) if self.base is None else self.base.split(name)
-        return split
+        return super().split(name) if self.base is None else self.base.split(name)
 
 
-def step_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile ``--step-from-path``.
-
-    Raises:
-        UsageError: when it is no regular expression, or has no group.
-    """
+def _step_pattern(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
@@ -122,17 +140,84 @@ def look_up(obj: object, path: str) -> tuple[bool, Any]:
 
     A key that itself holds dots is found whole before it is taken apart.
     """
-    if isinstance(obj, dict):
-        if path in obj:
-            return True, obj[path]
-        head, _, rest = path.partition(".")
-        return look_up(obj[head], rest) if rest and head in obj else (False, None)
-    if isinstance(obj, list):
-        head, _, rest = path.partition(".")
-        if not re.fullmatch(r"-?\d+", head) or not -len(obj) <= int(head) < len(obj):
-            return False, None
+    if isinstance(obj, dict) and path in obj:
+        return True, obj[path]
+    head, _, rest = path.partition(".")
+    if isinstance(obj, dict) and rest and head in obj:
+        return look_up(obj[head], rest)
+    if isinstance(obj, list) and re.fullmatch(r"-?\d+", head) and -len(obj) <= int(head) < len(obj):
         return look_up(obj[int(head)], rest) if rest else (True, obj[int(head)])
     return False, None
+
+
+def _typed(mapped: Row) -> Row:
+    typed = dict(mapped)
+    for key in ("prompt", "response", "ref_response"):
+        if typed.get(key) is not None:
+            fields = prompt_fields(typed[key])
+            typed[key] = fields.pop("prompt")
+            if key == "prompt":
+                typed |= fields
+    for key in _NUMBERS:
+        if key in typed:
+            typed[key] = logged.grade(typed[key])
+    if "ground_truth" in typed:
+        typed["ground_truth"] = logged.text(typed["ground_truth"])
+    return typed
+
+
+def _checked(row: Row) -> Row:
+    if all(row.get(key) is None for key in ("response", "token_ids", "response_tokens")):
+        raise RowError(message("no response where the mapping says"))
+    return {"step": 0, **row}
+
+
+def refusal(name: str, objects: Sequence[Row]) -> str:
+    """Return why a file that no format claims is not read, with a mapping if one is likely."""
+    if certain := certain_refusal(name, objects):
+        return certain
+    if likely := suggest(objects):
+        options = " ".join(f"--map {field}={path}" for field, path in likely.items())
+        return message("no known log format; try {options}", options=options)
+    if _are_metrics(objects):
+        return message(_METRICS)
+    missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
+    if len(missing) == 1:
+        return message("its first object lacks {field}", field=missing[0])
+    if len(missing) == 2:
+        return message(
+            "its first object lacks {fields} and {last}", fields=(missing[0],), last=missing[1]
+        )
+    return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
+
+
+def certain_refusal(name: str, objects: Sequence[Row]) -> str:
+    """Return why a file is certainly no rollout log, or "" when it may be one."""
+    last = name.rpartition("/")[2].lower().removesuffix(".gz").removesuffix(".zst")
+    if last in _BY_NAME:
+        return message(_BY_NAME[last])
+    if not objects:
+        return message("holds no JSON object")
+    if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
+        return message("trainer metrics (`step`, `data`), to plot beside the rollouts")
+    for keys, reason in _BY_KEYS.items():
+        if has_keys(objects, *keys):
+            return message(reason)
+    nested = any(isinstance(v, str | list | dict) for obj in objects for v in obj.values())
+    return message(_METRICS) if not nested and _are_metrics(objects) else ""
+
+
+def _are_metrics(objects: Sequence[Row]) -> bool:
+    from rlreport.metrics.records import is_event  # metrics reads logs' names, which needs formats
+
+    return all(map(is_event, objects))
+
+
+def _keys(obj: Row) -> str:
+    keys = tuple(f"`{key[:40]}`" for key in list(obj)[:5])
+    if len(obj) > 5:
+        return message("{keys} and {count} more", keys=keys, count=len(obj) - 5)
+    return listed(keys) or message("no key")
 
 
 def suggest(objects: Sequence[Row]) -> dict[str, str]:
@@ -142,75 +227,39 @@ def suggest(objects: Sequence[Row]) -> dict[str, str]:
     """
     paths: dict[str, Any] = {}
     for obj in objects[:20]:
-        for path, value in _paths(obj, "", _DEPTH):
+        for path, value in _paths(obj):
             paths.setdefault(path, value)
-    found: dict[str, str] = {}
-    for name, others in _LIKELY.items():
-        for wanted in (name, *others):
-            fit = _first_fit(name, wanted, paths, found)
-            if fit is not None:
-                if fit != name:
-                    found[name] = fit
+    paths_by_field: dict[str, str] = {}
+    for field, others in _LIKELY.items():
+        for wanted in (field, *others):
+            fits = [path for path in paths if _fits(field, wanted, path, paths[path])]
+            fits = [path for path in fits if path not in paths_by_field.values()]
+            if fits:
+                best = min(fits, key=lambda path: path.count("."))
+                if best != field:
+                    paths_by_field[field] = best
                 break
-    has_all = all(key in found or key in paths for key in ("response", "reward"))
-    return found if has_all else {}
+    has_all = all(key in paths_by_field or key in paths for key in ("response", "reward"))
+    return paths_by_field if has_all else {}
 
 
-def _first_fit(name: str, wanted: str, paths: Mapping[str, Any], found: Row) -> str | None:
-    fits = (
-        path
-        for path, value in paths.items()
-        if path.rpartition(".")[2].lower() == wanted
-        and path not in found.values()
-        and _fits(name, value)
-    )
-    return min(fits, key=lambda path: path.count("."), default=None)
-
-
-def _fits(name: str, value: object) -> bool:
-    if name == "step":
+def _fits(field: str, wanted: str, path: str, value: Any) -> bool:
+    if path.rpartition(".")[2].lower() != wanted:
+        return False
+    if field == "step":
         return logged.integer(value) is not None
-    if name in _TEXTS:
-        return isinstance(value, str) or (
-            isinstance(value, list) and bool(text_and_turns(value)[0])
-        )
-    if name in _NUMBERS:
+    if field in ("prompt", "response"):
+        text = prompt_fields(value)["prompt"] if isinstance(value, list) else ""
+        return isinstance(value, str) or bool(text)
+    if field == "reward":
         return isinstance(value, int | float) or value is None
-    if name.endswith(("tokens", "logprobs")):
+    if field.endswith(("tokens", "logprobs")):
         return isinstance(value, list)
     return logged.is_scalar(value)
 
 
-def _paths(obj: object, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
-    if not isinstance(obj, dict):
-        return
+def _paths(obj: Mapping[str, Any], prefix: str = "", depth: int = 3) -> Iterator[tuple[str, Any]]:
     for key, value in obj.items():
         yield prefix + key, value
-        if depth > 1:
+        if depth > 1 and isinstance(value, dict):
             yield from _paths(value, f"{prefix}{key}.", depth - 1)
-
-
-def _typed(mapped: Row) -> Row:
-    typed = dict(mapped)
-    for key in _TEXTS:
-        if key in typed:
-            typed[key], turns = text_and_turns(typed[key]) if typed[key] is not None else (None, [])
-            if key == "prompt" and turns:
-                typed["prompt_turns"] = turns
-    for key in _NUMBERS:
-        if key in typed:
-            typed[key] = logged.grade(typed[key])
-    if "ground_truth" in typed:
-        typed["ground_truth"] = logged.text(typed["ground_truth"])
-    return typed
-
-
-def _with_step(row: Row, step: int | None) -> Row:
-    if step is not None:
-        row["step"] = step
-    elif "step" not in row:
-        row["step"] = 0
-    for key in ("response", "token_ids", "response_tokens"):
-        if row.get(key) is not None:
-            return row
-    raise RowError(message("no response where the mapping says"))

@@ -1,16 +1,14 @@
 """Rows of parquet files, in bounded memory.
 
 A few kilobytes of parquet can hold gigabytes: repeated values are stored once. Repeated texts are
-therefore one string in memory, and what a file claims is checked before anything is read.
+read as dictionaries and unpacked a few at a time, and what a file claims is checked first.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from pathlib import Path
 from typing import IO, Any
 
 from rlreport.errors import MissingExtraError
@@ -39,19 +37,18 @@ MAX_VALUE_GROWTH = 20
 MAX_TEXT = 1_000_000_000
 """Bytes of a file's texts, repeated ones counted as often as they stand there."""
 
+MAX_ROW_TEXT = 256_000_000
+"""The same of one row."""
+
 _BATCH = 256
 _BATCH_VALUES = 4_000_000
+_BATCH_TEXT = 64_000_000
 _FEW_BYTES = 1_000_000
 
 
 @contextmanager
-def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
-    """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries.
-
-    Raises:
-        RowError: it is no parquet file, or too large; what pyarrow finds while it is read too.
-        MissingExtraError: pyarrow is not installed.
-    """
+def _open_parquet(file: IO[bytes]) -> Iterator[Any]:
+    """Open a file as ``pyarrow.parquet.ParquetFile``; its texts are read as dictionaries."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -63,11 +60,10 @@ def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
         _check_footer(file)
         with pq.ParquetFile(file, thrift_container_size_limit=MAX_ELEMENTS) as parquet:
             metadata = parquet.metadata
-        _check_metadata(metadata, _size(file))
+        _check_metadata(metadata, file.seek(0, io.SEEK_END))
         leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
         texts = [leaf.path for leaf in leaves if leaf.logical_type.type == "STRING"]
-        if not isinstance(file, str | Path):
-            file.seek(0)
+        file.seek(0)
         with pq.ParquetFile(file, metadata=metadata, read_dictionary=texts) as parquet:
             yield parquet
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -77,72 +73,78 @@ def open_parquet(file: str | Path | IO[bytes]) -> Iterator[Any]:
 
 
 def parquet_rows(
-    file: str | Path | IO[bytes], wanted: set[int] | None = None
+    file: IO[bytes],
+    wanted: set[int] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, Row]]:
-    """Yield (index, row) of a file.
+    """Yield (index, row) of a file, or of its rows whose indices are ``wanted``.
 
-    Args:
-        file: path or binary stream.
-        wanted: indices; None for all.
+    ``columns`` names those to read; by default all are.
 
     Raises:
         RowError: it is no parquet file, or too large.
         MissingExtraError: pyarrow is not installed.
     """
-    with open_parquet(file) as parquet:
-        start, room = 0, MAX_TEXT + MAX_GROWTH * _size(file)
+    with _open_parquet(file) as parquet:
+        start, room = 0, MAX_TEXT + MAX_GROWTH * file.seek(0, io.SEEK_END)
         for group in range(parquet.num_row_groups):
             stop = start + parquet.metadata.row_group(group).num_rows
             if wanted is None or any(start <= index < stop for index in wanted):
-                for batch in _batches(parquet, group):
-                    room -= sum(map(_text_bytes, batch.columns))
+                for batch in _batches(parquet, group, columns):
+                    room -= _text_bytes(batch)
                     if room < 0:
                         raise LimitError(message("texts that repeat too often for its size"))
-                    if wanted is None:
-                        yield from enumerate(_rows(batch), start)
-                    else:
-                        for i in range(batch.num_rows):
-                            if start + i in wanted:
-                                yield start + i, _rows(batch.slice(i, 1))[0]
+                    rows = range(start, start + batch.num_rows)
+                    if wanted is None or wanted.intersection(rows):
+                        numbered = zip(rows, _rows(batch), strict=True)
+                        yield from (row for row in numbered if wanted is None or row[0] in wanted)
                     start += batch.num_rows
             start = stop
 
 
-def read_column(file: str | Path | IO[bytes], name: str) -> list[Any]:
-    """Return the values of a column, in the order of the rows.
-
-    Raises:
-        RowError: it is no parquet file, too large, or has no such column.
-        MissingExtraError: pyarrow is not installed.
-    """
-    with open_parquet(file) as parquet:
-        return _values(parquet.read(columns=[name]).column(name).combine_chunks())
-
-
-def _batches(parquet: Any, group: int) -> Iterator[Any]:
+def _batches(parquet: Any, group: int, columns: Sequence[str] | None) -> Iterator[Any]:
     """Yield the rows of a row group, fewer at a time where they are long."""
     about = parquet.metadata.row_group(group)
     values = sum(about.column(i).num_values for i in range(about.num_columns))
     rows = max(1, min(_BATCH, _BATCH_VALUES * about.num_rows // max(1, values)))
-    yield from parquet.iter_batches(batch_size=rows, row_groups=[group])
+    yield from parquet.iter_batches(batch_size=rows, row_groups=[group], columns=columns)
 
 
-def _rows(batch: Any) -> list[Row]:
-    columns = [_values(column) for column in batch.columns]
-    return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+def _rows(batch: Any) -> Iterator[Row]:
+    """Yield the rows of a batch, made of a part of them at a time where texts repeat."""
+    size, middle = _text_bytes(batch), batch.num_rows // 2
+    if size <= (_BATCH_TEXT if middle else MAX_ROW_TEXT):
+        yield from batch.to_pylist()
+    elif middle:
+        yield from _rows(batch.slice(0, middle))
+        yield from _rows(batch.slice(middle))
+    else:
+        raise LimitError(message("texts that repeat too often for its size"))
 
 
-def _size(file: str | Path | IO[bytes]) -> int:
-    return Path(file).stat().st_size if isinstance(file, str | Path) else file.seek(0, io.SEEK_END)
+def _text_bytes(batch: Any) -> int:
+    """Return the bytes of a batch's texts, repeated ones as often as they stand there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    size = 0
+    arrays = list(batch.columns)
+    while arrays:
+        array = arrays.pop()
+        kind = array.type
+        if pa.types.is_struct(kind):
+            arrays += array.flatten()
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            arrays.append(array.flatten())
+        elif pa.types.is_dictionary(kind) and array.dictionary.nbytes * len(array) >= _FEW_BYTES:
+            lengths = pc.take(pc.binary_length(array.dictionary), array.indices)
+            size += pc.sum(lengths).as_py() or 0
+    return size
 
 
-def _check_footer(file: str | Path | IO[bytes]) -> None:
+def _check_footer(file: IO[bytes]) -> None:
     """Raise LimitError if the description of a file is too long."""
-    if isinstance(file, str | Path):
-        with Path(file).open("rb") as stream:
-            _check_footer(stream)
-        return
-    file.seek(max(0, _size(file) - 8))
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
     length, mark = file.read(4), file.read(4)
     if mark == b"PAR1" and int.from_bytes(length, "little") > MAX_FOOTER:
         raise LimitError(message("a footer of over {most:count} bytes", most=MAX_FOOTER))
@@ -159,51 +161,3 @@ def _check_metadata(metadata: Any, size: int) -> None:
         raise LimitError(message("pages that unpack to over {most:count} bytes", most=unpacked))
     if max(metadata.num_rows, sum(chunk.num_values for chunk in chunks)) > values:
         raise LimitError(message("over {most:count} values for its size", most=values))
-
-
-def _text_bytes(array: Any) -> int:
-    """Return the bytes of an array's texts, repeated ones as often as they stand there."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        if array.dictionary.nbytes * len(array) < _FEW_BYTES:
-            return 0
-        lengths = pc.binary_length(array.dictionary)
-        repeated = pc.sum(pc.take(lengths, array.indices)).as_py() or 0
-        return int(array.dictionary.nbytes + repeated)
-    if pa.types.is_struct(kind):
-        return sum(map(_text_bytes, array.flatten()))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _text_bytes(array.flatten())
-    return 0
-
-
-def _values(array: Any) -> list[Any]:
-    """Return an array's values as Python objects, equal texts as one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = array.type
-    if "dictionary" not in str(kind):
-        return array.to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_dictionary(kind):
-        numbers = pc.unique(array.indices)
-        texts = dict(
-            zip(numbers.to_pylist(), array.dictionary.take(numbers).to_pylist(), strict=True)
-        )
-        return list(map(texts.__getitem__, array.indices.to_pylist()))
-    if pa.types.is_struct(kind) and kind.num_fields:
-        names = [field.name for field in kind]
-        columns = zip(*map(_values, array.flatten()), strict=True)
-        valid = array.is_valid().to_pylist()
-        return [
-            dict(zip(names, row, strict=True)) if there else None
-            for there, row in zip(valid, columns, strict=True)
-        ]
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        items = iter(_values(array.flatten()))
-        lengths = array.value_lengths().to_pylist()
-        return [None if length is None else list(islice(items, length)) for length in lengths]
-    return array.to_pylist()  # type: ignore[no-any-return]

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, each, has_keys, named
-from rlreport.formats.logged import columns, dicts, mapping, present
-from rlreport.formats.messages import Turn, is_messages, text_and_turns, text_fields, turn_of
-from rlreport.formats.token_arrays import tokens_of_steps
-from rlreport.text.chat import message_text
+from rlreport.formats.base import BaseFormat, Row, RowError, Where
+from rlreport.formats.ids import tokens_of_steps
+from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.text.chat import is_messages, prompt_fields, response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"step_(\d+)")
@@ -20,7 +19,7 @@ _KNOWN = frozenset(
     | {"episode_id", "session_id"}
 )
 _NO_POLICY = re.compile(r"judge|grader|verifier|critic|reviewer|simulat", re.IGNORECASE)
-"""Names of seats that speak beside the policy; nothing in an episode says who is trained."""
+"""Names of agents that are not the policy; nothing in an episode says which one is trained."""
 
 
 class RLLM(BaseFormat):
@@ -33,14 +32,7 @@ class RLLM(BaseFormat):
     description = "rLLM episodes of training and of `rllm eval`: one JSON file an episode"
     files = ("episodes/*_step_*_epoch_*/episode_*.json", "eval_results/*/episodes/episode_*.json")
     container = "json"
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim episodes: trajectories made of steps."""
-        if not has_keys(objects, "trajectories"):
-            return None
-        if not any(has_keys(objects, key) for key in ("task_hash", "training_step", "eval_idx")):
-            return None
-        return Match(95, named(("trajectories", "task")))
+    claims = tuple(("trajectories", key) for key in ("task_hash", "training_step", "eval_idx"))
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each trajectory of the episode; without a step it is an evaluation."""
@@ -50,90 +42,90 @@ class RLLM(BaseFormat):
             **columns(obj, _KNOWN),
             **columns(mapping(obj.get("metrics")), ("step", "reward")),
             "step": 0 if evaluated else logged.step_of(obj.get("training_step"), where, _STEP),
-            **present(
+            **fields(
                 split="eval" if evaluated else None,
-                finish_reason=logged.string(obj.get("termination_reason")),
-                ground_truth=logged.text_if_any(_answer(task)),
+                finish_reason=obj.get("termination_reason"),
+                ground_truth=_label(mapping(task)),
             ),
         }
         trajectories = dicts(obj.get("trajectories"))
         if not trajectories:
-            yield {**shared, **_failed(obj)}
+            if obj.get("termination_reason") is None:
+                raise RowError(message("an episode without trajectories"))
+            reason = logged.text(obj["termination_reason"])
+            yield {**shared, **logged.failed_fields(_question(task), reason)}
             return
         names = [logged.text(trajectory.get("name")) for trajectory in trajectories]
         judged = [bool(_NO_POLICY.search(name)) for name in names]
-        group = _group(obj, task)
+        group = _group(obj)
 
-        def row_of(entry: tuple[Row, str, bool]) -> Row:
-            trajectory, name, judge = entry
+        def row_of(i: int) -> Row:
+            trajectory = trajectories[i]
             timing = mapping(trajectory.get("timing") or obj.get("timing"))
             row = {
                 **shared,
                 **_trajectory(trajectory, task),
-                **present(
-                    seconds=logged.real(timing.get("total_time")),
-                    agent=name or None,
-                    trainable=None if all(judged) else not judge,
+                **fields(
+                    seconds=timing.get("total_time"),
+                    agent=names[i] or None,
+                    trainable=None if all(judged) else not judged[i],
                 ),
             }
             if evaluated and trajectory.get("reward") is None:
                 row["reward"] = logged.grade(obj.get("is_correct"))
             if group:
                 # A solver and a judge of one task are not each other's group.
-                row["group_id"] = f"{group}:{name}" if len(set(names)) > 1 else group
+                row["group_id"] = f"{group}:{names[i]}" if len(set(names)) > 1 else group
             return row
 
-        yield from each(zip(trajectories, names, judged, strict=True), row_of)
+        yield from logged.each(range(len(trajectories)), row_of)
 
 
-def _failed(obj: Row) -> Row:
-    """Return what is known of a rollout that failed before the policy said anything."""
-    reason = obj.get("termination_reason")
-    if reason is None:
-        raise RowError(message("an episode without trajectories"))
-    prompt = logged.text(mapping(obj.get("task")).get("question", obj.get("task")))
-    return {
-        "prompt": prompt, "response": "", "reward": None, "trainable": False,
-        "errors": [logged.text(reason)],
-    }  # fmt: skip
+def _question(task: Any) -> str:
+    return logged.text(mapping(task).get("question", task))
 
 
-def _group(obj: Row, task: Any) -> str:
+def _group(obj: Row) -> str:
     if obj.get("task_hash") is not None:
         return logged.text(obj["task_hash"])
-    identity = mapping(task).get("id")
+    identity = mapping(obj.get("task")).get("id")
     if identity is None and isinstance(obj.get("id"), str):
         identity = obj["id"].rpartition(":")[0]  # task and attempt
     return logged.text(identity)
 
 
+def _label(task: Row) -> Any:
+    about = mapping(task.get("metadata"))
+    return task.get("ground_truth", task.get("answer", about.get("ground_truth")))
+
+
 def _trajectory(trajectory: Row, task: Any) -> Row:
     steps = dicts(trajectory.get("steps"))
-    chats: list[list[Row]] = [step.get("chat_completions") or [] for step in steps]
+    chats = [step.get("chat_completions") or [] for step in steps]
     if steps and all(map(is_messages, chats)):
-        fields = _conversation(chats, steps)
+        texts = _joined_chats(chats, steps)
     else:
-        asked = steps[0].get("observation") or steps[0].get("input") if steps else None
-        prompt = logged.text(asked or mapping(task).get("question", task))
+        observation = steps[0].get("observation") or steps[0].get("input") if steps else None
         replies = [
-            logged.text(step.get("model_response") or step.get("output") or step.get("action"))
+            {
+                "role": "assistant",
+                "content": logged.text(
+                    step.get("model_response") or step.get("output") or step.get("action")
+                ),
+                "reasoning": step.get("thought"),
+            }
             for step in steps
         ]
-        turns = [_reply(one, step) for one, step in zip(replies, steps, strict=True)]
-        fields = text_fields(prompt, [], "\n".join(replies), turns)
+        prompt = logged.text(observation) if observation else _question(task)
+        texts = {"prompt": prompt, **response_fields(replies)}
     reward = trajectory.get("reward")
     if reward is None:
         reward = logged.total(logged.parse_number(step.get("reward")) for step in steps)
-    versions = [
-        v for step in steps if (v := logged.integer(step.get("weight_version"))) is not None
-    ]
     return {
-        **fields,
+        **texts,
         "reward": logged.grade(reward),
-        **present(
-            policy_version=logged.version_range(
-                min(versions, default=None), max(versions, default=None)
-            ),
+        **fields(
+            policy_version=[step.get("weight_version") for step in steps],
             turns_taken=len(steps) if len(steps) > 1 else None,
         ),
         **tokens_of_steps(
@@ -143,17 +135,12 @@ def _trajectory(trajectory: Row, task: Any) -> Row:
     }
 
 
-def _reply(said_by_policy: str, step: Row) -> Turn:
-    turn: Turn = {"role": "assistant", "text": said_by_policy, "sampled": True}
-    return turn | present(thinking=logged.string(step.get("thought")) or None)
-
-
-def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
-    """Join the steps' chats: each holds the ones before, or begins anew."""
+def _joined_chats(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
+    """Return the fields of the steps' chats: each holds the ones before, or begins anew."""
     before: list[Row] = []
-    turns: list[Turn] = []
-    texts: list[str] = []
-    names: dict[str, str] = {}
+    messages: list[Row] = []
+    sampled: list[bool] = []
+    rewards: dict[int, float] = {}
     prompt: list[Row] = []
     for chat, step in zip(chats, steps, strict=True):
         shared = 0
@@ -165,19 +152,13 @@ def _conversation(chats: Sequence[list[Row]], steps: Sequence[Row]) -> Row:
             answer -= 1
         if not before:
             prompt, new, answer = new[:answer], new[answer:], 0
-        for i, turn in enumerate(new):
-            sampled = i >= answer and turn.get("role") == "assistant"
-            turns.append(turn_of(turn, sampled, names))
-            if sampled:
-                texts.append(message_text(turn))
-        reward = step.get("reward")
-        if turns and isinstance(reward, int | float) and len(steps) > 1:
-            turns[-1]["reward"] = float(reward)
+        messages += new
+        sampled += [i >= answer and one.get("role") == "assistant" for i, one in enumerate(new)]
+        reward = logged.real(step.get("reward"))
+        if messages and reward is not None and len(steps) > 1:
+            rewards[len(messages) - 1] = reward
         before = chat
-    return text_fields(*text_and_turns(prompt), "\n".join(texts), turns)
-
-
-def _answer(task: Any) -> Any:
-    task = mapping(task)
-    about = mapping(task.get("metadata"))
-    return task.get("ground_truth", task.get("answer", about.get("ground_truth")))
+    row = prompt_fields(prompt) | response_fields(messages, sampled)
+    for place, reward in rewards.items():
+        row["turns"][place]["reward"] = reward
+    return row

@@ -4,32 +4,88 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import compress
 
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    Match,
-    Row,
-    RowError,
-    Where,
-    each,
-    has_keys,
-    match_columns,
-    named,
+from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_phrase
+from rlreport.formats.ids import after_prompt
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.text.chat import (
+    conversation_fields,
+    is_messages,
+    prompt_and_response_fields,
+    prompt_fields,
 )
-from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import is_messages, prompt_and_response_fields
-from rlreport.formats.token_arrays import after_prompt
 from rlreport.text.messages import message
 
+_TEXTS = ("prompt", "response")
 _PRIME_RL_ARRAYS = {
     "trainer_logprobs": "logprobs",
     "inference_logprobs": "sampler_logprobs",
     "advantages": "advantages",
     "ref_logprobs": "ref_logprobs",
 }
+
+
+class RLBoard(BaseFormat):
+    """Rows that are canonical as they stand; files of them are read on a fast path without it."""
+
+    id = "rlboard"
+    description = "RLLoggingBoard and its OpenRLHF fork: one response a line, token arrays"
+    files = ("*.jsonl",)
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim rows of text with a reward and a step."""
+        usable = [obj for obj in objects if "step" in obj and _is_native(obj)]
+        if 2 * len(usable) <= len(objects) or not usable:
+            return None
+        return Match(60, has_phrase(("step", *_TEXTS, "reward")))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the object itself."""
+        yield logged.read_all(obj)
+
+
+def _is_native(obj: Row) -> bool:
+    tokens = obj.get("response_tokens")
+    ids = isinstance(tokens, list) and bool(tokens) and isinstance(tokens[0], int)
+    texts = all(isinstance(obj.get(key), str) for key in _TEXTS)
+    return texts and not ids and "reward" in obj and not isinstance(obj["reward"], dict | list)
+
+
+class Plain(BaseFormat):
+    """The native fields less strictly: chat messages for texts, or no step at all.
+
+    Without a step anywhere the log is one evaluation, shown as step 0.
+    """
+
+    id = "plain"
+    description = "prompt, response and reward; texts may be chat messages, a step may be absent"
+    files = ("*.jsonl", "*.json", "*.parquet")
+    claims = (("step", *_TEXTS, "reward"), (*_TEXTS, "reward"))
+    confidence = 40
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim objects with the required fields; the step may be absent from all."""
+        match = super().match(name, objects)
+        if match is None or any("step" in obj for obj in objects):
+            return match
+        return Match(match.confidence, f"{match.reason}, and no step: read as one step, 0")
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether both texts are text or messages, and the reward is a value."""
+        texts = all(isinstance(obj[key], str) or is_messages(obj[key]) for key in _TEXTS)
+        return texts and not isinstance(obj["reward"], dict | list)
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the object with its messages as text."""
+        row = {"step": 0, **logged.read_all(obj)}
+        if not all(isinstance(row.get(key), str) for key in _TEXTS):
+            row |= prompt_and_response_fields(row.get("prompt"), row.get("response"))
+        if row.get("ref_response") is not None:
+            row["ref_response"] = prompt_fields(row["ref_response"])["prompt"]
+        yield row
 
 
 class Renamed(BaseFormat):
@@ -39,10 +95,8 @@ class Renamed(BaseFormat):
         step, prompt, response, reward: keys of these fields; no texts where ``response`` is "".
         step_path: finds the step in the path where a row names none.
         step_else: keys that hold the step where the path names none either.
-        fields: further canonical fields, each as its name, its key and the conversion of its value.
+        renames: further fields of the row, each with its key.
         hidden: keys that become no columns though no field takes them.
-        columnar: each line holds a step, and each of its keys a list of a value a response.
-        rewarded: see ``Format``.
     """
 
     step = "step"
@@ -51,28 +105,19 @@ class Renamed(BaseFormat):
     reward = "reward"
     step_path: re.Pattern[str] | None = None
     step_else: tuple[str, ...] = ()
-    fields: tuple[tuple[str, str, Callable[[Any], Any]], ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
     hidden: frozenset[str] = frozenset()
-    columnar = False
-    rewarded = True
-
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim files by ``keys``; those of columns where each is a list."""
-        if self.columnar:
-            return match_columns(objects, *self.keys)
-        return super().match(name, objects)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row, or one for each entry of the columns."""
-        if self.columnar:
-            return each(logged.explode(obj, self.response), lambda entry: self._row(entry, where))
-        return iter((self._row(obj, where),))
+        if not self.columnar:
+            return iter((self.row(obj, where),))
+        entries = logged.explode(obj, self.response)
+        return logged.each(entries, lambda entry: self.row(entry, where))
 
-    def complete(self, row: Row, obj: Row) -> None:
-        """Add to a row what renaming does not give."""
-
-    def _row(self, obj: Row, where: Where) -> Row:
-        used = {self.step, self.reward, *(key for _, key, _ in self.fields)}
+    def row(self, obj: Row, where: Where) -> Row:
+        """Return the row of an object with one response."""
+        used = {self.step, self.reward, *dict(self.renames).values()}
         texts: Row = {}
         if self.response:
             if obj.get(self.response) is None:
@@ -84,10 +129,13 @@ class Renamed(BaseFormat):
             **texts,
             "step": self._step(obj, where),
             "reward": logged.required(obj, self.reward) if self.rewarded else math.nan,
-            **present(**{name: convert(obj.get(key)) for name, key, convert in self.fields}),
+            **fields(**{name: obj.get(key) for name, key in self.renames}),
         }
         self.complete(row, obj)
         return row
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add to a row what renaming does not give."""
 
     def _step(self, obj: Row, where: Where) -> int:
         step = obj.get(self.step)
@@ -102,35 +150,15 @@ class AReaL(Renamed):
     id = "areal"
     description = "AReaL rollouts: a folder a policy version, a file a task"
     files = ("rollout/<version>/<task_id>.jsonl",)
-    keys = ("task_id", "prompt", "completion", "reward", "head_version")
+    claims = (("task_id", "prompt", "completion", "reward", "head_version"),)
     response = "completion"
     step_path = re.compile(r"(?:^|/)(\d+)/[^/]+$")
     step_else = ("tail_version", "head_version")
-    fields = (("group_id", "task_id", logged.text),)
+    renames = (("group_id", "task_id"),)
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add the range of versions."""
-        first, last = (logged.integer(obj.get(f"{end}_version")) for end in ("head", "tail"))
-        row |= present(policy_version=logged.version_range(first, last))
-
-
-class Roll(Renamed):
-    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
-
-    id = "roll"
-    description = "ROLL rlvr rollout dumps: one line of columns a step"
-    files = ("rollout_dump_data.step_*.jsonl",)
-    keys = ("prompt", "responses", "scores")
-    columnar = True
-    step = "global_step"
-    response = "responses"
-    reward = "scores"
-    step_path = re.compile(r"step_(\d+)")
-    fields = (
-        ("group_id", "id", logged.text_if_any),
-        ("ground_truth", "ground_truth", logged.text_if_any),
-    )
-    hidden = frozenset({"sampling_params"})
+        row |= fields(policy_version=[obj.get("head_version"), obj.get("tail_version")])
 
 
 class Verl(Renamed):
@@ -139,37 +167,27 @@ class Verl(Renamed):
     id = "verl"
     description = "verl rollout_data_dir and validation_data_dir, legacy and V1 trainer"
     files = ("<step>.jsonl",)
-    keys = ("input", "output", "score")
+    claims = (("input", "output", "gts", "score"), ("input", "output", "score", "step"))
+    confidence = 90
     prompt = "input"
     response = "output"
     reward = "score"
     step_path = re.compile(r"(?:^|/)(?:step_?|global_step_?)?(\d+)\.jsonl(?:\.gz|\.zst)?$")
-    fields = (("ground_truth", "gts", logged.text_if_any),)
+    renames = (("ground_truth", "gts"),)
     texts = frozenset({"pred", "answer", "extracted_answer", "request_id", "data_source"})
     hidden = texts | {"reward", "uid"}
     part = re.compile(r".+_(?:reward|score)s?|.+_penalty")
     group = re.compile(r"(.+)_\d+_\d+")
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows of input, output and score, with a label or a step."""
-        if not any(has_keys(objects, *self.keys, key) for key in ("gts", "step")):
-            return None
-        keys = [key for key in ("input", "output", "gts", "score", "uid") if key in objects[0]]
-        return Match(90 if self.step_path.search(name) else 80, named(keys))
-
     def complete(self, row: Row, obj: Row) -> None:
         """Add the reward's parts, the group (a prefix of the V1 trainer's ``uid``) and texts."""
-        parts = {
-            key: float(value)
-            for key, value in row.items()
-            if self.part.fullmatch(key) and isinstance(value, int | float)
-        }
-        row |= present(reward_parts=parts or None)
+        parts = {key: value for key, value in row.items() if self.part.fullmatch(key)}
+        row |= fields(reward_parts=logged.reals(parts))
         row |= {key: obj[key] for key in self.texts & obj.keys() if isinstance(obj[key], str)}
         if isinstance(uid := obj.get("uid"), str):
             prefix = self.group.fullmatch(uid)
             row["group_id"] = prefix[1] if prefix else uid
-        # Validation logs the score twice; a reward that differs is kept beside it.
+        # Validation logs the score twice; a reward that differs is a column.
         other = obj.get("reward")
         other = logged.unstringed(other) if isinstance(other, str) else other
         if isinstance(other, int | float) and float(other) != row["reward"] and other == other:
@@ -182,25 +200,22 @@ class OpenInstruct(Renamed):
     id = "open_instruct"
     description = "open-instruct save_traces: ids and logprobs, no text"
     files = ("*_rollouts_*.jsonl",)
-    keys = ("prompt_tokens", "response_tokens", "reward")
-    fields = (
-        ("prompt_token_ids", "prompt_tokens", lambda value: logged.ints(value) or []),
-        ("token_ids", "response_tokens", logged.ints),
-        ("logprobs", "logprobs", logged.numbers),
-        ("advantages", "advantage", logged.real),
-        ("finish_reason", "finish_reason", logged.string),
-        ("group_id", "prompt_idx", logged.text_if_any),
-        ("dataset", "dataset", logged.text_if_any),
-        ("ground_truth_ids", "ground_truth", logged.ints),
+    claims = (("prompt_tokens", "response_tokens", "reward"),)
+    confidence = 90
+    renames = (
+        ("prompt_token_ids", "prompt_tokens"),
+        ("token_ids", "response_tokens"),
+        ("logprobs", "logprobs"),
+        ("advantages", "advantage"),
+        ("finish_reason", "finish_reason"),
+        ("group_id", "prompt_idx"),
+        ("dataset", "dataset"),
+        ("ground_truth_ids", "ground_truth"),
     )
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows whose prompt and response are lists of ids."""
-        if not has_keys(objects, *self.keys):
-            return None
-        if any(logged.ints(obj[key]) is None for obj in objects for key in self.keys[:2]):
-            return None
-        return Match(90, f"{named(self.keys)}, tokens as ids")
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether prompt and response are lists of ids."""
+        return None not in (logged.ints(obj["prompt_tokens"]), logged.ints(obj["response_tokens"]))
 
     def complete(self, row: Row, obj: Row) -> None:
         """Add tools' errors, and a label that is text; texts of the ids come later."""
@@ -209,10 +224,9 @@ class OpenInstruct(Renamed):
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)
-        if failed := logged.string(request.get("tool_errors")):
-            row["errors"] = [failed]
+        row |= fields(errors=[logged.string(request.get("tool_errors"))])
         if "ground_truth_ids" not in row:
-            row |= present(ground_truth=logged.text_if_any(obj.get("ground_truth")))
+            row |= fields(ground_truth=obj.get("ground_truth"))
 
 
 class PrimeRLTokens(Renamed):
@@ -222,7 +236,7 @@ class PrimeRLTokens(Renamed):
     id = "prime_rl_tokens"
     description = "prime-rl token exports: ids, sampler and trainer logprobs, no reward"
     files = ("token_exports/step_*/rank_*.jsonl",)
-    keys = ("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs")
+    claims = (("token_ids", "loss_mask", "inference_logprobs", "trainer_logprobs"),)
     step_path = re.compile(r"step_(\d+)/")
     hidden = frozenset({"schema_version"})
 
@@ -231,11 +245,11 @@ class PrimeRLTokens(Renamed):
         ids, mask = logged.ints(obj.get("token_ids")), obj.get("loss_mask")
         if ids is None or not isinstance(mask, list):
             raise RowError(message("no `token_ids` and `loss_mask`"))
-        mask = [int(bool(wrote)) for wrote in mask[: len(ids)]]
+        mask = [int(bool(sampled)) for sampled in mask[: len(ids)]]
         row |= after_prompt(obj, ids, mask, _PRIME_RL_ARRAYS)
         row["reward"] = logged.parse_number(obj.get("reward"))
         for key in ("entropy", "mismatch_kl", "is_masked"):
-            if values := logged.pick(logged.numbers(obj.get(key)), mask):
+            if values := list(compress(logged.numbers(obj.get(key)) or [], mask)):
                 row[f"{key}_mean"] = math.fsum(values) / len(values)
 
 
@@ -249,47 +263,69 @@ class Swift(Renamed):
     id = "swift"
     description = "ms-swift GRPO completions.jsonl (also Megatron's and Ray's)"
     files = ("completions.jsonl",)
+    claims = (("step", "prompt", "completion"), ("gen_step", "prompt", "completion"))
     response = "completion"
     step_else = ("gen_step",)
-    fields = (
-        ("advantages", "advantages", logged.real),
-        ("ground_truth", "solution", logged.text_if_any),
-    )
+    renames = (("advantages", "advantages"), ("ground_truth", "solution"))
     hidden = frozenset({"gen_step"})
     figures = frozenset({"entropy", "rewards_std", "kl", "length", "response_clip_ratio"})
 
-    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim objects whose steps, prompts and completions are lists, or Ray's rows."""
-        for step in ("step", "gen_step"):
-            if match := match_columns(objects, step, "prompt", "completion"):
-                return match
-        keys = ("gen_step", "prompt", "completion")
-        return Match(95, named(keys)) if has_keys(objects, *keys) else None
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether steps, prompts and completions are lists, or it is one of Ray's rows."""
+        columns = ("step", "prompt", "completion")
+        return "gen_step" in obj or all(isinstance(obj[key], list) for key in columns)
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield a row for each entry of the columns, or the one of a line that has none."""
         columnar = isinstance(obj.get("completion"), list) and not is_messages(obj["completion"])
-        if not columnar:
-            return iter((self._summed(obj, (), where),))
-        functions = self._reward_functions(obj)
-        entries = logged.explode(obj, "completion")
-        return each(entries, lambda entry: self._summed(entry, functions, where))
+        functions = self._reward_functions(obj) if columnar else []
+        entries = logged.explode(obj, "completion") if columnar else iter((obj,))
 
-    def _summed(self, entry: Row, functions: Sequence[str], where: Where) -> Row:
-        parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
-        entry.setdefault("reward", logged.total(parts.values()))
-        return self._row(entry, where) | present(reward_parts=parts or None)
+        def row_of(entry: Row) -> Row:
+            parts = {name: logged.parse_number(entry.pop(name)) for name in functions}
+            entry.setdefault("reward", logged.total(parts.values()))
+            return self.row(entry, where) | fields(reward_parts=parts)
+
+        return logged.each(entries, row_of) if columnar else map(row_of, entries)
 
     def _reward_functions(self, obj: Row) -> list[str]:
         """Return the float columns, those before ``advantages`` where that is logged."""
         names = list(obj)
         if "advantages" in names:
             names = names[: names.index("advantages")]
-        known = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
-        return [name for name in names if name not in known and _is_float_column(obj[name])]
+        other = {"step", "gen_step", "prompt", "completion", "reward", "solution", *self.figures}
+        return [name for name in names if name not in other and _is_float_column(obj[name])]
 
 
 def _is_float_column(values: object) -> bool:
     if not isinstance(values, list) or not all(v is None or isinstance(v, float) for v in values):
         return False
     return any(v is not None and not math.isnan(v) for v in values)
+
+
+class ART(Renamed):
+    """OpenPipe ART's rows of messages; ``metrics`` and ``metadata`` are JSON in a string."""
+
+    id = "art"
+    description = "OpenPipe ART trajectories: parquet, a file a step, messages"
+    files = ("trajectories/<split>/<step>.parquet",)
+    container = "parquet"
+    claims = (("group_index", "reward", "messages"),)
+    step_path = re.compile(r"(?:^|/)(\d+)\.(?:parquet|jsonl)")
+    renames = (("group_id", "group_index"),)
+    objects = ("metrics", "metadata", "group_metrics", "group_metadata")
+    hidden = frozenset(objects)
+
+    def complete(self, row: Row, obj: Row) -> None:
+        """Add the conversation, metrics and metadata."""
+        messages = obj.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise RowError(message("no `messages`"))
+        for key in self.objects:
+            about = mapping(logged.from_json(obj.get(key)))
+            row |= {k: v for k, v in columns(about, ("step", "reward")).items() if k not in row}
+        sampled = [
+            one.get("trainable") is not False and one.get("role") == "assistant"
+            for one in map(mapping, messages)
+        ]
+        row |= conversation_fields(messages, sampled)

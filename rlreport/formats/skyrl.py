@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import xxhash
 
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
-from rlreport.formats.logged import columns, mapping, present
-from rlreport.formats.messages import Turn, prompt_and_response_fields
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.text.chat import Turn, prompt_and_response_fields
 from rlreport.text.messages import message
 
 _STEP = re.compile(r"global_step_(\d+)")
 _KNOWN = frozenset({"input_prompt", "output_response", "score", "stop_reason", "env_extras"})
 
-Cuts = dict[int, tuple[tuple[int, int], ...]]
-"""Rows that are one turn of several, by the hash of their texts: where the turns before begin
-and end in the row's prompt. A row that another one continues has none, and is no response."""
+Spans = list[tuple[int, int]]
 
 
-@dataclass(frozen=True)
 class SkyRL(BaseFormat):
     """Rows with ``input_prompt`` and ``output_response``; the step is in the folder's name.
 
     A step-wise evaluation dumps a row for each turn, and the reward with the last. A row is a
-    turn of the next one where that one's prompt goes on from this one's prompt and response.
-
-    Attributes:
-        file: where it is at hand to be looked through for such rows.
+    turn of the next one where that one's prompt goes on from this one's prompt and response:
+    the file itself (``sibling``) is looked through for such rows.
     """
 
-    file: FileStamp | None = None
     id = "skyrl"
     alone = False
     evaluates = True
     description = "SkyRL dumped evaluations, a folder a step, a file a data source"
     files = ("global_step_*_evals/*.jsonl",)
-    keys = ("input_prompt", "output_response", "score")
+    claims = (("input_prompt", "output_response", "score"),)
 
     def beside(self, path: Path, listed: Collection[Path]) -> SkyRL | str:
         """Remember the file; an evaluation without a step is not mixed with those that have one."""
@@ -57,67 +49,63 @@ class SkyRL(BaseFormat):
         """Yield one row; a list of scores is a reward per token, and its sum the reward."""
         if obj.get("output_response") is None:
             raise RowError(message("no `output_response`"))
-        texts = prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"])
-        cuts = _cuts(self.file) if self.file else {}
-        cut = cuts.get(_digest(obj))
-        scores = logged.numbers(obj.get("score"))
+        scores, extras = logged.numbers(obj.get("score")), mapping(obj.get("env_extras"))
+        spec = extras.get("reward_spec") or extras.get("reward_model")
+        about = spec if isinstance(spec, dict) else extras
         row = {
             **columns(obj, _KNOWN),
+            **prompt_and_response_fields(obj.get("input_prompt"), obj["output_response"]),
             "step": _step(obj, where),
             "reward": logged.required(obj, "score") if scores is None else logged.total(scores),
-            **present(
-                finish_reason=logged.string(obj.get("stop_reason")),
-                ground_truth=logged.text_if_any(_ground_truth(obj.get("env_extras"))),
-            ),
+            **fields(finish_reason=obj.get("stop_reason"), ground_truth=about.get("ground_truth")),
         }
-        if cut == ():
-            return  # the next row goes on from here
-        if not cut:
-            yield row | texts
-            return
-        turns = _turns(texts["prompt"], texts["response"], cut)
-        sampled = "\n".join(turn["text"] for turn in turns if turn["sampled"])
-        yield {**row, "prompt": texts["prompt"][: cut[0][0]], "response": sampled, "turns": turns}
+        spans = _earlier_turns(self.sibling).get(_digest(obj)) if self.sibling else None
+        if spans:
+            row["turns"] = turns = _turns(row["prompt"], row["response"], spans)
+            row["prompt"] = row["prompt"][: spans[0][0]]
+            row["response"] = "\n".join(turn["text"] for turn in turns if turn["sampled"])
+        if spans != []:  # else the next row goes on from here
+            yield row
 
 
 @lru_cache(maxsize=4)
-def _cuts(file: FileStamp) -> Cuts:
-    """Find the rows of a file that are turns of one trajectory."""
-    cuts: Cuts = {}
+def _earlier_turns(file: FileStamp) -> dict[int, Spans]:
+    """Find the rows of a file that are turns of one trajectory.
+
+    Returns:
+        the hash of a row's texts -> where the turns before begin and end in its prompt; [] for
+        a row that another one continues.
+    """
+    spans_by_row: dict[int, Spans] = {}
     before: Row = {}
-    spans: tuple[tuple[int, int], ...] = ()
-    with Path(file.path).open("rb") as lines:
-        for line in lines:
-            obj = logged.json_object(line)
-            said, prompt = _texts(before), obj.get("input_prompt")
-            if said and isinstance(prompt, str) and prompt.startswith("".join(said)):
-                spans += ((len(said[0]), len(said[0]) + len(said[1])),)
-                cuts[_digest(before)] = ()
-                cuts[_digest(obj)] = spans
-            else:
-                spans = ()
-            before = obj
-    return cuts
+    spans: Spans = []
+    for obj in logged.lines_of(file):
+        prompt, texts = obj.get("input_prompt"), _texts(before)
+        if all(texts) and isinstance(prompt, str) and prompt.startswith("".join(texts)):
+            spans = [*spans, (len(texts[0]), len("".join(texts)))]
+            spans_by_row[_digest(before)] = []
+            spans_by_row[_digest(obj)] = spans
+        else:
+            spans = []
+        before = obj
+    return spans_by_row
 
 
-def _texts(obj: Row) -> tuple[str, str] | None:
-    prompt, response = obj.get("input_prompt"), obj.get("output_response")
-    if not isinstance(prompt, str) or not isinstance(response, str) or not prompt or not response:
-        return None
-    return prompt, response
+def _texts(obj: Row) -> list[str]:
+    return [logged.string(obj.get(key)) or "" for key in ("input_prompt", "output_response")]
 
 
 def _digest(obj: Row) -> int:
-    texts = [obj.get("input_prompt"), obj.get("output_response")]
-    return xxhash.xxh3_64_intdigest(logged.encoded(texts))
+    texts = repr([obj.get("input_prompt"), obj.get("output_response")])
+    return xxhash.xxh3_64_intdigest(texts.encode("utf-8", "surrogatepass"))
 
 
-def _turns(prompt: str, response: str, cut: Sequence[tuple[int, int]]) -> list[Turn]:
+def _turns(prompt: str, response: str, spans: Spans) -> list[Turn]:
     turns: list[Turn] = []
-    for i, (start, stop) in enumerate(cut):
+    starts = [*(start for start, _ in spans[1:]), len(prompt)]
+    for (start, stop), after in zip(spans, starts, strict=True):
         turns.append({"role": "assistant", "text": prompt[start:stop], "sampled": True})
-        end = cut[i + 1][0] if i + 1 < len(cut) else len(prompt)
-        turns.append({"role": "environment", "text": prompt[stop:end], "sampled": False})
+        turns.append({"role": "environment", "text": prompt[stop:after], "sampled": False})
     return [*turns, {"role": "assistant", "text": response, "sampled": True}]
 
 
@@ -126,9 +114,3 @@ def _step(obj: Row, where: Where) -> int:
     if "step" not in obj and not _STEP.search(where.name):
         return 0
     return logged.step_of(obj.get("step"), where, _STEP)
-
-
-def _ground_truth(extras: Any) -> Any:
-    extras = mapping(extras)
-    spec = extras.get("reward_spec") or extras.get("reward_model")
-    return spec.get("ground_truth") if isinstance(spec, dict) else extras.get("ground_truth")

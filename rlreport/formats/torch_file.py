@@ -9,7 +9,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rlreport.formats.base import Row, RowError
 from rlreport.sidefiles import LimitError, open_zip
@@ -34,12 +34,10 @@ ROLLOUT_ID = "dump.rollout_id"
 """Key that each sample gets: the rollout (training step) that its file says."""
 
 
-def torch_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
+def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tuple[int, Row]]:
     """Yield (index, sample) of a dump ``{"rollout_id": …, "samples": […]}``.
 
-    Args:
-        file: path or binary stream.
-        wanted: indices; None for all.
+    ``wanted`` are the indices of those to yield; None for all.
 
     Raises:
         RowError: torch is not installed, or the file is no dump that its loader takes.
@@ -54,7 +52,7 @@ def torch_rows(file: Any, wanted: set[int] | None = None) -> Iterator[tuple[int,
             yield index, {**budget.plain(sample), ROLLOUT_ID: dump.get("rollout_id")}
 
 
-def _load(file: Any) -> Any:
+def _load(file: IO[bytes]) -> Any:
     try:
         import torch
     except ImportError:
@@ -63,23 +61,23 @@ def _load(file: Any) -> Any:
         ) from None
     _check(file)
     # A local file's tensors stay on disk until they are asked for.
-    path = file if isinstance(file, str | Path) else getattr(file, "name", None)
+    path = getattr(file, "name", None)
     try:
         if isinstance(path, str | Path) and Path(path).is_file():
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         file.seek(0)
         return torch.load(file, map_location="cpu", weights_only=True)
     except (Exception, MemoryError) as error:  # its unpickler raises what it meets
-        said = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split()) or repr(error)
-        said = said.partition(" Please ")[0][:160]
+        text = " ".join(str(error).partition("WeightsUnpickler error: ")[2].split())
+        reason = (text or repr(error)).partition(" Please ")[0][:160]
         raise RowError(
             message(
-                "no dump of plain values and tensors ({why}); {export}", why=said, export=_EXPORT
+                "no dump of plain values and tensors ({why}); {export}", why=reason, export=_EXPORT
             )
         ) from None
 
 
-def _check(file: Any) -> None:
+def _check(file: IO[bytes]) -> None:
     """Refuse what is no archive of torch's, and more than fits into memory."""
     try:
         with open_zip(file) as archive:
@@ -113,8 +111,8 @@ class _Budget:
             RowError: there is too much of it.
         """
         size = value.numel() if hasattr(value, "numel") else _size(value)
-        shown = len(value.shape) <= 1 if hasattr(value, "numel") else True
-        self._left -= _WALKED + (size if shown else 1)
+        flat = len(value.shape) <= 1 if hasattr(value, "numel") else True
+        self._left -= _WALKED + (size if flat else 1)
         if self._left < 0 or depth > _DEEPEST:
             raise RowError(
                 message("no dump that fits into memory: its values repeat or nest without end")
@@ -126,7 +124,7 @@ class _Budget:
                 return list(value)
             return [self.plain(item, depth + 1) for item in value]
         if hasattr(value, "numel"):
-            return _listed(value) if shown else f"tensor of shape {tuple(value.shape)}"
+            return _listed(value) if flat else f"tensor of shape {tuple(value.shape)}"
         return value if value is None or isinstance(value, str | int | float) else str(value)
 
 

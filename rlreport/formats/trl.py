@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,24 @@ import xxhash
 
 from rlreport.errors import MissingExtraError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, named
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
 from rlreport.formats.containers import File, iterate
-from rlreport.formats.logged import columns, dicts, present
-from rlreport.formats.messages import prompt_and_response_fields, without_nulls
-from rlreport.formats.parquet import open_parquet
-from rlreport.sidefiles import MAX_JSON, LimitError, read_bounded
+from rlreport.formats.logged import columns, dicts, fields
+from rlreport.formats.parquet import parquet_rows
+from rlreport.text.chat import prompt_and_response_fields
 from rlreport.text.messages import message
 
-_FLOATS = ("halffloat", "float", "double")
 _STEP = re.compile(r"completions_(\d+)\.parquet$")
+_TEXTS = ("prompt", "completion")
 _KNOWN = frozenset({"step", "prompt", "completion", "advantage", "reward", "images", "image"})
 _REWARD = re.compile(r"(?:eval_)?rewards/(.+)/mean")
-_History = tuple[dict[int, list[Row]], tuple[str, ...]]
 _CLOSE = 1e-3
 """TRL logs the means of float32 rewards."""
 
+_LEVELS = 12
+"""Levels of messages in which nulls are dropped."""
 
-@dataclass(frozen=True)
+
 class TRL(BaseFormat):
     """Rows of ``completions/completions_00005.parquet``.
 
@@ -45,74 +44,64 @@ class TRL(BaseFormat):
     Attributes:
         functions: names of the reward functions, None where nothing tells.
         evaluated: the file holds an evaluation's rows.
-        remark: what a reader of the report should know about the file, "" for nothing.
     """
 
-    functions: tuple[str, ...] | None = None
-    evaluated: bool = False
-    remark: str = ""
     id = "trl"
     alone = False
     description = "TRL GRPO log_completions: parquet, a column a reward function"
     files = ("completions/completions_*.parquet",)
     container = "parquet"
+    claims = (("step", *_TEXTS, "advantage"), ("step", *_TEXTS), (*_TEXTS, "advantage"), _TEXTS)
+    functions: tuple[str, ...] | None = None
+    evaluated = False
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Claim rows with ``prompt`` and ``completion`` and an ``advantage`` or TRL's file name."""
-        if not objects or not all("prompt" in obj and "completion" in obj for obj in objects):
+        """Claim rows with rewards and an ``advantage`` or TRL's file name."""
+        match, numbered = super().match(name, objects), _STEP.search(name)
+        rewarded = any("reward" in obj or _floats(obj) for obj in objects)
+        if match is None or not rewarded or not (numbered or has_keys(objects, "advantage")):
             return None
-        if not _STEP.search(name) and not all("advantage" in obj for obj in objects):
-            return None
-        first = objects[0]
-        if isinstance(first.get("step"), list) or "token_ids" in first or "version_rle" in first:
-            return None
-        if not any(key == "reward" or key in _floats(obj) for obj in objects for key in obj):
-            return None
-        keys = [key for key in ("step", "prompt", "completion", "advantage") if key in first]
-        if _STEP.search(name):
-            return Match(95, f"{named(keys)}, and the name `completions_<step>.parquet`")
-        return Match(70, named(keys))
+        return Match(95 if numbered else 70, match.reason)
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object is one response, and not of AReaL's or a columnar log."""
+        other = "token_ids" in obj or "version_rle" in obj
+        return not other and not isinstance(obj.get("step"), list)
 
     def beside(self, path: Path, listed: Collection[Path]) -> TRL | str:
         """Learn the reward functions and evaluations from the trainer's state."""
-        found = _STEP.search(path.name)
-        if found is None or path.parent.name != "completions":
+        number = _STEP.search(path.name)
+        if number is None or path.parent.name != "completions":
             return self
         run = path.parent.parent
-        if (run / "rollouts").is_dir() and any(
-            file.parent == run / "rollouts" and file.name.startswith("rank_") for file in listed
-        ):
+        if any(f.parent == run / "rollouts" and f.name.startswith("rank_") for f in listed):
             return message(
                 "the same rollouts as in `rollouts` beside it, which RolloutWriter wrote"
             )
-        history, names = _history(run)
-        entries = history.get(int(found[1]), [])
-        evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
-        form = replace(self, functions=names or None, evaluated=evaluated)
-        return replace(form, remark=_remark(form, path, entries))
+        states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
+        history, functions = _history(tuple(stamp for f in states if (stamp := FileStamp.of(f))))
+        entries = history.get(int(number[1]), [])
+        form = TRL()
+        form.functions = functions or None
+        form.evaluated = any(key.startswith("eval_") for entry in entries for key in entry)
+        form.remark = form._remark_on(path, entries)
+        return form
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield one row: text, total reward, its parts, the advantage."""
         if obj.get("completion") is None:
             raise RowError(message("no `completion`"))
         parts = self._parts(obj)
-        asked, answered = without_nulls(obj.get("prompt")), without_nulls(obj["completion"])
-        advantage = obj.get("advantage")
-        if isinstance(advantage, list):
-            advantage = list(map(logged.parse_number, advantage))
-        elif advantage is not None:
-            advantage = logged.parse_number(advantage)
+        prompt, answer = _without_nulls(obj.get("prompt")), _without_nulls(obj["completion"])
         yield {
             **columns(obj, _KNOWN | parts.keys()),
-            **prompt_and_response_fields(asked, answered),
+            **prompt_and_response_fields(prompt, answer),
             "step": logged.step_of(obj.get("step"), where, _STEP),
-            "reward": logged.grade(obj["reward"])
-            if "reward" in obj
-            else logged.total(parts.values()),
-            **present(
-                reward_parts=parts or None,
+            "reward": logged.grade(obj["reward"]) if "reward" in obj else _sum(parts),
+            **fields(
+                reward_parts=parts,
                 split="val" if self.evaluated else None,
-                advantages=advantage,
+                advantages=obj.get("advantage"),
             ),
         }
 
@@ -121,9 +110,41 @@ class TRL(BaseFormat):
         return "val" if self.evaluated else super().split(name)
 
     def _parts(self, obj: Row) -> dict[str, float]:
+        names = _floats(obj) if self.functions is None else self.functions
+        return {name: logged.parse_number(obj[name]) for name in names if name in obj}
+
+    def _remark_on(self, path: Path, entries: Sequence[Row]) -> str:
+        """Say what was taken for the reward where nothing tells, or that its mean is not TRL's."""
+        read = None if self.functions is None else ["step", "reward", *self.functions]
+        try:
+            with path.open("rb") as stream:
+                objects = [obj for _, obj in parquet_rows(stream, columns=read)]
+        except (MissingExtraError, RowError, OSError):
+            return ""
+        if any("reward" in obj for obj in objects):
+            return ""
         if self.functions is None:
-            return {key: logged.parse_number(obj[key]) for key in _floats(obj)}
-        return {key: logged.parse_number(obj[key]) for key in self.functions if key in obj}
+            names = dict.fromkeys(f"`{name}`" for obj in objects for name in _floats(obj))
+            return message(
+                "no trainer_state.json names the reward functions; taken for them: {names}",
+                names=tuple(names),
+            )
+        key = "eval_reward" if self.evaluated else "reward"
+        means = [mean for entry in entries if (mean := logged.real(entry.get(key))) is not None]
+        sums = [value for obj in objects if (value := _sum(self._parts(obj))) is not None]
+        mean = math.fsum(sums) / len(sums) if sums else math.nan
+        if not means or not sums or abs(mean - means[-1]) <= _CLOSE * max(1.0, abs(means[-1])):
+            return ""
+        return message(
+            "the mean of the summed rewards, {mean}, is not the trainer's, {logged}: the functions "
+            "may have weights, which are not logged, or its mean is of more generations",
+            mean=f"{mean:.4g}",
+            logged=f"{means[-1]:.4g}",
+        )
+
+
+def _sum(parts: Mapping[str, float]) -> float | None:
+    return logged.total(parts.values())
 
 
 def _floats(obj: Mapping[str, Any]) -> list[str]:
@@ -147,23 +168,20 @@ def _is_reward(name: str) -> bool:
     return "reward" in name.lower() or name.endswith(("_func", "_fn"))
 
 
-def _history(run: Path) -> _History:
-    """Return the log by step and the reward functions, from the run's longest history."""
-    states = (run / "trainer_state.json", *sorted(run.glob("checkpoint-*/trainer_state.json")))
-    return _history_in(tuple(stamp for path in states if (stamp := FileStamp.of(path))))
+def _without_nulls(value: Any, levels: int = _LEVELS) -> Any:
+    """Drop null members of objects, which parquet adds where it merges their types."""
+    if isinstance(value, dict) and levels:
+        return {k: _without_nulls(v, levels - 1) for k in value if (v := value[k]) is not None}
+    if isinstance(value, list) and levels:
+        return [_without_nulls(item, levels - 1) for item in value]
+    return value
 
 
 @lru_cache(maxsize=8)
-def _history_in(states: tuple[FileStamp, ...]) -> _History:
-    entries: list[Row] = []
-    for file in states:
-        try:
-            state = logged.json_object(read_bounded(Path(file.path), MAX_JSON))
-        except (OSError, LimitError):
-            continue
-        found = dicts(state.get("log_history"))
-        if len(found) > len(entries):
-            entries = found
+def _history(states: tuple[FileStamp, ...]) -> tuple[dict[int, list[Row]], tuple[str, ...]]:
+    """Return the log by step and the reward functions, from the longest history."""
+    logs = [dicts(logged.document_of(file).get("log_history")) for file in states]
+    entries = max(logs, key=len, default=[])
     by_step: dict[int, list[Row]] = {}
     for entry in entries:
         step = logged.integer(entry.get("step"))
@@ -171,42 +189,6 @@ def _history_in(states: tuple[FileStamp, ...]) -> _History:
             by_step.setdefault(step, []).append(entry)
     keys = {key for entry in entries for key in entry}
     return by_step, tuple(sorted({m[1] for key in keys if (m := _REWARD.fullmatch(key))}))
-
-
-def _remark(form: TRL, path: Path, entries: Sequence[Row]) -> str:
-    """Say what was taken for the reward where nothing tells, and whether its mean is TRL's."""
-    try:
-        with open_parquet(path) as parquet:
-            schema = parquet.schema_arrow
-            names = schema.names
-            if "reward" in names:
-                return ""
-            if form.functions is None:
-                between = names[names.index("completion") + 1 : names.index("advantage")]
-                taken = [n for n in between if str(schema.field(n).type) in _FLOATS]
-                return message(
-                    "no trainer_state.json names the reward functions; taken for them: {names}",
-                    names=tuple(f"`{name}`" for name in taken),
-                )
-            present = [name for name in form.functions if name in names]
-            table = parquet.read(columns=present).to_pylist()
-    except (MissingExtraError, ValueError, OSError):
-        return ""
-    means = [e.get("eval_reward" if form.evaluated else "reward") for e in entries]
-    known = [float(value) for value in means if isinstance(value, int | float)]
-    sums = [logged.total(map(logged.parse_number, row.values())) for row in table]
-    judged = [value for value in sums if value is not None]
-    if not known or not judged:
-        return ""
-    mean = math.fsum(judged) / len(judged)
-    if abs(mean - known[-1]) <= _CLOSE * max(1.0, abs(known[-1])):
-        return ""
-    return message(
-        "the mean of the summed rewards, {mean}, is not the trainer's, {logged}: the functions may "
-        "have weights, which are not logged, or its mean is of more generations",
-        mean=f"{mean:.4g}",
-        logged=f"{known[-1]:.4g}",
-    )
 
 
 def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet") -> dict[str, str]:
@@ -223,23 +205,15 @@ def repeated_files(files: Iterable[tuple[str, File]], container: str = "parquet"
         RowError, MissingExtraError: as ``containers.iterate``.
     """
     repeats: dict[str, str] = {}
-    before: tuple[str, int, str] | None = None
+    first, first_step, first_digest = "", 0, ""
     for name, file in files:
-        step, digest = _content_of(file, container)
-        if before and before[1] != step and before[2] == digest:
-            repeats[name] = before[0]
+        steps, digest = [], xxhash.xxh3_128()
+        for _, obj in iterate(file, container):
+            steps.append(logged.integer(obj.pop("step", None)) or 0)
+            digest.update(repr(obj).encode("utf-8", "surrogatepass"))
+        step = next(iter(steps), -1)
+        if first and first_step != step and first_digest == digest.hexdigest():
+            repeats[name] = first
         else:
-            before = (name, step, digest)
+            first, first_step, first_digest = name, step, digest.hexdigest()
     return repeats
-
-
-def _content_of(file: File, container: str) -> tuple[int, str]:
-    """Return the step of a file's first row, and a hash of all its rows without their step."""
-    step = -1
-    digest = xxhash.xxh3_128()
-    for index, obj in iterate(file, container):
-        if index == 0:
-            step = logged.integer(obj.get("step")) or 0
-        rest = {key: value for key, value in obj.items() if key != "step"}
-        digest.update(logged.encoded(rest))
-    return step, digest.hexdigest()

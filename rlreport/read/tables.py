@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.columns import RESPONSE_COLUMNS
-from rlreport.figures.conversation import MAX_TOOLS
+from rlreport.figures.metadata import MAX_TOOLS
 from rlreport.figures.ragged import Ints, places_in_runs
 from rlreport.read.batch import (
     FIELD_BITS,

@@ -1,45 +1,47 @@
-"""Chat turns: found in a prompt that carries a chat template, or taken from messages."""
+"""Conversations as turns: from chat messages, from chat templates, from marks of tools in a text.
+
+A turn of a prompt is (role, text). A turn of a response is an object of the canonical field
+``turns``: ``role``, ``text`` and ``sampled`` (the policy wrote it), and where they are known
+``thinking``, ``calls`` ({name, arguments, id}), ``tool`` and ``error``.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 Turns = list[tuple[str, str]]
+Turn = dict[str, Any]
+Row = dict[str, Any]
+
+CALL, ANSWER = "<tool_call>", "<tool_response>"
+"""What opens a call and a tool's answer in a text (Hermes 2 Pro, Qwen)."""
 
 _ROLE_NAMES = {"human": "user", "model": "assistant", "ai": "assistant", "gpt": "assistant"}
+_TEMPLATES = [
+    (re.compile(opening), re.compile(rf"(?:{closing})\s*$"))
+    for opening, closing in (
+        (r"<\|im_start\|>([\w.-]+)(?:\n|<\|im_sep\|>)", r"<\|im_end\|>"),
+        (
+            r"<\|start_header_id\|>([\w.-]+)<\|end_header_id\|>\s*",
+            r"<\|eot_id\|>|<\|eom_id\|>",
+        ),
+        (r"<start_of_turn>([\w.-]+)\n", r"<end_of_turn>"),
+        (
+            r"<\|start\|>([\w.-]+)[^<]*(?:<\|channel\|>[^<]*)?(?:<\|message\|>|\Z)",
+            r"<\|end\|>|<\|return\|>|<\|call\|>",
+        ),
+        (r"<[|｜](User|Assistant)[|｜]>", r"<[|｜]end▁of▁sentence[|｜]>"),
+        (
+            r"<\|(system|user|assistant|observation|tool)\|>\s*",
+            r"<\|end\|>|</s>|<\|endoftext\|>",
+        ),
+    )
+]
+"""Chat templates: what opens a turn (its group is the role) and what closes it."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """A chat template: what opens a turn (one group, the role) and what closes it."""
-
-    opening: re.Pattern[str]
-    closing: re.Pattern[str]
-
-
-def _template(opening: str, closing: str) -> _Template:
-    return _Template(re.compile(opening), re.compile(f"(?:{closing})\\s*$"))
-
-
-_TEMPLATES = (
-    _template(r"<\|im_start\|>([\w.-]+)(?:\n|<\|im_sep\|>)", r"<\|im_end\|>"),
-    _template(
-        r"<\|start_header_id\|>([\w.-]+)<\|end_header_id\|>\s*", r"<\|eot_id\|>|<\|eom_id\|>"
-    ),
-    _template(r"<start_of_turn>([\w.-]+)\n", r"<end_of_turn>"),
-    _template(
-        r"<\|start\|>([\w.-]+)[^<]*(?:<\|channel\|>[^<]*)?(?:<\|message\|>|\Z)",
-        r"<\|end\|>|<\|return\|>|<\|call\|>",
-    ),
-    _template(r"<[|｜](User|Assistant)[|｜]>", r"<[|｜]end▁of▁sentence[|｜]>"),
-    _template(
-        r"<\|(system|user|assistant|observation|tool)\|>\s*", r"<\|end\|>|</s>|<\|endoftext\|>"
-    ),
-)
 _WRITTEN_ROLES = (
     re.compile(r"^(System|Human|Assistant|AI|GPT):[ \t]*", re.MULTILINE),
     re.compile(r"^(System|User|Assistant|AI):[ \t]*", re.MULTILINE),
@@ -47,10 +49,16 @@ _WRITTEN_ROLES = (
     re.compile(r"^(system|user|assistant|tool|model)\n", re.MULTILINE),
 )
 _MARKS_ONLY = re.compile(r"\s*(?:(?:<[^<>\s]{1,40}>|\[[A-Za-z_]{1,20}\])\s*)*")
-"""What may stand before the first turn without saying anything: marks of a beginning."""
+"""Begin-of-text marks that may stand before the first turn."""
 
 _LLAMA2_TURN = re.compile(r"\[INST\](.*?)(?:\[/INST\](.*?)(?=\[INST\]|\Z)|\Z)", re.DOTALL)
 _LLAMA2_SYSTEM = re.compile(r"\s*<<SYS>>\n?(.*?)\n?<</SYS>>\s*", re.DOTALL)
+
+# Blanks are stripped later: beside a lazy group they would take quadratic time.
+_CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
+_ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
+_ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
+"""Roles around an answer in a template decoded without its special tokens."""
 
 
 def turns(prompt: str) -> Turns:
@@ -61,143 +69,220 @@ def turns(prompt: str) -> Turns:
     turn that the response completes holds no text, and is left out; a text before the first
     turn is a turn of the role ``prompt``.
     """
-    # Every marker starts so, and most prompts have none.
-    for template in _TEMPLATES if "<" in prompt else ():
-        found = _split(prompt, template.opening)
-        if found:
-            said = [(role, template.closing.sub("", text)) for role, text in found]
-            before = prompt[: _start(prompt, template.opening)]
-            return _tidy(
-                said
-                if _MARKS_ONLY.fullmatch(before)
-                else [("prompt", template.closing.sub("", before)), *said]
-            )
+    # Every marker starts with "<", and most prompts have none.
+    for opening, closing in _TEMPLATES if "<" in prompt else ():
+        before, parts = _split(prompt, opening)
+        if parts:
+            if not _MARKS_ONLY.fullmatch(before):
+                parts = [("prompt", before), *parts]
+            return _without_blank([(role, closing.sub("", text)) for role, text in parts])
     if "[INST]" in prompt:
-        return _tidy(_llama2(prompt))
+        return _without_blank(_llama2(prompt))
     for opening in _WRITTEN_ROLES:
-        found = _split(prompt, opening)
-        roles = [role_name(role) for role, _ in found]
+        before, parts = _split(prompt, opening)
         # One role alone may be prose: "User: ..." counts when someone answers.
-        if "user" in roles and "assistant" in roles and not prompt[: _start(prompt, opening)]:
-            return _tidy(found)
+        if not before and {"user", "assistant"} <= {role_name(role) for role, _ in parts}:
+            return _without_blank(parts)
     return []
 
 
-CALL, ANSWER = "<tool_call>", "<tool_response>"
-"""What opens a call and a tool's answer in a text (Hermes 2 Pro, Qwen)."""
-
-# Blanks are stripped apart: beside a lazy group they would take time by the square of their number.
-_CALLS = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_ANSWERS = re.compile(r"<tool_response>(.*?)(?:</tool_response>|\Z)", re.DOTALL)
-
-_ROLE_LINES = re.compile(r"\A\s*assistant\n|\n(?:user|tool)\s*\Z")
-"""What is left beside an answer of a template decoded without its special tokens."""
+def _split(prompt: str, opening: re.Pattern[str]) -> tuple[str, Turns]:
+    """Return the text before the first opening, and the role and text of each turn."""
+    before, *parts = opening.split(prompt)
+    return before, list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def turns_in_text(response: str) -> list[dict[str, Any]]:
-    """Return the turns, as objects of the field ``turns``, of a text that marks its tool calls.
+def _llama2(prompt: str) -> Turns:
+    parts: Turns = []
+    for question, answer in _LLAMA2_TURN.findall(prompt):
+        system = _LLAMA2_SYSTEM.match(question)
+        if system:
+            parts.append(("system", system[1]))
+        parts.append(("user", question[system.end() if system else 0 :]))
+        parts.append(("assistant", re.sub(r"</?s>", "", answer)))
+    return parts
+
+
+def _without_blank(parts: Turns) -> Turns:
+    return [(role_name(role), text.strip()) for role, text in parts if text.strip()]
+
+
+def turns_in_text(response: str) -> list[Turn]:
+    """Return the turns of a response that marks its tool calls, [] without calls and answers.
 
     What stands in ``<tool_response>`` is a tool's answer; what else the template marks as
     another role's is not the policy's either. A call that is no JSON object stays as it is.
-    Without calls and answers there are none: one turn says what the text says.
     """
     if CALL not in response and ANSWER not in response:
         return []
-    made: list[dict[str, Any]] = []
+    result: list[Turn] = []
     for role, text in turns(response) or [("prompt", response)]:
         for place, part in enumerate(_ANSWERS.split(text)):
             if place % 2:
-                made.append({"role": "tool", "text": part.strip(), "sampled": False})
+                result.append({"role": "tool", "text": part.strip(), "sampled": False})
+            elif part.strip() and role in ("prompt", "assistant"):
+                result.append(_policy_turn(_ROLE_LINES.sub("", part)))
             elif part.strip():
-                own = role in ("prompt", "assistant")  # the text goes on a turn of the policy
-                other = {"role": role, "text": part.strip(), "sampled": False}
-                made.append(_policy_turn(_ROLE_LINES.sub("", part)) if own else other)
-    return made
+                result.append({"role": role, "text": part.strip(), "sampled": False})
+    return result
 
 
-def _policy_turn(text: str) -> dict[str, Any]:
-    calls = [_parsed(call.strip()) for call in _CALLS.findall(text)]
-    said = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
-    return {**said, "calls": calls} if calls else said
+def _policy_turn(text: str) -> Turn:
+    turn = {"role": "assistant", "text": _CALLS.sub("", text).strip(), "sampled": True}
+    calls = []
+    for call in map(str.strip, _CALLS.findall(text)):
+        loaded = _loaded(call)
+        calls.append(loaded if isinstance(loaded, dict) else call)
+    return {**turn, "calls": calls} if calls else turn
 
 
-def _parsed(call: str) -> object:
-    try:
-        found = json.loads(call)
-    except (ValueError, RecursionError):
-        return call
-    return found if isinstance(found, dict) else call
+def spoken(parts: Turns) -> str:
+    """Return turns as one text without the marks of a chat template."""
+    return "\n".join(f"{role}: {text}" for role, text in parts)
+
+
+def is_messages(value: object) -> bool:
+    """Tell whether ``value`` is a list of chat messages."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and "role" in item for item in value)
+    )
 
 
 def message_turns(messages: Sequence[object]) -> Turns:
     """Return the (role, text) turns of a list of chat messages, tool calls as text."""
-    return [
-        (role_name(str(message.get("role", "?"))), message_text(message))
-        for message in messages
-        if isinstance(message, Mapping)
-    ]
-
-
-def message_text(message: Mapping[str, object]) -> str:
-    """Return what a chat message says: reasoning, content parts and tool calls, as text."""
-    parts = []
-    reasoning = message.get("reasoning_content")
-    if isinstance(reasoning, str) and reasoning:
-        parts.append(f"<think>{reasoning}</think>")
-    content = content_text(message.get("content"))
-    if content:
-        parts.append(content)
-    calls = message.get("tool_calls")
-    if isinstance(calls, str) and calls:
-        parts.append(calls)
-    elif isinstance(calls, Sequence):
-        parts.extend(_call_text(call) for call in calls)
-    return "\n".join(parts)
+    return [(_role(one), message_text(one)) for one in messages if isinstance(one, Mapping)]
 
 
 def conversation_text(messages: Sequence[object]) -> str:
     """Return messages as one text, a message of a single turn as its bare content."""
-    said = message_turns(messages)
-    if len(said) == 1:
-        return said[0][1]
-    return spoken(said)
+    parts = message_turns(messages)
+    return parts[0][1] if len(parts) == 1 else spoken(parts)
 
 
-def spoken(said: Turns) -> str:
-    """Return turns as one text without the marks of a chat template."""
-    return "\n".join(f"{role}: {text}" for role, text in said)
+def conversation_fields(messages: Sequence[Any], sampled: Sequence[bool] = ()) -> Row:
+    """Return the fields of a row that hold a conversation: its prompt and what follows.
+
+    The response begins with the first message the policy wrote: the first ``sampled`` one,
+    else the first assistant message after the last of a user or the system.
+
+    Args:
+        messages: chat messages, dicts with ``role`` and ``content``.
+        sampled: which of them the policy wrote, where the log says so.
+    """
+    if any(sampled):
+        start = next(i for i, wrote in enumerate(sampled) if wrote)
+        return prompt_fields(messages[:start]) | response_fields(messages[start:], sampled[start:])
+    start = len(messages)
+    for i in range(len(messages) - 1, -1, -1):
+        role = _role(messages[i])
+        if role == "assistant":
+            start = i
+        elif role in ("user", "system", "developer"):
+            break
+    return prompt_fields(messages[:start]) | response_fields(messages[start:])
 
 
-def _split(prompt: str, opening: re.Pattern[str]) -> Turns:
-    marks = list(opening.finditer(prompt))
-    ends = [*(mark.start() for mark in marks[1:]), len(prompt)]
-    return [(mark[1], prompt[mark.end() : end]) for mark, end in zip(marks, ends, strict=False)]
+def prompt_and_response_fields(prompt: object, response: object) -> Row:
+    """Return the fields of a prompt and a response, each a string, one message, or messages."""
+    return prompt_fields(prompt) | response_fields(response)
 
 
-def _start(prompt: str, opening: re.Pattern[str]) -> int:
-    found = opening.search(prompt)
-    return found.start() if found else 0
+def prompt_fields(value: object) -> Row:
+    """Return ``prompt``, and ``prompt_turns`` where it is a message or messages."""
+    if isinstance(value, str):
+        return {"prompt": value}
+    messages = [value] if isinstance(value, dict) else value
+    if not isinstance(messages, list | tuple):
+        return {"prompt": ""}
+    row: Row = {"prompt": conversation_text(messages)}
+    if parts := message_turns(messages):
+        row["prompt_turns"] = [[role, text] for role, text in parts]
+    return row
 
 
-def _llama2(prompt: str) -> Turns:
-    said: Turns = []
-    for question, answer in _LLAMA2_TURN.findall(prompt):
-        system = _LLAMA2_SYSTEM.match(question)
-        if system:
-            said.append(("system", system[1]))
-        said.append(("user", question[system.end() if system else 0 :]))
-        said.append(("assistant", re.sub(r"</?s>", "", answer)))
-    return said
+def response_fields(value: object, sampled: Sequence[bool] | None = None) -> Row:
+    """Return ``response``, what the policy wrote, and ``turns`` where it is messages.
+
+    Args:
+        value: a string, one message, or all messages after the prompt.
+        sampled: which of the messages the policy wrote; by default those of the assistant.
+    """
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        return {"response": value if isinstance(value, str) else ""}
+    result: list[Turn] = []
+    texts: list[str] = []
+    tools: dict[str, str] = {}
+    for i, one in enumerate(value):
+        if isinstance(one, Mapping):
+            result.append(_turn(one, tools))
+            if sampled is not None:
+                result[-1]["sampled"] = bool(sampled[i])
+            if result[-1]["sampled"]:
+                texts.append(message_text(one))
+    row: Row = {"response": "\n".join(texts)}
+    return {**row, "turns": result} if result else row
 
 
-def _tidy(said: Turns) -> Turns:
-    return [(role_name(role), text.strip()) for role, text in said if text.strip()]
+def _turn(message: Mapping[str, Any], tools: dict[str, str]) -> Turn:
+    """Return a message as a turn; ``tools`` maps the ids of earlier calls to tools, and grows."""
+    role = _role(message)
+    turn: Turn = {
+        "role": role,
+        "text": content_text(message.get("content")),
+        "sampled": role == "assistant",
+    }
+    thinking = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(thinking, str) and thinking:
+        turn["thinking"] = thinking
+    calls = [_call(*one) for one in _calls_of(message)]
+    if calls:
+        turn["calls"] = calls
+        tools.update((call["id"], call["name"]) for call in calls if "id" in call)
+    tool = message.get("name") or tools.get(str(message.get("tool_call_id")))
+    if role == "tool" and isinstance(tool, str):
+        turn["tool"] = tool
+    error = message.get("error")
+    if isinstance(error, str) and error:
+        turn["error"] = error
+    elif message.get("is_error") is True or message.get("status") == "error":
+        turn["error"] = turn["text"][:200] or "error"
+    return turn
 
 
-def role_name(role: str) -> str:
-    """Return the usual name of a role: ``human`` is ``user``, ``model`` is ``assistant``."""
-    lowered = role.lower()
-    return _ROLE_NAMES.get(lowered, lowered)
+def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str | None, Any, object]]:
+    """Yield name, arguments as logged and id of each tool call; a bare text has no name."""
+    value = _loaded(message.get("tool_calls"))
+    for item in map(_loaded, value if isinstance(value, list) else [value]):
+        if isinstance(item, Mapping):
+            function = item.get("function")
+            named = function if isinstance(function, Mapping) else item
+            arguments = named.get("arguments", named.get("input", ""))
+            yield str(named.get("name") or ""), arguments, item.get("id")
+        elif isinstance(item, str) and item:
+            yield None, item, None
+
+
+def _call(name: str | None, arguments: Any, identity: object) -> dict[str, Any]:
+    arguments = "" if arguments is None else _loaded(arguments)
+    if not isinstance(arguments, dict | str):
+        arguments = _json(arguments)
+    call = {"name": name or "", "arguments": arguments}
+    return {**call, "id": identity} if isinstance(identity, str) else call
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return what a chat message says: reasoning, content parts and tool calls, as text."""
+    thinking = message.get("reasoning_content")
+    parts = [f"<think>{thinking}</think>" if isinstance(thinking, str) and thinking else ""]
+    parts.append(content_text(message.get("content")))
+    for name, arguments, _ in _calls_of(message):
+        text = arguments if isinstance(arguments, str) else _json(arguments)
+        parts.append(text if name is None else f"{name or 'tool'}({text})")
+    return "\n".join(filter(None, parts))
 
 
 def content_text(content: object) -> str:
@@ -207,8 +292,8 @@ def content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
-        return "".join(_part_text(part) for part in content)
-    return json.dumps(content, ensure_ascii=False, default=str)
+        return "".join(map(_part_text, content))
+    return _json(content)
 
 
 def _part_text(part: object) -> str:
@@ -220,14 +305,26 @@ def _part_text(part: object) -> str:
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
-def _call_text(call: object) -> str:
-    if isinstance(call, str):
-        return call
-    if not isinstance(call, Mapping):
-        return ""
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else call
-    arguments = named.get("arguments", "")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-    return f"{named.get('name', 'tool')}({arguments})"
+def role_name(role: str) -> str:
+    """Return the usual name of a role: ``human`` is ``user``, ``model`` is ``assistant``."""
+    lowered = role.lower()
+    return _ROLE_NAMES.get(lowered, lowered)
+
+
+def _role(message: object) -> str:
+    role = message.get("role") if isinstance(message, Mapping) else None
+    return role_name(role) if isinstance(role, str) else "?"
+
+
+def _loaded(value: object) -> object:
+    """Return the JSON object or list in a string, other values as they are."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,335 @@
+"""Evaluation harnesses: Inspect's ``.eval`` logs, lm-evaluation-harness, Harbor (ATIF)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rlreport.formats import logged
+from rlreport.formats.base import (
+    BaseFormat,
+    FileStamp,
+    Match,
+    Row,
+    RowError,
+    Where,
+)
+from rlreport.formats.containers import HEADER
+from rlreport.formats.ids import span_turns, tokens_of_steps
+from rlreport.formats.logged import columns, dicts, fields, mapping
+from rlreport.text.chat import conversation_fields, prompt_fields
+from rlreport.text.messages import message
+
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+"""Inspect's letters: correct, partial, incorrect, no answer."""
+
+_LENGTHS = frozenset({"max_tokens", "model_length", "message", "token", "context", "turn"})
+"""Inspect's stop reasons and limits that cut a sample off."""
+
+_ATTACHED = "attachment://"
+_LM_EVAL_NAME = re.compile(r"samples_(.+?)(?:_\d{4}-\d\d-\d\dT[^/]*)?\.(?:jsonl|json)")
+_LM_EVAL_KEYS = frozenset(
+    {"doc_id", "arguments", "resps", "target", "doc", "filtered_resps", "filter", "metrics"}
+    | {"doc_hash", "prompt_hash", "target_hash"}
+)
+_ATIF_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
+
+
+class InspectAI(BaseFormat):
+    """One sample and epoch a row; the first scorer's value is the reward."""
+
+    id = "inspect"
+    evaluates = True
+    description = "Inspect evaluation logs (.eval)"
+    claims = (("id", "epoch", "input", "target"),)
+    confidence = 97
+    files = ("*.eval",)
+    container = "inspect"
+
+    def match(self, name: str, objects: Sequence[Row]) -> Match | None:
+        """Claim samples of a log."""
+        whole = [obj for obj in objects if "error_reading" not in obj]
+        return super().match(name, whole)
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether an object comes from an ``.eval`` log."""
+        return HEADER in obj
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row; a sample without a score has no grade."""
+        if "error_reading" in obj:
+            raise RowError(logged.text(obj["error_reading"]))
+        about, attachments = mapping(obj.get(HEADER)), mapping(obj.get("attachments"))
+        messages = [_message(one, attachments) for one in dicts(obj.get("messages"))]
+        sampled = [m["role"] == "assistant" and m["source"] != "input" for m in messages]
+        if any(m["role"] == "assistant" for m in messages):
+            texts = conversation_fields(messages, sampled)
+        else:
+            inputs = [_message(one, attachments) for one in dicts(obj.get("input"))]
+            texts = {"prompt": prompt_fields(inputs or obj.get("input"))["prompt"], "response": ""}
+        parts = _scores(mapping(obj.get("scores")))
+        target = obj.get("target")
+        targets = target if isinstance(target, list) else [target]
+        yield {
+            **columns(mapping(obj.get("metadata"))),
+            **texts,
+            "step": 0,
+            "split": "eval",
+            "epoch": obj.get("epoch"),
+            "reward": next(iter(parts.values()), None),
+            "group_id": logged.text(obj.get("id")),
+            **fields(
+                task=about.get("task"),
+                model=about.get("model"),
+                reward_parts=parts if len(parts) > 1 else None,
+                ground_truth=", ".join(map(logged.text, targets)),
+                seconds=obj.get("total_time"),
+            ),
+            **_ending(obj, messages, sum(sampled)),
+        }
+
+
+def _ending(obj: Row, messages: Sequence[Row], replies: int) -> Row:
+    """Return why it ended, what went wrong, and the tokens of an only answer."""
+    output = mapping(obj.get("output"))
+    choice = next(iter(dicts(output.get("choices"))), {})
+    row: Row = {}
+    reason = mapping(obj.get("limit")).get("type") or choice.get("stop_reason")
+    if isinstance(reason, str) and reason != "unknown":
+        row["finish_reason"] = "length" if reason in _LENGTHS else reason
+    error = mapping(obj.get("error")).get("message") or output.get("error")
+    if error:
+        row["errors"] = [logged.text(error)]
+        if not any(m["role"] == "assistant" for m in messages):
+            row.update(trainable=False, finish_reason="error")
+    tokens = dicts(mapping(choice.get("logprobs")).get("content"))
+    if tokens and replies == 1:
+        row["response_tokens"] = [logged.text(token.get("token")) for token in tokens]
+        row["logprobs"] = [logged.parse_number(token.get("logprob")) for token in tokens]
+    return row
+
+
+def _scores(scores: Row) -> dict[str, float]:
+    """Return the scorers' values as numbers; those that are objects, key by key."""
+    values: Row = {}
+    for name in scores:
+        value: Any = mapping(scores[name]).get("value")
+        parts = {f"{name}/{key}": value[key] for key in mapping(value)}
+        values |= parts if isinstance(value, dict) else {name: value}
+    graded = {key: _GRADES.get(v, v) if isinstance(v, str) else v for key, v in values.items()}
+    return logged.reals(graded)
+
+
+def _message(logged_message: Row, attachments: Row) -> Row:
+    """Return a message with attachments in place and its parts under the usual names."""
+    role, parts = logged.text(logged_message.get("role")), logged_message.get("content")
+    result: Row = {"role": role, "source": logged_message.get("source")}
+    if isinstance(parts, list):
+        thoughts = [p.get("reasoning") for p in dicts(parts) if p.get("type") == "reasoning"]
+        result["reasoning_content"] = "\n".join(filter(None, map(logged.text, thoughts)))
+        result["content"] = [
+            {**part, "text": _attached(text, attachments)}
+            if (text := mapping(part).get("text"))
+            else part
+            for part in parts
+            if mapping(part).get("type") != "reasoning"
+        ]
+    else:
+        result["content"] = _attached(parts, attachments)
+    result["tool_calls"] = [
+        {"id": call.get("id"), "name": call.get("function"), "arguments": call.get("arguments")}
+        for call in dicts(logged_message.get("tool_calls"))
+    ]
+    if role == "tool":
+        error = mapping(logged_message.get("error"))
+        result |= {
+            "name": logged_message.get("function"),
+            "tool_call_id": logged_message.get("tool_call_id"),
+            "error": ": ".join(logged.text(error[k]) for k in ("type", "message") if error.get(k)),
+        }
+    return result
+
+
+def _attached(content: Any, attachments: Row) -> Any:
+    if isinstance(content, str) and content.startswith(_ATTACHED):
+        return attachments.get(content.removeprefix(_ATTACHED), content)
+    return content
+
+
+class LMEval(BaseFormat):
+    """One document a line; of several choices the likeliest is the response.
+
+    A task with several filters repeats each document: the file's first filter is read.
+
+    Attributes:
+        filter: that filter; None to read all.
+    """
+
+    id = "lm_eval"
+    evaluates = True
+    description = "lm-evaluation-harness --log_samples: one evaluation, a file a task"
+    files = ("samples_<task>_<time>.jsonl",)
+    claims = (("doc_id", "arguments", "resps", "target"),)
+    filter: str | None = None
+
+    def beside(self, path: Path, listed: Collection[Path]) -> LMEval:
+        """Learn the file's first filter."""
+        try:
+            with path.open("rb") as lines:
+                first = logged.json_object(lines.readline()).get("filter")
+        except OSError:
+            return self
+        if not isinstance(first, str):
+            return self
+        several = message("of several filters, {filter} is read", filter=f"`{first}`")
+        form = LMEval(remark="" if first == "none" else several)
+        form.filter = first
+        return form
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield the row of a document, none of another filter's."""
+        if self.filter is not None and obj.get("filter") != self.filter:
+            logged.read_all(obj)
+            return
+        requests = mapping(obj.get("arguments"))
+        arguments = [mapping(requests[name]) for name in requests]
+        resps = obj.get("resps")
+        if not arguments or not isinstance(resps, list) or not resps:
+            raise RowError(message("no `arguments` or `resps`"))
+        metrics = obj.get("metrics")
+        names = metrics if isinstance(metrics, list) else []
+        names = [name for name in names if isinstance(name, str)] or ["exact_match"]
+        parts = logged.reals({name: obj.get(name) for name in names})
+        response = _response(arguments, resps)
+        task = _LM_EVAL_NAME.search(where.name)
+        filtered = obj.get("filtered_resps")
+        answer = filtered[0] if isinstance(filtered, list) and filtered else None
+        answer = answer[:200] if isinstance(answer, str) and answer != response else None
+        yield {
+            **columns(obj, _LM_EVAL_KEYS | parts.keys()),
+            "step": 0,
+            "split": "eval",
+            "prompt": logged.text(arguments[0].get("arg_0")),
+            "response": response,
+            "reward": next(iter(parts.values()), None),
+            "task": task[1] if task else "",
+            "group_id": f"{task[1] if task else ''}:{logged.text(obj.get('doc_id'))}",
+            **fields(
+                reward_parts=parts if len(parts) > 1 else None,
+                ground_truth=obj.get("target"),
+                answer=answer,
+            ),
+        }
+
+
+def _response(arguments: Sequence[Row], resps: Sequence[Any]) -> str:
+    """Return the text that was generated first, else the choice of the largest likelihood."""
+    firsts = [resp[0] if isinstance(resp, list) and resp else resp for resp in resps]
+    if isinstance(firsts[0], str):
+        return firsts[0]
+    likelihoods = [
+        logged.parse_number(first[0]) if isinstance(first, list) and first else -math.inf
+        for first in firsts
+    ]
+    best = likelihoods.index(max(likelihoods))
+    return logged.text(arguments[min(best, len(arguments) - 1)].get("arg_1"))
+
+
+class ATIF(BaseFormat):
+    """One trajectory a file; its trial's ``result.json`` has the reward, times and errors."""
+
+    id = "atif"
+    alone = False
+    evaluates = True
+    description = "Harbor trajectories (ATIF), with the reward in result.json of their trial"
+    files = ("<trial>/agent/trajectory.json",)
+    claims = (("schema_version", "steps"),)
+    confidence = 97
+    container = "json"
+
+    def recognizes(self, obj: Row) -> bool:
+        """Tell whether the schema is a version of ATIF."""
+        return str(obj["schema_version"]).startswith("ATIF")
+
+    def beside(self, path: Path, listed: Collection[Path]) -> ATIF:
+        """Find the result of the trial."""
+        outer, inner = (folder / "result.json" for folder in (path.parent.parent, path.parent))
+        return ATIF(FileStamp.of(outer) or FileStamp.of(inner))
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield one row; without a result its reward is not known."""
+        steps = dicts(obj.get("steps"))
+        if not steps:
+            raise RowError(message("a trajectory without `steps`"))
+        agent = mapping(obj.get("agent"))
+        calls = [mapping(step.get("metrics")) for step in steps if step.get("source") == "agent"]
+        row = {
+            **columns(mapping(obj.get("final_metrics"))),
+            **_atif_conversation(steps),
+            "step": 0,
+            "split": "eval",
+            **_trial_outcome(logged.document_of(self.sibling) if self.sibling else {}),
+            **fields(agent=agent.get("name"), model=agent.get("model_name")),
+            **tokens_of_steps(
+                (c.get("prompt_token_ids"), c.get("completion_token_ids"), c.get("logprobs"))
+                for c in calls
+            ),
+        }
+        span_turns(row)
+        yield row
+
+
+def _atif_conversation(steps: Sequence[Row]) -> Row:
+    messages: list[Row] = []
+    sampled: list[bool] = []
+    for step in steps:
+        role = _ATIF_ROLES.get(logged.text(step.get("source")), "?")
+        calls = [
+            {"name": c.get("function_name"), "arguments": c.get("arguments"),
+             "id": c.get("tool_call_id")}
+            for c in dicts(step.get("tool_calls"))
+        ]  # fmt: skip
+        messages.append(
+            {"role": role, "content": step.get("message"), "tool_calls": calls,
+             "reasoning_content": step.get("reasoning_content")}
+        )  # fmt: skip
+        # Agents also log steps that no model wrote, and what they took over from elsewhere.
+        copied = step.get("llm_call_count") == 0 or step.get("is_copied_context") is True
+        sampled.append(role == "assistant" and not copied)
+        for result in dicts(mapping(step.get("observation")).get("results")):
+            call, content = result.get("source_call_id"), result.get("content")
+            messages.append({"role": "tool", "content": content, "tool_call_id": call})
+            sampled.append(False)
+    return conversation_fields(messages, sampled)
+
+
+def _trial_outcome(result: Row) -> Row:
+    """Return reward, group, time and errors of a trial; the reward is None if it has none."""
+    parts = logged.reals(mapping(mapping(result.get("verifier_result")).get("rewards")))
+    row: Row = {"reward": parts.get("reward")}
+    if len(parts) == 1:
+        row["reward"] = logged.total(parts.values())
+    elif parts:
+        row["reward_parts"] = parts
+    task = logged.string(result.get("task_name"))
+    seconds = _seconds_between(mapping(result.get("agent_execution")) or result)
+    row |= fields(group_id=task, task=task, seconds=seconds)
+    failed = mapping(result.get("exception_info"))
+    if failed:
+        kind = failed.get("exception_type")
+        parts_of_error = (kind, failed.get("exception_message"))
+        row["errors"] = [": ".join(logged.text(part) for part in parts_of_error if part)]
+        row["finish_reason"] = "length" if "Timeout" in logged.text(kind) else "error"
+    return row
+
+
+def _seconds_between(times: Row) -> float | None:
+    try:
+        begin, end = (datetime.fromisoformat(times[key]) for key in ("started_at", "finished_at"))
+        return max(0.0, (end - begin).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None

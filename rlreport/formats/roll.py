@@ -1,0 +1,101 @@
+"""ROLL's rollout dumps, of its rlvr and its agentic pipeline: one line of columns a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rlreport.formats import logged
+from rlreport.formats.base import BaseFormat, Row, RowError, Where
+from rlreport.formats.logged import columns, fields, mapping
+from rlreport.formats.simple import Renamed
+from rlreport.text.chat import conversation_fields
+from rlreport.text.messages import message
+
+_STEP = re.compile(r"step_(\d+)")
+_TRAJECTORY = re.compile(r"(.+)_[^_]+_\d{8}_\d{6}_\d{6}(?:_b\d+)?")
+"""``{tag}_{group}_{episode}_{seed}_{env}_{time}``: all but the last two name the group."""
+
+_DONE = {"finish": "stop", "max_length": "length", "max_steps": "length"}
+"""ROLL's stop reasons by what they mean."""
+
+
+class Roll(Renamed):
+    """ROLL's rlvr pipeline: one line a step, a dict of columns; ``id`` marks the group."""
+
+    id = "roll"
+    description = "ROLL rlvr rollout dumps: one line of columns a step"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    claims = (("prompt", "responses", "scores"),)
+    columnar = True
+    step = "global_step"
+    response = "responses"
+    reward = "scores"
+    step_path = _STEP
+    renames = (("group_id", "id"), ("ground_truth", "ground_truth"))
+    hidden = frozenset({"sampling_params"})
+
+
+class RollAgentic(BaseFormat):
+    """One line a step; each entry of ``trajectory_data`` and ``messages`` is JSON in a string.
+
+    In step mode a trajectory is dumped once for each of its steps: the last one stands for it.
+    """
+
+    id = "roll_agentic"
+    description = "ROLL agentic rollout dumps: one line a step, columns of JSON strings"
+    files = ("rollout_dump_data.step_*.jsonl",)
+    claims = (("trajectory_data", "messages"),)
+    columnar = True
+
+    def rows(self, obj: Row, where: Where) -> Iterator[Row]:
+        """Yield a row for each trajectory."""
+        return logged.each(_trajectories(obj), lambda entry: _row(*entry, where))
+
+
+def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
+    """Yield the columns' entries with their parsed ``trajectory_data``."""
+    for entry in logged.explode(obj, "trajectory_data"):
+        about = mapping(logged.from_json(entry.get("trajectory_data")))
+        place = logged.integer(about.get("branch_or_step_idx"))
+        count = logged.integer(about.get("num_branches_or_steps"))
+        if place is None or count is None or place >= count - 1:
+            yield entry, about
+
+
+def _row(entry: Row, about: Row, where: Where) -> Row:
+    messages = logged.from_json(entry.get("messages"))
+    if not isinstance(messages, list):
+        raise RowError(message("`messages` is no JSON list"))
+    if any(isinstance(item, list) for item in messages):
+        # One list of messages for each context that the agent worked in.
+        messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]
+    sampled = [mapping(one).get("role") == "assistant" for one in messages]
+    environment, timing = mapping(about.get("env_info")), mapping(about.get("timing_info"))
+    failure = mapping(about.get("failure_info"))
+    row = columns(entry, ("global_step", "trajectory_data", "messages", "tools"))
+    for part in (mapping(about.get("length_info")), environment, timing):
+        row |= columns(part, ("mode", "group_id", "traj_save_time"))
+    reason = logged.text(failure.get("stop_reason", about.get("finish_reason"))).lower()
+    errors, mode = failure.get("error_messages"), environment.get("mode")
+    return {
+        **row,
+        **conversation_fields(messages, sampled),
+        "step": logged.step_of(entry.get("global_step"), where, _STEP),
+        "reward": logged.required(mapping(about.get("reward_info")), "episode_reward"),
+        **fields(
+            finish_reason=_DONE.get(reason, reason) or None,
+            seconds=timing.get("traj_time_env_total"),
+            errors=errors if isinstance(errors, list) else None,
+            split=mode if mode in ("train", "val") else None,
+            group_id=_group(environment, about.get("trajectory_id")),
+        ),
+    }
+
+
+def _group(environment: Row, trajectory: object) -> str | None:
+    if "group_id" in environment:
+        keys = ("tag", "group_id", "episode_id", "seed")
+        return "_".join(logged.text(environment.get(key)) for key in keys)
+    match = _TRAJECTORY.fullmatch(trajectory) if isinstance(trajectory, str) else None
+    return match[1] if match else None
