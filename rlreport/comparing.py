@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.bake.comparison import (
-    ComparisonBuilder,
-    ComparisonContext,
-    ComparisonVerdict,
-    charts_of,
-)
+from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext, ComparisonVerdict
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
 from rlreport.comparison.earlier import report_about
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
-from rlreport.comparison.words import failures, notes, sentence
+from rlreport.comparison.words import gate_sentence, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
+from rlreport.draw.comparison import comparison_charts
+from rlreport.draw.svg import drawn
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.progress import Progress
@@ -54,7 +51,7 @@ class ComparisonReport:
     @property
     def gate_sentence(self) -> str:
         """Result of the gate, "" without ``fail_on``."""
-        return failures(self.outcome)
+        return gate_sentence(self.outcome)
 
 
 def build_comparison(
@@ -100,19 +97,26 @@ def build_comparison(
         require_evidence=options.require_evidence,
         redact=bool(report.redact),
     )
+    comparison, language = outcome.comparison, report.language
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
+    charts = comparison_charts(
+        comparison.windows.common.astype(float),
+        *comparison.curves,
+        comparison.band,
+        comparison.paths,
+    )
     builder = ComparisonBuilder(
         outcome,
         ComparisonContext(
-            report.title or report.language.of(title),
+            report.title or language.of(title),
             report,
             stamp(report),
-            ComparisonVerdict(outcome.comparison.level, report.language.of(sentence(outcome))),
+            ComparisonVerdict(comparison.level, language.of(sentence(outcome))),
         ),
         chosen_form.finish,
         chosen_form.one_file,
         len(outcome.flips),
-        charts_of(outcome, report.language),
+        drawn(charts, language),
     )
     limit = report.max_size or chosen_form.default_size
     with publishing(out, chosen_form) as path:

@@ -1,8 +1,8 @@
-"""Prepares a comparison for baking: its page, its exported files, its charts."""
+"""Renders a comparison: its page, its exported files, its charts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -10,16 +10,13 @@ from rlreport.bake.assets import assets
 from rlreport.bake.compare_page import compare_view
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import csv
-from rlreport.bake.pages import FOLDER_POLICY, Maker, Page
+from rlreport.bake.pages import FOLDER_POLICY, Finish, Maker, Page
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.views import Shell
 from rlreport.comparison.document import compare_json, prompts_table
 from rlreport.comparison.outcome import Outcome
 from rlreport.draw.chart import Chart
-from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import drawn
 from rlreport.options import ReportOptions
-from rlreport.text.language import Language
 
 PAGE, INDEX = "compare.html", "index.html"
 
@@ -48,19 +45,18 @@ class ComparisonBuilder(Maker):
         finish: encodes a page for the output format.
         one_file: whether the page is a view of one file.
         shown: how many flips are shown with their texts.
-        memo: results of ``once``.
     """
 
     outcome: Outcome
     context: ComparisonContext
-    finish: Callable[[Page], tuple[tuple[str, bytes], int]]
+    finish: Finish
     one_file: bool
     shown: int
-    charts: Sequence[Chart] = field(default_factory=list)
+    charts: Sequence[Chart]
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def showing(self, flips: int) -> ComparisonBuilder:
-        """The same comparison with so many prompts won and lost."""
+        """Return the same comparison with so many prompts won and lost."""
         return replace(self, shown=flips)
 
     @property
@@ -69,7 +65,7 @@ class ComparisonBuilder(Maker):
         return self.context.report.language.of(compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
-        """The frame of its page; without navigation, as there is no other."""
+        """Return the frame of its page; without navigation, as there is no other."""
         files = {} if self.one_file else assets(self.context.report.language).files
         return Shell(
             title=self.context.run,
@@ -84,7 +80,7 @@ class ComparisonBuilder(Maker):
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yields its page as the form takes it, and in a folder the one that leads there."""
+        """Yield its page as the form takes it, and in a folder the one that leads there."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.context.report.language)
@@ -95,7 +91,7 @@ class ComparisonBuilder(Maker):
             yield self.finish(Page(INDEX, "index", frame.title, html))[0]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of every file of the folder form."""
+        """Yield (path below the root, bytes) of every file of the folder form."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
@@ -104,19 +100,5 @@ class ComparisonBuilder(Maker):
             yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Data of the one file: (media type, class, content)."""
+        """Return data of the one file: (media type, class, content)."""
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
-
-
-def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
-    """Draws what the comparison feeds."""
-    comparison = outcome.comparison
-    band, (base, new) = comparison.band, comparison.curves
-    charts = comparison_charts(
-        comparison.steps.astype(float),
-        base,
-        new,
-        band,
-        comparison.paths,
-    )
-    return drawn(charts, language)
