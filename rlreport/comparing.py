@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext, ComparisonVerdict
+from rlreport.bake.comparison import ComparisonBuilder, ComparisonContext
 from rlreport.bake.report import stamp
 from rlreport.check import Thresholds, load_thresholds
+from rlreport.comparison import words
 from rlreport.comparison.earlier import report_about
 from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
-from rlreport.comparison.words import gate_sentence, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
 from rlreport.deliver.github import append_summary, summary_file
@@ -35,23 +35,32 @@ class ComparisonReport:
         form: id of its format.
         size: bytes.
         outcome: the comparison: effect, guardrails, flips, findings.
-        gate: the conditions that failed, and the exit status.
-        sentence: the verdict in words.
-        notes: sentences on its limits.
     """
 
     out: Destination
     form: str
     size: int
     outcome: Outcome
-    gate: Gate
-    sentence: str
-    notes: list[str]
+
+    @property
+    def gate(self) -> Gate:
+        """The conditions that failed, and the exit status."""
+        return self.outcome.gate
 
     @property
     def gate_sentence(self) -> str:
         """Result of the gate, "" without ``fail_on``."""
-        return gate_sentence(self.outcome)
+        return words.gate_sentence(self.outcome)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        return words.sentence(self.outcome)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on its limits."""
+        return words.notes(self.outcome)
 
 
 def build_comparison(
@@ -67,10 +76,10 @@ def build_comparison(
         RlreportError: an option, a run or the destination cannot be used.
     """
     read, report = part(ReadOptions, options), part(ReportOptions, options)
-    chosen_form = form_of(out, report.form)
+    form, language = form_of(out, report.form), report.language
     limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
-    chosen_form.check(report)
-    check_destination(out, chosen_form)
+    form.check(report)
+    check_destination(out, form)
     summary = summary_file() if report.github_summary else None
     if read.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
         raise UsageError(
@@ -88,17 +97,9 @@ def build_comparison(
         )
         for given in (*bases, new)
     ]
-    outcome = outcome_of(
-        runs[:-1],
-        runs[-1],
-        seed=report.seed,
-        fail_on=options.fail_on,
-        margin=options.margin,
-        require_evidence=options.require_evidence,
-        redact=bool(report.redact),
-    )
-    comparison, language = outcome.comparison, report.language
+    outcome = outcome_of(runs[:-1], runs[-1], options)
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
+    comparison = outcome.comparison
     charts = comparison_charts(
         comparison.windows.common.astype(float),
         *comparison.curves,
@@ -107,28 +108,16 @@ def build_comparison(
     )
     builder = ComparisonBuilder(
         outcome,
-        ComparisonContext(
-            report.title or language.of(title),
-            report,
-            stamp(report),
-            ComparisonVerdict(comparison.level, language.of(sentence(outcome))),
-        ),
-        chosen_form.finish,
-        chosen_form.one_file,
+        ComparisonContext(report.title or language.of(title), report, stamp(report)),
+        form.finish,
+        form.one_file,
         len(outcome.flips),
         drawn(charts, language),
     )
-    limit = report.max_size or chosen_form.default_size
-    with publishing(out, chosen_form) as path:
-        builder, size = deliver_comparison(path, chosen_form, limit, builder)
+    with publishing(out, form) as path:
+        builder, size = deliver_comparison(
+            path, form, report.max_size or form.default_size, builder
+        )
     if summary:
         append_summary(builder, summary)
-    return ComparisonReport(
-        shown(out) if isinstance(out, str) else out,
-        chosen_form.id,
-        size,
-        outcome,
-        outcome.gate,
-        sentence(outcome),
-        notes(outcome),
-    )
+    return ComparisonReport(shown(out) if isinstance(out, str) else out, form.id, size, outcome)

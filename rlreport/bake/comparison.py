@@ -21,20 +21,12 @@ from rlreport.options import ReportOptions
 PAGE, INDEX = "compare.html", "index.html"
 
 
-class ComparisonVerdict(NamedTuple):
-    """A comparison's verdict: its level (``better``, ``no_evidence``, …) and its sentence."""
-
-    level: str
-    sentence: str
-
-
 class ComparisonContext(NamedTuple):
     """What output formats ask of a comparison as of a report; ``stamp`` is the time or ""."""
 
     run: str
     report: ReportOptions
     stamp: str
-    verdict: ComparisonVerdict
 
 
 @dataclass(frozen=True, slots=True)

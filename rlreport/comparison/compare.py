@@ -67,15 +67,6 @@ _SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("tra
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
 GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
-Reason = Literal[
-    "no_common_steps",
-    "early_common_steps",
-    "no_overlap",
-    "few_common_prompts",
-    "redacted",
-    "no_reward",
-    "few_prompts",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +290,9 @@ class Comparison:
         return [m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index() for m in means]
 
     @property
-    def reasons(self) -> list[Reason]:
-        """What could not be compared as usual."""
-        reasons: list[Reason] = []
+    def reasons(self) -> list[str]:
+        """What could not be compared as usual, keys of ``words.REASONS``."""
+        reasons = []
         if not len(self.windows.common):
             reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
         elif self.windows.common[-1] < self.windows.new[1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from rlreport.comparison.compare import NEVER_BETTER, Comparison, Guardrail, com
 from rlreport.comparison.earlier import ResponseId
 from rlreport.comparison.run import ComparedRun, RunFinding
 from rlreport.comparison.statistics import shrunk
+from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.text.messages import message
 from rlreport.text.units import units
 
@@ -32,7 +33,6 @@ MAX_LISTED = 20
 ALIKE = 0.9
 """Of two n-grams, one within the other, the rarer is left out when it is held this often."""
 
-FAIL_ON = ("worse", "guardrail", "new-critical", "any")
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
@@ -116,29 +116,10 @@ class Outcome:
         return [(name, run) for name, run in (*bases, ("NEW", self.new)) if run.broken]
 
 
-def outcome_of(
-    bases: Sequence[ComparedRun],
-    new: ComparedRun,
-    *,
-    seed: int,
-    fail_on: Collection[str],
-    margin: float,
-    require_evidence: bool,
-    redact: bool,
-) -> Outcome:
-    """Compare runs, and read back what is shown of them.
-
-    Args:
-        bases: runs of BASE, several are seeds.
-        new: the run that is judged.
-        seed: of resamples and of the responses whose words are counted.
-        fail_on: conditions of the gate.
-        margin: loss of reward that ``worse`` allows.
-        require_evidence: a comparison that shows nothing either way is inconclusive.
-        redact: leave texts out.
-    """
+def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
+    """Compare a run with one or several runs of BASE, and read back what is shown of them."""
     base = bases[0]
-    comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
+    comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
     guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
     comparison = replace(comparison, guardrails=guardrails)
     changed = _changed(base.findings, new.findings)
@@ -149,24 +130,21 @@ def outcome_of(
         (base, comparison.inside[0], {flip.base_response for flip in flipped}),
         (new, comparison.inside[-1], {flip.new_response for flip in flipped}),
     ):
-        counted = _counted(run, frame, seed)
-        texts = {} if redact else run.texts({*counted, *shown})
+        counted = _counted(run, frame, options.seed)
+        texts = {} if options.redact else run.texts({*counted, *shown})
         known.append(texts)
         words.append([texts[one][1] for one in sorted(counted) if one in texts][:MAX_TEXTS])
-    gate = _gate(comparison, changed, set(fail_on), margin)
-    if require_evidence and not gate.failed and comparison.level not in ("better", "worse"):
-        gate = gate._replace(exit=INCONCLUSIVE)
     return Outcome(
         bases,
         new,
         comparison,
         changed,
-        gate,
+        _gate(comparison, changed, options),
         [_with_texts(flip, numbers[flip.pair], *known) for flip in flipped],
         distinctive_texts(*words),
         (len(words[0]), len(words[1])),
-        tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
-        redact,
+        tokens_of_kl(None, None) if options.redact else tokens_of_kl(base.tokens, new.tokens),
+        bool(options.redact),
     )
 
 
@@ -194,19 +172,19 @@ def _changed(base: Mapping[str, RunFinding], new: Mapping[str, RunFinding]) -> C
     )
 
 
-def _gate(
-    comparison: Comparison, changed: ChangedFindings, fail_on: set[str], margin: float
-) -> Gate:
-    wanted = set(FAIL_ON) if "any" in fail_on else fail_on
+def _gate(comparison: Comparison, changed: ChangedFindings, options: CompareOptions) -> Gate:
+    wanted = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
     # NaN, of runs that cannot be compared, is not below anything.
-    if "worse" in wanted and comparison.effect.high < -margin:
+    if "worse" in wanted and comparison.effect.high < -options.margin:
         failed.append("worse")
     if "guardrail" in wanted:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
     if "new-critical" in wanted:
         failed += [f"new-critical:{finding.id}" for finding in changed.critical]
-    return Gate(tuple(sorted(wanted)), tuple(failed), FAILED if failed else PASSED)
+    evidence = comparison.level in ("better", "worse") or not options.require_evidence
+    status = FAILED if failed else PASSED if evidence else INCONCLUSIVE
+    return Gate(tuple(sorted(wanted)), tuple(failed), status)
 
 
 def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:

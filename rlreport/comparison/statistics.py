@@ -258,19 +258,13 @@ def difference_band(
     rounding: float = 0.0,
     seed: int = 0,
 ) -> Band:
-    """Return NEW - BASE of the reward at these steps with a simultaneous 95% band.
+    """Return NEW - BASE of the reward at these steps, ascending, with a simultaneous 95% band.
 
     Prompts are resampled; the band is the difference ± q · its standard error, q the 95%
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
-    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019).
-
-    Args:
-        base: ``pair``, ``step`` and ``reward`` of responses.
-        new: the same of the other run.
-        steps: ascending.
-        paired: compare the prompts that a step has on both sides, else the steps' means.
-        rounding: a difference of at most this is none.
-        seed: of the resamples.
+    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The sides have ``pair``, ``step`` and
+    ``reward`` of responses; ``paired`` compares the prompts that a step has on both sides, else
+    the steps' means. A difference of at most ``rounding`` is none.
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
@@ -307,13 +301,8 @@ def at_equal_kl(
 
     Each run is a path of its steps' mean reward over √max(KL, 0), on which reward is about linear
     at first (Gao et al. 2022). Over the range that both paths cover the difference of their
-    straight-line interpolations is averaged; prompts are resampled, each run's apart.
-
-    Args:
-        base: ``pair``, ``step``, ``kl_k1`` and the reward of responses.
-        new: the same of the other run.
-        reward: column of the reward.
-        seed: of the resamples.
+    straight-line interpolations is averaged; prompts are resampled, each run's apart. The sides
+    have ``pair``, ``step``, ``kl_k1`` and the column ``reward`` of responses.
     """
     paths = [_reward_by_distance(side, reward, seed + i) for i, side in enumerate((base, new))]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]

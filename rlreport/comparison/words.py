@@ -32,7 +32,7 @@ _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in
 _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
 """Levels in words where a difference of the reward is neither good nor bad."""
 
-_REASONS = {
+REASONS = {
     "no_common_steps": marked(
         "No step is in both runs: {base_window} of BASE and {new_window} of NEW are compared, "
         "the end of the steps that both cover, and no curve of the difference is drawn."
@@ -177,7 +177,7 @@ def _reasons(outcome: Outcome) -> list[str]:
     """Return what could not be compared as usual, a sentence each."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
-    return [message(_REASONS[reason], **places) for reason in outcome.comparison.reasons]
+    return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
