@@ -269,8 +269,8 @@ def test_the_band_misses_an_equal_curve_anywhere_in_few_runs():
     random = np.random.default_rng(9)
     missed = 0
     for run in range(120):
-        sides = [responses(random.random((40, 12))) for _ in range(2)]
-        band = difference_band(*sides, np.arange(12), paired=True, seed=run)
+        base, new = (responses(random.random((40, 12))) for _ in range(2))
+        band = difference_band(base, new, np.arange(12), paired=True, seed=run)
         missed += bool(((band.low > 0) | (band.high < 0)).any())
     assert missed / 120 <= 0.12
 

@@ -190,31 +190,34 @@ def effect_on(
 
 def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
     """Compare all guardrails and the parts of the reward, together at the level of one test."""
-    parts = [name for name in means[-1] if name.startswith(PART) and name in means[0]]
+    parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
     figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
-    rows = []
+    guardrails, directions = [], {}
     for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
         column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
-        ends = [
+        base, new = (
             float(table[column].mean()) if column in table else np.nan
             for table in (means[0], means[-1])
-        ]
-        rows.append((name, column, *ends, effect_on(means, column, **options), better))
-    corrected = iter(holm([effect.p for *_, effect, _ in rows if np.isfinite(effect.low)]))
-    guardrails = []
-    for name, column, base, new, effect, better in rows:
-        level: GuardrailLevel = "missing"
-        if np.isfinite(effect.low):
-            evident = next(corrected) <= 1 - LEVEL and effect.value != 0
-            level = _guardrail_level(name, effect.value * better) if evident else "none"
-        guardrails.append(Guardrail(name, column, base, new, effect, level))
-    return guardrails
+        )
+        effect = effect_on(means, column, **options)
+        guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
+        directions[name] = better
+    logged = [g for g in guardrails if np.isfinite(g.effect.low)]
+    p_values = holm([g.effect.p for g in logged])
+    levels = {
+        g.id: _guardrail_level(g, p, directions[g.id])
+        for g, p in zip(logged, p_values, strict=True)
+    }
+    return [g._replace(level=levels.get(g.id, "missing")) for g in guardrails]
 
 
-def _guardrail_level(name: str, improvement: float) -> GuardrailLevel:
+def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
+    improvement = guardrail.effect.value * better
+    if p > 1 - LEVEL or guardrail.effect.value == 0:
+        return "none"
     if improvement < 0:
         return "worse"
-    return "better" if improvement > 0 and name not in NEVER_BETTER else "changed"
+    return "better" if improvement > 0 and guardrail.id not in NEVER_BETTER else "changed"
 
 
 @dataclass(frozen=True)
@@ -260,10 +263,11 @@ class Comparison:
         return self.sides[0].responses, self.sides[-1].responses
 
     @property
-    def curves(self) -> list[Floats]:
+    def curves(self) -> tuple[Floats, Floats]:
         """Mean reward of BASE and of NEW at the common steps."""
         means = (frame.groupby("step")["reward"].mean() for frame in self.ends)
-        return [mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means]
+        base, new = (mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means)
+        return base, new
 
     @cached_property
     def band(self) -> Band:

@@ -179,7 +179,7 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
                 float_precision="round_trip",
             )
         table = table.astype(dict.fromkeys(_NUMBERS, np.int64))
-        for column in set(table) - set(_NUMBERS):
+        for column in set(map(str, table)) - set(_NUMBERS):
             values = table[column]
             is_text = column.startswith((EXTRA, PART)) and not is_numeric_dtype(values)
             if column in _HASHES:

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def _opened(given: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
 
 def _reader(path: Path) -> ReadPart | None:
     if path.is_dir():
-        return _folder_reader(path)
+        return partial(_read_from_folder, path)
     if not path.is_file():
         return None
     if path.suffix.lower() in (".md", ".eml"):
@@ -201,53 +202,44 @@ def _reader(path: Path) -> ReadPart | None:
             f"{path}: mail and Markdown carry no figures to compare; give the folder, .zip or .html"
         )
     if zipfile.is_zipfile(path):
-        return _zip_reader(path)
+        return partial(_read_from_zip, path)
     if path.suffix.lower() not in (".html", ".htm"):
         return None
     with path.open("rb") as stream:
         if _GENERATOR not in stream.read(4096):
             raise UnusableInputError(f"{path}: is not a report of rlreport")
-    return _one_file_reader(path)
+    text = read_bounded(path, MAX_DATA).decode("utf-8", "replace")
+    nodes = {PATH: _node(text, "responses-data"), REPORT: _node(text, "report-json")}
+    views = {f"steps/{step}.html": packed for step, packed in _VIEW.findall(text)}
+    return partial(_read_from_nodes, nodes | views)
 
 
 def _limit(part: str) -> int:
     return MAX_DATA if part == PATH else MAX_PART
 
 
-def _folder_reader(root: Path) -> ReadPart:
-    def read(part: str) -> bytes | None:
-        file = root / part
-        return read_bounded(file, _limit(part)) if file.is_file() else None
-
-    return read
+def _read_from_folder(root: Path, part: str) -> bytes | None:
+    file = root / part
+    return read_bounded(file, _limit(part)) if file.is_file() else None
 
 
-def _zip_reader(file: Path) -> ReadPart:
-    def read(part: str) -> bytes | None:
-        with open_zip(file) as archive:
-            if part not in archive.namelist():
-                return None
-            with archive.open(part) as stream:
-                return read_stream(stream, _limit(part))
-
-    return read
+def _read_from_zip(file: Path, part: str) -> bytes | None:
+    with open_zip(file) as archive:
+        if part not in archive.namelist():
+            return None
+        with archive.open(part) as stream:
+            return read_stream(stream, _limit(part))
 
 
-def _one_file_reader(file: Path) -> ReadPart:
-    text = read_bounded(file, MAX_DATA).decode("utf-8", "replace")
-    views = {f"steps/{step}.html": packed for step, packed in _VIEW.findall(text)}
-
-    def read(part: str) -> bytes | None:
-        if part == PATH:
-            packed = _node(text, "responses-data")
-            return base64.b64decode(packed, validate=True) if packed else None
-        packed = _node(text, "report-json") if part == REPORT else views.get(part)
-        if packed is None or packed.lstrip().startswith("{"):  # written before it was packed
-            return packed and packed.encode()
-        with gzip.open(io.BytesIO(base64.b64decode(packed))) as stream:
-            return read_stream(stream, MAX_PART)
-
-    return read
+def _read_from_nodes(nodes: Mapping[str, str | None], part: str) -> bytes | None:
+    content = nodes.get(part)
+    if not content or content.lstrip().startswith("{"):  # written before it was packed
+        return content.encode() if content else None
+    data = base64.b64decode(content, validate=part == PATH)
+    if part == PATH:
+        return data
+    with gzip.open(io.BytesIO(data)) as stream:
+        return read_stream(stream, MAX_PART)
 
 
 def _node(text: str, name: str) -> str | None:

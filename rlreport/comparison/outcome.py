@@ -196,10 +196,9 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
              for one, other in (known, known[::-1])]  # fmt: skip
     table = sides[0].add_suffix("_base").join(sides[1].add_suffix("_new"))
-    delta = table["reward_new"] - table["reward_base"]
-    errors = np.hypot(table["error_base"], table["error_new"])
-    clearness = np.abs(shrunk(delta.to_numpy(), errors.to_numpy()))
-    table = table.iloc[np.argsort(-clearness, kind="stable")]
+    delta = (table["reward_new"] - table["reward_base"]).to_numpy()
+    errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
+    table = table.iloc[np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")]
     return [
         Flip(pair, old, current, current - old, nearest_old, nearest)
         for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
@@ -218,7 +217,8 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     variance = (off**2).sum() / max(1, len(frame) - len(counts))
     nearest = frame.loc[off.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
     table = pd.DataFrame({"reward": rewards.mean(), "error": np.sqrt(variance / counts)})
-    return table.assign(response=list(nearest.itertuples(index=False, name=None)))
+    places = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
+    return table.assign(response=pd.Series(list(places), table.index, dtype=object))
 
 
 def prompt_numbers(run: ComparedRun) -> dict[int, int]:

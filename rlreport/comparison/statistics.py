@@ -163,7 +163,7 @@ def sign_flip_p(difference: Floats, seed: int) -> float:
     else:
         moving = np.bincount(np.arange(len(moving)) % _MAX_VALUES, moving)
         signs = _signs(len(moving), seed)
-    return _two_sided(signs @ moving, np.full(len(signs), 1 / len(signs)), moving.sum())
+    return _two_sided(signs @ moving, moving.sum())
 
 
 def relabel_p(base: Floats, new: Floats, seed: int) -> float:
@@ -184,12 +184,11 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
     pooled = pooled - values[counts.argmax()]
     observed, moving = pooled[:size].sum(), pooled[pooled != 0]
     if len(moving) > MAX_ENUMERATED:
-        labels = _labels(len(pooled), size, seed)
-        return _two_sided(labels @ pooled, np.full(len(labels), 1 / len(labels)), observed)
+        return _two_sided(_labels(len(pooled), size, seed) @ pooled, observed)
     subsets, still = _subsets(len(moving)), len(pooled) - len(moving)
     ways = [comb(still, size - k) if k <= size else 0 for k in range(len(moving) + 1)]
     shares = np.array([way / comb(len(pooled), size) for way in ways])
-    return _two_sided(subsets @ moving, shares[subsets.sum(axis=1).astype(np.int64)], observed)
+    return _two_sided(subsets @ moving, observed, shares[subsets.sum(axis=1).astype(np.int64)])
 
 
 def _subsets(count: int) -> Floats:
@@ -213,11 +212,11 @@ def _labels(count: int, size: int, seed: int) -> Floats:
     return labels
 
 
-def _two_sided(sums: Floats, weights: Floats, observed: float) -> float:
+def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
     """Return twice the weight of the smaller tail of the sums, the observed sum included."""
     rounding = 1e-9 * np.abs(sums).max()
-    upper, lower = weights[sums >= observed - rounding], weights[sums <= observed + rounding]
-    return min(1.0, 2 * float(min(upper.sum(), lower.sum())))
+    tails = sums >= observed - rounding, sums <= observed + rounding
+    return min(1.0, 2 * min(float(np.average(tail, weights=weights)) for tail in tails))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -279,8 +278,8 @@ def difference_band(
     off = pd.DataFrame(resampled - observed)
     error = (off**2).mean() ** 0.5
     largest = (off.abs() / error.where(error > _TINY)).max(axis=1)
-    factor = largest.quantile(LEVEL) if largest.notna().any() else 0.0
-    width = (factor * error).to_numpy(np.float64)
+    factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
+    width = (error * factor).to_numpy(np.float64)
     observed = np.where(np.abs(observed) <= rounding, 0.0, observed)
     return Band(observed, observed - width, observed + width)
 
@@ -314,9 +313,9 @@ def at_equal_kl(
                      for before, after in zip(*paths, strict=True)])  # fmt: skip
     if not np.isfinite(gaps[1:]).any():
         return None
-    interval = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL])
+    lower, upper = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL]).tolist()
     span = max(last for _, last in ends) - min(first for first, _ in ends)
-    return EqualKL(float(gaps[0]), *interval.tolist(), float((high - low) / span))
+    return EqualKL(float(gaps[0]), lower, upper, float((high - low) / span))
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
@@ -337,7 +336,7 @@ def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.S
 def _along(path: pd.Series, grid: Floats) -> Floats:
     if path.empty:
         return np.full(len(grid), np.nan)
-    return np.interp(grid, path.index.to_numpy(), path.to_numpy())
+    return np.asarray(np.interp(grid, path.index.to_numpy(), path.to_numpy()))
 
 
 def _resampled_curve(
@@ -356,7 +355,8 @@ def _resampled_curve(
 
 
 def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
-    return side[np.isfinite(side[column].to_numpy(np.float64))]
+    finite: pd.DataFrame = side[np.isfinite(side[column].to_numpy(np.float64))]
+    return finite
 
 
 @lru_cache(maxsize=8)
