@@ -20,7 +20,7 @@ from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn
 from rlreport.errors import UsageError
-from rlreport.options import CompareOptions, FigureOptions, ReadOptions, ReportOptions, part
+from rlreport.options import CompareOptions, ReportOptions, part
 from rlreport.progress import Progress
 from rlreport.read.remote import shown
 from rlreport.text.messages import message
@@ -75,28 +75,18 @@ def build_comparison(
     Raises:
         RlreportError: an option, a run or the destination cannot be used.
     """
-    read, report = part(ReadOptions, options), part(ReportOptions, options)
+    report = part(ReportOptions, options)
     form, language = form_of(out, report.form), report.language
     limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
     form.check(report)
     check_destination(out, form)
     summary = summary_file() if report.github_summary else None
-    if read.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
+    if options.metrics and sum(report_about(given) is None for given in (*bases, new)) > 1:
         raise UsageError(
             "--metrics: the metrics of one trainer do not fit several runs; build a report of each "
             "run with its metrics, and compare the reports"
         )
-    runs = [
-        compared_run(
-            given,
-            pair_by=options.pair_by,
-            read=read,
-            figures=part(FigureOptions, options),
-            thresholds=limits,
-            progress=progress,
-        )
-        for given in (*bases, new)
-    ]
+    runs = [compared_run(given, options, limits, progress) for given in (*bases, new)]
     outcome = outcome_of(runs[:-1], runs[-1], options)
     title = message("{new} against {base}", new=outcome.new.name, base=outcome.base.name)
     comparison = outcome.comparison

@@ -511,6 +511,9 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         '{"n": 1, "texts": {"prompt": ["p"]}}',
         '{"n": [1e999], "texts": {"prompt": ["p"]}}',
         '{"n": [0], "texts": {"prompt": {"0": 1}}}',
+        json.dumps(
+            {"n": [*range(96)], "texts": dict.fromkeys(("prompt", "response"), ["\ud800"] * 96)}
+        ),
         "[" * 100_000,
     ],
 )
@@ -519,8 +522,8 @@ def test_a_step_page_of_another_make_costs_its_texts_only(runs, report, tmp_path
     node = '<script type="application/json" class="rows-data">'
     for page in (base / "steps").glob("*.html"):
         page.write_text(f"{node}{data}</script>")
-    rlreport.compare(base, runs["lost"], tmp_path / "out")
-    assert told(tmp_path / "out")["verdict"]["level"] == "worse"
+    rlreport.compare(runs["lost"], base, tmp_path / "out")
+    assert told(tmp_path / "out")["verdict"]["level"] == "better"
 
 
 @pytest.mark.timed

@@ -206,9 +206,9 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
                 ],
             )
             for label, findings in (
-                (message("New"), changed.new),
-                (message("Fixed"), changed.fixed),
-                (message("Still there"), changed.still),
+                (message("New"), changed["new"]),
+                (message("Fixed"), changed["fixed"]),
+                (message("Still there"), changed["still"]),
             )
         ],
         "card": _settings("card", _CARD, card, redact=outcome.redact),

@@ -64,7 +64,7 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     columns: dict[str, object] = {
         "step": responses["step"],
         "n": responses["n"],
-        "split": _splits(tables),
+        "split": "train",
         "prompt_id": responses["prompt_id"],
         "group": responses["group"],
     }
@@ -81,7 +81,9 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
         key = f"{PART if name in tables.reward_parts else EXTRA}{name}"
         if is_numeric_dtype(values):
             columns[key] = values.to_numpy(np.float64)
-        elif not redact and name != "split":
+        elif name == "split":
+            columns["split"] = values.fillna("train")
+        elif not redact:
             columns[key] = values.where(values != "")  # an empty text is no id
     table = pd.DataFrame(columns, copy=False)  # each response's figures stand there once
     empty = [name for name in table if name != "reward" and table[name].isna().all()]
@@ -101,13 +103,6 @@ def data_of_pages(shown: pd.DataFrame) -> pd.DataFrame:
     table["duplicate"] = shown.duplicated(["step", "response"], keep=False).astype(float)
     table["zero_variance"] = _zero_variance(table)
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
-
-
-def _splits(tables: Tables) -> pd.Series | str:
-    for table in (tables.responses, tables.extras):
-        if "split" in table and not is_numeric_dtype(table["split"]):
-            return table["split"].fillna("train")
-    return "train"
 
 
 def _zero_variance(responses: pd.DataFrame) -> pd.Series:

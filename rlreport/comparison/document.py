@@ -50,8 +50,7 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             **{name: values.tolist() for name, values in band._asdict().items()},
         },
         "findings": {
-            name: [finding.id for finding in getattr(changed, name)]
-            for name in ("new", "fixed", "still")
+            name: [finding.id for finding in changed[name]] for name in ("new", "fixed", "still")
         },
         "flips": [_flip(flip) for flip in outcome.flips],
         "equal_kl": equal_kl["reward"],

@@ -34,6 +34,7 @@ from rlreport.sidefiles import (
     read_stream,
 )
 from rlreport.text.cells import unescape
+from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 MAX_DATA = 500_000_000
@@ -260,7 +261,7 @@ def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
     for key in ("prompt", "response"):
         for n, text in zip(data.get("n", []), data.get("texts", {}).get(key, []), strict=False):
             if isinstance(text, str):
-                shown.setdefault(int(n), {})[key] = text
+                shown.setdefault(int(n), {})[key] = safe_text(text)
     parts = _ROW.split(page)
     for number, row in zip(parts[1::2], parts[2::2], strict=True):
         for cell in _CELL.finditer(row):

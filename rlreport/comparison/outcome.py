@@ -15,6 +15,7 @@ from rlreport.comparison.compare import NEVER_BETTER, Comparison, Guardrail, com
 from rlreport.comparison.earlier import ResponseId
 from rlreport.comparison.run import ComparedRun, RunFinding
 from rlreport.comparison.statistics import shrunk
+from rlreport.figures.ragged import Floats
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.text.messages import message
 from rlreport.text.units import units
@@ -44,15 +45,6 @@ class Gate(NamedTuple):
     exit: int
 
 
-class ChangedFindings(NamedTuple):
-    """Findings that are new, fixed, or still there; and those critical in NEW alone."""
-
-    new: list[RunFinding]
-    fixed: list[RunFinding]
-    still: list[RunFinding]
-    critical: list[RunFinding]
-
-
 @dataclass(frozen=True, slots=True)
 class Flip:
     """A prompt won or lost: its mean rewards in the window and their difference.
@@ -78,7 +70,8 @@ class Outcome:
     """A comparison with its runs, texts, findings and the gate's answer.
 
     Attributes:
-        changed: findings of NEW against those of the first BASE.
+        changed: findings that are ``new``, ``fixed`` or ``still`` there against the first BASE,
+            and those that are ``critical`` in NEW alone.
         ngrams: see ``distinctive_texts``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
@@ -88,7 +81,7 @@ class Outcome:
     bases: Sequence[ComparedRun]
     new: ComparedRun
     comparison: Comparison
-    changed: ChangedFindings
+    changed: Mapping[str, list[RunFinding]]
     gate: Gate
     flips: Sequence[Flip]
     ngrams: pd.DataFrame
@@ -122,7 +115,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
     guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
     comparison = replace(comparison, guardrails=guardrails)
-    changed = _changed(base.findings, new.findings)
+    changed = _changed(base, new)
     flipped = flips(comparison)
     numbers = prompt_numbers(new)
     known, words = [], []
@@ -139,7 +132,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
         new,
         comparison,
         changed,
-        _gate(comparison, changed, options),
+        _gate(comparison, changed["critical"], options),
         [_with_texts(flip, numbers[flip.pair], *known) for flip in flipped],
         distinctive_texts(*words),
         (len(words[0]), len(words[1])),
@@ -162,17 +155,21 @@ def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun)
     return guardrail._replace(level="changed") if spoilt else guardrail
 
 
-def _changed(base: Mapping[str, RunFinding], new: Mapping[str, RunFinding]) -> ChangedFindings:
-    already = {name for name, finding in base.items() if finding.severity == "critical"}
-    return ChangedFindings(
-        [finding for name, finding in new.items() if name not in base],
-        [finding for name, finding in base.items() if name not in new],
-        [finding for name, finding in new.items() if name in base],
-        [f for name, f in new.items() if f.severity == "critical" and name not in already],
-    )
+def _changed(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
+    already = {name for name, finding in base.findings.items() if finding.severity == "critical"}
+    return {
+        "new": [one for name, one in new.findings.items() if name not in base.findings],
+        "fixed": [one for name, one in base.findings.items() if name not in new.findings],
+        "still": [one for name, one in new.findings.items() if name in base.findings],
+        "critical": [
+            one
+            for name, one in new.findings.items()
+            if one.severity == "critical" and name not in already
+        ],
+    }
 
 
-def _gate(comparison: Comparison, changed: ChangedFindings, options: CompareOptions) -> Gate:
+def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOptions) -> Gate:
     wanted = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
     failed = []
     # NaN, of runs that cannot be compared, is not below anything.
@@ -181,7 +178,7 @@ def _gate(comparison: Comparison, changed: ChangedFindings, options: CompareOpti
     if "guardrail" in wanted:
         failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
     if "new-critical" in wanted:
-        failed += [f"new-critical:{finding.id}" for finding in changed.critical]
+        failed += [f"new-critical:{finding.id}" for finding in critical]
     evidence = comparison.level in ("better", "worse") or not options.require_evidence
     status = FAILED if failed else PASSED if evidence else INCONCLUSIVE
     return Gate(tuple(sorted(wanted)), tuple(failed), status)
@@ -258,22 +255,23 @@ def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
     """
     if not base or not new:
         return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
-    held = pd.DataFrame({"base": _holders(base), "new": _holders(new)}).fillna(0.0)
-    held = held[held["new"] >= 2].sort_index()
-    held["z"] = log_odds_z(held["new"].to_numpy(), len(new), held["base"].to_numpy(), len(base))
-    held = held[held["z"] >= MIN_Z].sort_values("z", ascending=False, kind="stable")
-    chosen: list[str] = []
-    for ngram in held.index:
-        if not any(_same(ngram, other, held["new"]) for other in chosen):
-            chosen.append(ngram)
-        if len(chosen) == MAX_LISTED:
+    before, after = _holders(base), _holders(new)
+    ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
+    held, was = (
+        np.array([counts[ngram] for ngram in ngrams], np.float64) for counts in (after, before)
+    )
+    z = log_odds_z(held, len(new), was, len(base))
+    chosen: list[int] = []
+    for i in np.argsort(-z, kind="stable").tolist():
+        if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
             break
-    held = held.loc[chosen]
-    shares = {"base_share": held["base"] / len(base), "new_share": held["new"] / len(new)}
-    return pd.DataFrame({**shares, "z": held["z"]}).reset_index(names="ngram")
+        if not any(_same(ngrams[i], ngrams[j], held[[i, j]]) for j in chosen):
+            chosen.append(i)
+    shares = {"base_share": was[chosen] / len(base), "new_share": held[chosen] / len(new)}
+    return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
 
 
-def _holders(texts: Sequence[str]) -> pd.Series:
+def _holders(texts: Sequence[str]) -> Counter[str]:
     """Return how many texts hold each n-gram, its words with blanks between them."""
     counts: Counter[str] = Counter()
     for text in texts:
@@ -282,14 +280,13 @@ def _holders(texts: Sequence[str]) -> pd.Series:
         counts.update(
             {" ".join(words[i : i + n]) for n in lengths for i in range(len(words) - n + 1)}
         )
-    return pd.Series(counts, dtype=np.float64)
+    return counts
 
 
-def _same(ngram: str, other: str, held: pd.Series) -> bool:
+def _same(ngram: str, other: str, held: Floats) -> bool:
     """Return whether one of two n-grams says nothing beyond the other."""
     inside = f" {ngram} " in f" {other} " or f" {other} " in f" {ngram} "
-    rare, frequent = sorted((held[ngram], held[other]))
-    return inside and rare >= ALIKE * frequent
+    return inside and bool(held.min() >= ALIKE * held.max())
 
 
 def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:

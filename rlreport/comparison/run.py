@@ -27,7 +27,7 @@ from rlreport.comparison.earlier import (
 )
 from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
@@ -105,13 +105,7 @@ class ComparedRun:
 
 
 def compared_run(
-    given: str | Path,
-    *,
-    pair_by: str,
-    read: ReadOptions,
-    figures: FigureOptions,
-    thresholds: Thresholds,
-    progress: Progress,
+    given: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
     """Read one run: logs, or an earlier report (folder, zip or one file).
 
@@ -119,14 +113,15 @@ def compared_run(
         RlreportError: it cannot be read; says why.
     """
     if report := earlier_report(given):
-        return _of_report(report, pair_by)
+        return _of_report(report, options.pair_by)
+    read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside([given], read.metrics)
     scan = read_logs([given], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = worded(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
-        side_of(scan.name, response_data(tables), pair_by=pair_by),
+        side_of(scan.name, response_data(tables), pair_by=options.pair_by),
         verdict.level,
         verdict.lead,
         {

@@ -97,10 +97,9 @@ def sentence(outcome: Outcome) -> str:
     if comparison.level == "incomparable":
         parts.append(message("{name}: {why:small}", name=name, why=_reasons(outcome)[-1]))
         return sentences(parts)
-    literal = marked("unpaired, at least {pairs} prompts a side")
-    prompts = message(
-        marked("{pairs} prompts in pairs") if effect.paired else literal, pairs=whole(effect.pairs)
-    )
+    paired = marked("{pairs} prompts in pairs")
+    unpaired = marked("unpaired, at least {pairs} prompts a side")
+    prompts = message(paired if effect.paired else unpaired, pairs=whole(effect.pairs))
     parts.append(
         message(
             "{name}: reward {effect} (95% interval {interval}; {prompts}, {window}).",
@@ -153,7 +152,7 @@ def check_name(check: str) -> str:
 def caveats(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    new = [found.id for found in outcome.changed.critical if found.id != outcome.new.lead]
+    new = [found.id for found in outcome.changed["critical"] if found.id != outcome.new.lead]
     lists = (
         (marked("Guardrails that are worse in NEW: {names}."), worse),
         (marked("New critical findings: {names}."), [check_name(check) for check in new]),
@@ -231,20 +230,13 @@ def _compared(outcome: Outcome) -> str:
 
 
 def _run_notes(run: ComparedRun) -> list[str]:
-    remarks = (
-        (
-            run.dropped,
-            marked(
-                "{run}: its report had no room for the figures of {rows} responses, those of the "
-                "first steps."
-            ),
-        ),
-        (run.sample_note, marked("{run}: distinct-2 and shares of the KL are {sample}.")),
-        (
-            run.side.unpaired,
-            marked("{run}: {rows} responses lack the field of --pair-by and are left out."),
-        ),
+    dropped = marked(
+        "{run}: its report had no room for the figures of {rows} responses, those of the first "
+        "steps."
     )
+    sampled = marked("{run}: distinct-2 and shares of the KL are {sample}.")
+    unpaired = marked("{run}: {rows} responses lack the field of --pair-by and are left out.")
+    remarks = ((run.dropped, dropped), (run.sample_note, sampled), (run.side.unpaired, unpaired))
     return [
         message(literal, run=run.name, rows=whole(value), sample=value)
         for value, literal in remarks
@@ -302,8 +294,8 @@ def guardrail_name(guardrail: Guardrail) -> str:
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
     """Return its level as benchstat would: "~" where nothing is shown."""
-    if guardrail.level in ("none", "missing"):
-        return {"none": "~", "missing": "–"}[guardrail.level]
+    if guardrail.level == "none":
+        return "~"
     if guardrail.level != "changed" and not in_a_pair:
         return message("better") if guardrail.level == "better" else message("worse")
     if guardrail.effect.value > 0:
