@@ -486,7 +486,8 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
     base = report
     data, about = base / "data" / "responses.csv.gz", base / "data" / "report.json"
     whole = data.read_bytes()
-    for broken in (b"", b"no gzip", whole[:-20], whole[:100]):
+    bare = gzip.compress(b"step,n,reward\n0,0,1\n")
+    for broken in (b"", b"no gzip", whole[:-20], whole[:100], bare):
         data.write_bytes(broken)
         with pytest.raises(UnusableInputError, match="broken; build the report again"):
             rlreport.compare(base, runs["lost"], tmp_path / "out")

@@ -17,6 +17,7 @@ from rlreport.read.batch import text_hash
 from rlreport.sidefiles import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
 from rlreport.text.cells import escape, unescape
+from rlreport.text.clean import safe_text
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"
@@ -147,9 +148,7 @@ def _cells(name: str, values: pd.Series) -> list[bytes]:
 
 
 def _quoted(text: str) -> str:
-    # A zero byte, or half of a surrogate pair, has no place in a file that others parse.
-    text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    return '"' + text.replace('"', '""') + '"'
+    return '"' + safe_text(text).replace('"', '""') + '"'
 
 
 def unpacked(data: bytes, name: str) -> pd.DataFrame:
@@ -173,6 +172,8 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
                 na_values=[""],
                 float_precision="round_trip",
             )
+        if not {*_NUMBERS, "split", "reward"} <= set(table) or table.empty:
+            raise ValueError("no responses")
         table = table.astype(dict.fromkeys(_NUMBERS, np.int64))
         for column in set(map(str, table)) - set(_NUMBERS):
             values = table[column]
@@ -183,15 +184,12 @@ def unpacked(data: bytes, name: str) -> pd.DataFrame:
                 table[column] = values.map(_unescaped)
             else:
                 table[column] = values.astype(np.float64)
-        table = table.fillna({"split": "train"}).sort_values(["step", "n"], kind="stable")
-        missing = {"split", "reward"} - set(table)
-        if missing or table.empty:
-            raise ValueError("no responses")
     except LimitError as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken: {error}") from None
     except (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise UnusableInputError(f"{name}: its {PATH} is broken; build the report again") from error
-    return table.reset_index(drop=True)
+    table["split"] = table["split"].fillna("train")
+    return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 
 
 def _unescaped(cell: object) -> object:
