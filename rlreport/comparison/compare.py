@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Literal, NamedTuple
 
@@ -228,8 +228,9 @@ class Comparison:
 
     Attributes:
         split: split that was compared: ``val``, ``train`` or ``all``.
-        sides: runs of BASE, then NEW, cut to that split.
-        inside: their responses in the window.
+        responses: of each BASE, then of NEW, in that split.
+        inside: those in the window.
+        named: whether no side hides its prompts.
         effect: on the reward.
         rounding: largest difference of rewards that is none.
         shared: prompts in the window that all sides have there.
@@ -237,9 +238,10 @@ class Comparison:
     """
 
     split: str
-    sides: list[Side]
+    responses: list[pd.DataFrame]
     windows: Windows
     inside: list[pd.DataFrame]
+    named: bool
     effect: Effect
     rounding: float
     guardrails: list[Guardrail]
@@ -260,7 +262,7 @@ class Comparison:
     @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """All responses of the first BASE and of NEW."""
-        return self.sides[0].responses, self.sides[-1].responses
+        return self.responses[0], self.responses[-1]
 
     @property
     def curves(self) -> tuple[Floats, Floats]:
@@ -302,8 +304,7 @@ class Comparison:
         elif self.windows.common[-1] < self.windows.new[1]:
             reasons.append("early_common_steps")
         if not self.effect.paired:
-            named = all(side.named for side in self.sides)
-            reasons.append("few_common_prompts" if named else "redacted")
+            reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
             reasons.append("few_prompts" if scored else "no_reward")
@@ -312,11 +313,11 @@ class Comparison:
 
 def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
     """Compare NEW with one or several runs of BASE in their last common window."""
-    split, sides = _one_split(_aligned([*bases, new]))
-    seen = windows([side.responses for side in sides])
+    split, responses = _one_split(_aligned([*bases, new]))
+    seen = windows(responses)
     inside = [
-        side.responses[side.responses["step"].between(*window)]
-        for side, window in zip(sides, (*seen.bases, seen.new), strict=True)
+        frame[frame["step"].between(*window)]
+        for frame, window in zip(responses, (*seen.bases, seen.new), strict=True)
     ]
     means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
@@ -332,9 +333,10 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     }
     return Comparison(
         split,
-        sides,
+        responses,
         seen,
         inside,
+        all(side.named for side in (*bases, new)),
         effect_on(means, "reward", **options),
         float(rounding["reward"]),
         _guardrails(means, **options),
@@ -345,8 +347,8 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     )
 
 
-def _aligned(sides: Sequence[Side]) -> list[Side]:
-    """Return the sides with ALL_RIGHT and ALL_WRONG; no two share prompts that one hides."""
+def _aligned(sides: Sequence[Side]) -> list[pd.DataFrame]:
+    """Return responses with ALL_RIGHT and ALL_WRONG; no two sides share prompts that one hides."""
     best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
     aligned = []
     for place, side in enumerate(sides, 1):
@@ -356,22 +358,22 @@ def _aligned(sides: Sequence[Side]) -> list[Side]:
         if "zero_variance" in frame:
             alike, right = frame["zero_variance"], frame["reward"] >= best - ROUNDING * abs(best)
             frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
-        aligned.append(replace(side, responses=frame))
+        aligned.append(frame)
     return aligned
 
 
-def _one_split(sides: list[Side]) -> tuple[str, list[Side]]:
+def _one_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
     """Return the validation split of all sides where they share its prompts, else the training.
 
     Where neither split is on every side, all responses are compared.
     """
     for name, names in _SPLITS.items():
-        cut = [replace(s, responses=s.responses[s.responses["split"].isin(names)]) for s in sides]
-        if all(len(side.responses) for side in cut):
-            prompts = [pd.Index(side.responses["pair"].unique()) for side in cut]
+        cut = [frame[frame["split"].isin(names)] for frame in frames]
+        if all(map(len, cut)):
+            prompts = [pd.Index(frame["pair"].unique()) for frame in cut]
             if name == "train" or _pairable(prompts):
                 return name, cut
-    return "all", sides
+    return "all", frames
 
 
 def _pairable(prompts: Sequence[pd.Index]) -> bool:
