@@ -75,14 +75,7 @@ def build_index(
         raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(
-        title=title,
-        run=title,
-        kind="runs",
-        root="",
-        nav=[],
-        crumbs=[],
-        assets={},
-        csp="",
+        title=title, run=title, kind="runs", root="", nav=[], crumbs=[], assets={}, csp=""
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)

@@ -164,12 +164,7 @@ class Guardrail(NamedTuple):
 
 
 def effect_on(
-    means: Sequence[pd.DataFrame],
-    column: str,
-    *,
-    paired: bool,
-    rounding: pd.Series,
-    seed: int,
+    means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series, seed: int
 ) -> Effect:
     """Compare one figure: each prompt's means of every run of BASE, then of NEW, by ``pair``.
 

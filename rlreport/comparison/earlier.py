@@ -25,14 +25,7 @@ import pandas as pd
 from rlreport.check.findings import SCHEMA
 from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
 from rlreport.errors import UnreadableReportError, UnusableInputError
-from rlreport.sidefiles import (
-    LimitError,
-    load_csv,
-    load_json,
-    open_zip,
-    read_bounded,
-    read_stream,
-)
+from rlreport.sidefiles import LimitError, load_csv, load_json, open_zip, read_bounded, read_stream
 from rlreport.text.cells import unescape
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message

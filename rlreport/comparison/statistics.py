@@ -89,12 +89,7 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
 
 
 def unpaired_effect(
-    base: Floats,
-    new: Floats,
-    *,
-    runs: Sequence[Floats] = (),
-    rounding: float = 0.0,
-    seed: int = 0,
+    base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
 ) -> Effect:
     """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
 
