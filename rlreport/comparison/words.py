@@ -57,12 +57,6 @@ REASONS = {
     "few_prompts": marked("Fewer than three prompts can be compared."),
 }
 
-SEVERAL_SEEDS = marked(
-    "One run on each side shows that these two runs differ, never that the change made the "
-    "difference: give BASE three times or more, one run a seed, to tell."
-)
-
-
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
 """Columns of which a note says that only one side has them."""
