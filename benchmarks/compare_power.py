@@ -17,10 +17,16 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import Comparison, compare_runs
+from rlreport.comparison.compare import (
+    ROUNDING,
+    Comparison,
+    Side,
+    compare_runs,
+    effect_on,
+    side_of,
+)
 from rlreport.comparison.data import response_data
-from rlreport.comparison.figures import effect_on, flips
-from rlreport.comparison.side import ROUNDING, Side, side_of
+from rlreport.comparison.outcome import flips
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Silent
 from rlreport.read.logs import read_logs
@@ -106,7 +112,7 @@ def halves(whole: Side, seed: int) -> tuple[Side, Side]:
     table = whole.responses.iloc[random.permutation(len(whole.responses))]
     odd = table.groupby("pair").cumcount().to_numpy() % 2 == 1
     parts = (table[~odd].sort_values(["step", "n"]), table[odd].sort_values(["step", "n"]))
-    return Side("one", parts[0], whole.parts), Side("other", parts[1], whole.parts)
+    return Side("one", parts[0]), Side("other", parts[1])
 
 
 def naive_worse(ends: Comparison) -> bool:
@@ -152,9 +158,7 @@ def main(logs: Sequence[str]) -> bool:
             ends = compare_runs([base], new)
             found += ends.level == "worse"
             plain += naive_worse(ends)
-            top += sum(
-                f.pair < round(0.3 * 128) for f in flips(ends.inside[0], ends.inside[-1], most=10)
-            )
+            top += sum(f.pair < round(0.3 * 128) for f in flips(ends, most=10))
         power, hits = found / PLANTED_PAIRS, top / PLANTED_PAIRS
         met &= power >= bar - 0.03 and (lost < 0.25 or hits >= 8)
         planted = f"{lost * 100:.0f} points in 30% of prompts; planted of top ten: {hits:.1f}"

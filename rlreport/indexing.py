@@ -65,24 +65,18 @@ def build_index(
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
-    _refuse_report(local_path(out, FORM))
-    places = [place for given in reports for place in _expanded(given)]
-    own = out.resolve()
-    listed = [
-        _listed(place, own.parent) for place in dict.fromkeys(places) if place.resolve() != own
-    ]
+    local = local_path(out, FORM)
+    # A report of one file has the same mark as an index.
+    if (local.parent / REPORT).is_file() or (local.is_file() and _is_report(local)):
+        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
+    target = out.resolve()
+    paths = dict.fromkeys(path for given in reports for path in _expanded(given))
+    listed = [_listed(path, target.parent) for path in paths if path.resolve() != target]
     if listed and all(one.about is None for one in listed):
         raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(
-        title=title,
-        run=title,
-        kind="runs",
-        root="",
-        nav=[],
-        crumbs=[],
-        assets={},
-        csp="",
+        title=title, run=title, kind="runs", root="", nav=[], crumbs=[], assets={}, csp=""
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)
@@ -91,22 +85,6 @@ def build_index(
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])
-
-
-def _refuse_report(out: Path) -> None:
-    """Refuse to overwrite a report, which has the same mark as an index.
-
-    Raises:
-        OutputError: ``out`` is a report of one file, or a page of a folder.
-    """
-    try:
-        is_report = (out.parent / REPORT).is_file() or (
-            out.is_file() and report_about(out) is not None
-        )
-    except RlreportError:
-        is_report = True
-    if is_report:
-        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
 
 
 def _expanded(place: str | Path) -> list[Path]:

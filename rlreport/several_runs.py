@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from rlreport.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
@@ -44,41 +46,43 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
     """
     if all("/" not in file.name for file in tables.files):
         return _several_files(tables, named=named)
-    files: dict[str, dict[str, int]] = {}
+    steps = _training(tables)[["file", "step"]].drop_duplicates().groupby("file")["step"].agg(set)
+    steps_of: dict[str, set[int]] = {}
+    files_of: dict[str, set[str]] = {}
     for i, file in enumerate(tables.files):
         top, slash, below = file.name.partition("/")
         if not slash or _PART_OF_A_RUN.fullmatch(top):
             return None
-        files.setdefault(top, {})[below] = i
-    if len(files) < 2:
+        files_of.setdefault(top, set()).add(below)
+        steps_of.setdefault(top, set()).update(steps.get(i, ()))
+    everywhere = set.intersection(*steps_of.values())
+    if len(files_of) < 2 or not everywhere:
         return None
-    steps = _steps_by_file(tables)
-    held = [set().union(*(steps.get(i, set()) for i in own.values())) for own in files.values()]
-    everywhere = set.intersection(*held)
-    if not everywhere:
-        return None
-    same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
-    if not same and not all(_configured(logs, top) for top in files):
-        return None
-    folders = message("{count:count} folders", count=len(files))
-    places = {"folders": _enumerated(list(files)) if named else folders, "runs": len(files)}
-    return Note(
-        SEVERAL_RUNS,
-        message(
+    folders = [f"{top}/" for top in files_of]
+    places = {
+        "folders": _enumerated(folders)
+        if named
+        else message("{count:count} folders", count=len(folders)),
+        "runs": len(folders),
+    }
+    same_files = len(set(map(frozenset, files_of.values()))) == 1
+    if same_files and everywhere == set.union(*steps_of.values()):
+        text = message(
             "{folders} look like {runs:count} runs, as each has every step in files of the same "
             "names: every figure here mixes them. Build a report of each; rlreport index lists "
             "them and rlreport compare compares two. If they are one run, pass --merge.",
             **places,
         )
-        if same
-        else message(
+    elif all(_configured(logs, top) for top in files_of):
+        text = message(
             "{folders} look like {runs:count} runs, as each has its own configuration: every "
             "figure here mixes them. Build a report of each; rlreport index lists them and "
             "rlreport compare compares two. If they are one run, pass --merge.",
             **places,
-        ),
-        1,
-    )
+        )
+    else:
+        return None
+    return Note(SEVERAL_RUNS, text, 1)
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
@@ -90,42 +94,30 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
     names = [file.name.partition(".")[0] for file in tables.files]
     if len(names) < 2 or any(_PART_OF_A_RUN.search(name) for name in names if not _runs([name])):
         return None
-    rows = tables.responses[tables.responses["validation"] == 0]
     columns = ["step"] if _runs(names) else ["step", "prompt_id"]
-    held = [
-        set(map(tuple, rows.loc[rows["file"] == i, columns].drop_duplicates().to_numpy().tolist()))
-        for i in range(len(names))
-    ]
-    shared = len(set.intersection(*held))
-    if shared < _LEAST_SHARED or shared < _SHARED * min(map(len, held)):
+    keys = _training(tables)[["file", *columns]].drop_duplicates()
+    shared = int((keys.groupby(columns).size() == len(names)).sum())
+    fewest = keys["file"].value_counts().reindex(range(len(names)), fill_value=0).min()
+    if shared < max(_LEAST_SHARED, _SHARED * fewest):
         return None
-    files = message("{count:count} files", count=len(names))
-    return Note(
-        SEVERAL_RUNS,
-        message(
-            "{files} look like {runs:count} runs, as each has the same steps: every figure here "
-            "mixes them. Build a report of each; rlreport index lists them and rlreport compare "
-            "compares two. If they are one run, pass --merge.",
-            files=_enumerated(names, "") if named else files,
-            runs=len(names),
-        ),
-        1,
+    text = message(
+        "{files} look like {runs:count} runs, as each has the same steps: every figure here "
+        "mixes them. Build a report of each; rlreport index lists them and rlreport compare "
+        "compares two. If they are one run, pass --merge.",
+        files=_enumerated(names) if named else message("{count:count} files", count=len(names)),
+        runs=len(names),
     )
+    return Note(SEVERAL_RUNS, text, 1)
+
+
+def _training(tables: Tables) -> pd.DataFrame:
+    responses = tables.responses
+    return responses[responses["validation"] == 0]
 
 
 def _runs(names: Sequence[str]) -> bool:
-    """Say whether all names are those of runs, such as run1 or seed_42."""
+    """Return whether all names are those of runs, such as run1 or seed_42."""
     return all(_A_RUN.search(name) for name in names)
-
-
-def _steps_by_file(tables: Tables) -> dict[int, set[int]]:
-    """Return the training steps of each file, by its index."""
-    rows = tables.responses[tables.responses["validation"] == 0]
-    found: dict[int, set[int]] = {}
-    pairs = rows[["file", "step"]].drop_duplicates()
-    for file, step in zip(pairs["file"].tolist(), pairs["step"].tolist(), strict=True):
-        found.setdefault(file, set()).add(step)
-    return found
 
 
 def _configured(logs: Sequence[str | Path], top: str) -> bool:
@@ -135,8 +127,8 @@ def _configured(logs: Sequence[str | Path], top: str) -> bool:
     return any(configured(folder) for folder in folders)
 
 
-def _enumerated(names: list[str], end: str = "/") -> str:
-    shown = [f"{name}{end}" for name in names[:_MAX_NAMED]]
-    if more := len(names) - len(shown):
-        return message("{names} and {more:count} more", names=tuple(shown), more=more)
-    return message("{names} and {last}", names=tuple(shown[:-1]), last=shown[-1])
+def _enumerated(names: list[str]) -> str:
+    listed = tuple(names[:_MAX_NAMED])
+    if more := len(names) - len(listed):
+        return message("{names} and {more:count} more", names=listed, more=more)
+    return message("{names} and {last}", names=listed[:-1], last=listed[-1])

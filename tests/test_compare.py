@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import rlreport
 from rlreport.cli import main
-from rlreport.comparison.earlier import MOST_REPORT, _shown
-from rlreport.comparison.settings import settings_that_differ
+from rlreport.comparison.earlier import MAX_PART, texts_of_page
+from rlreport.comparison.run import settings_that_differ
 from rlreport.errors import UnusableInputError, UsageError
 from tests.schemas import validate
 
@@ -486,7 +486,8 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
     base = report
     data, about = base / "data" / "responses.csv.gz", base / "data" / "report.json"
     whole = data.read_bytes()
-    for broken in (b"", b"no gzip", whole[:-20], whole[:100]):
+    bare = gzip.compress(b"step,n,reward\n0,0,1\n")
+    for broken in (b"", b"no gzip", whole[:-20], whole[:100], bare):
         data.write_bytes(broken)
         with pytest.raises(UnusableInputError, match="broken; build the report again"):
             rlreport.compare(base, runs["lost"], tmp_path / "out")
@@ -511,6 +512,9 @@ def test_a_report_that_is_broken_newer_or_without_figures_is_refused_in_a_senten
         '{"n": 1, "texts": {"prompt": ["p"]}}',
         '{"n": [1e999], "texts": {"prompt": ["p"]}}',
         '{"n": [0], "texts": {"prompt": {"0": 1}}}',
+        json.dumps(
+            {"n": [*range(96)], "texts": dict.fromkeys(("prompt", "response"), ["\ud800"] * 96)}
+        ),
         "[" * 100_000,
     ],
 )
@@ -519,8 +523,8 @@ def test_a_step_page_of_another_make_costs_its_texts_only(runs, report, tmp_path
     node = '<script type="application/json" class="rows-data">'
     for page in (base / "steps").glob("*.html"):
         page.write_text(f"{node}{data}</script>")
-    rlreport.compare(base, runs["lost"], tmp_path / "out")
-    assert told(tmp_path / "out")["verdict"]["level"] == "worse"
+    rlreport.compare(runs["lost"], base, tmp_path / "out")
+    assert told(tmp_path / "out")["verdict"]["level"] == "better"
 
 
 @pytest.mark.timed
@@ -529,7 +533,7 @@ def test_a_page_of_things_begun_and_never_ended_is_read_in_one_look():
     cell = '<td class="text" data-key="prompt"><div class="clamp" dir="auto">'
     begun = time.monotonic()
     for page in (node * 100_000, f'<tr data-n="0">{cell * 100_000}'):
-        assert _shown(page) == {}
+        assert texts_of_page(page) == {}
     assert time.monotonic() - begun < 5
 
 
@@ -538,7 +542,7 @@ def test_a_small_report_that_unfolds_without_end_is_refused(runs, built, tmp_pat
     data = built / "data"
     parts = {name: (data / name).read_bytes() for name in ("report.json", "responses.csv.gz")}
     if part == "report.json":
-        parts[part] = b"[" + b"[]," * (MOST_REPORT // 3) + b"[]]"
+        parts[part] = b"[" + b"[]," * (MAX_PART // 3) + b"[]]"
     else:
         rows = gzip.compress(b"1,0,train,0,1\n" * 1_000_000)
         parts[part] = gzip.compress(b"step,n,split,prompt_id,reward\n") + rows * 36
@@ -582,7 +586,7 @@ def test_markdown_and_mail_carry_the_verdict_and_two_pairs(runs, tmp_path):
     assert len(text) < 60_000
     rlreport.compare(runs["main"], runs["lost"], tmp_path / "out.eml", to=["a@example.org"])
     assert b"Lower in this pair: reward" in (tmp_path / "out.eml").read_bytes()
-    assert made.outcome.comparison.flips
+    assert made.outcome.flips
 
 
 def test_fewer_pairs_are_shown_where_the_size_is_small(runs, tmp_path):

@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlreport.comparison.compare import compare_runs
-from rlreport.comparison.permutation import relabel_p
-from rlreport.comparison.side import Side
+from rlreport.comparison.compare import Side, compare_runs
+from rlreport.comparison.outcome import flips
 from rlreport.comparison.statistics import (
-    Cells,
     at_equal_kl,
     difference_band,
     holm,
     paired_effect,
+    relabel_p,
     shrunk,
     unpaired_effect,
 )
@@ -194,7 +193,7 @@ def test_a_difference_within_rounding_is_none(reward, offset):
         assert (effect.value, effect.p) == (0, 1) and effect.low <= 0 <= effect.high
         assert {rail.level for rail in comparison.guardrails} == {"none", "missing"}
         assert comparison.band.low[0] <= 0 <= comparison.band.high[0]
-        assert not comparison.flips
+        assert not flips(comparison)
 
 
 def test_with_other_prompts_equal_runs_are_told_apart_no_more_often_than_the_level_says():
@@ -258,27 +257,30 @@ def test_over_seeds_the_interval_is_students_for_one_run_more(seeds, t):
     assert effect.mde > half
 
 
+def responses(rewards, **columns):
+    """A response for each prompt and step, with a column for each table of (prompts, steps)."""
+    prompt, step = (index.ravel() for index in np.indices(np.shape(rewards)))
+    tables = {"reward": rewards, **columns}
+    values = {name: np.ravel(table) for name, table in tables.items()}
+    return pd.DataFrame({"pair": prompt.astype(np.uint64), "step": step, **values})
+
+
 def test_the_band_misses_an_equal_curve_anywhere_in_few_runs():
     random = np.random.default_rng(9)
     missed = 0
     for run in range(120):
-        prompts, steps = np.divmod(np.arange(40 * 12), 12)
-        cells = [Cells.of(prompts, steps, random.random(480), (40, 12)) for _ in range(2)]
-        band = difference_band(*cells, paired=True, seed=run)
+        base, new = (responses(random.random((40, 12))) for _ in range(2))
+        band = difference_band(base, new, np.arange(12), paired=True, seed=run)
         missed += bool(((band.low > 0) | (band.high < 0)).any())
     assert missed / 120 <= 0.12
 
 
 def test_the_band_marks_the_steps_that_differ():
     random = np.random.default_rng(1)
-    prompts, steps = np.divmod(np.arange(64 * 10), 10)
-    base = random.random(640)
-    new = base + random.normal(0, 0.05, 640) - 0.2 * (steps >= 6)
-    band = difference_band(
-        Cells.of(prompts, steps, base, (64, 10)),
-        Cells.of(prompts, steps, new, (64, 10)),
-        paired=True,
-    )
+    steps = np.arange(10)
+    base = random.random((64, 10))
+    new = base + random.normal(0, 0.05, (64, 10)) - 0.2 * (steps >= 6)
+    band = difference_band(responses(base), responses(new), steps, paired=True)
     assert (np.flatnonzero(band.high < 0) == [6, 7, 8, 9]).all()
 
 
@@ -292,22 +294,21 @@ def test_the_band_marks_the_steps_that_differ():
 def test_curves_with_gaps_have_a_band_where_there_is_one_and_no_warning(paired, kept):
     random = np.random.default_rng(0)
 
-    def cells(prompts, gap):
+    def side(prompts, gap):
         values = np.full((12, 4), np.nan)
         values[prompts] = random.normal(size=values[prompts].shape)
         values[:, gap] = np.nan
-        prompt, step = np.indices(values.shape)
-        return Cells.of(prompt.ravel(), step.ravel(), values.ravel(), values.shape)
+        return responses(values, kl_k1=values)
 
     several = [slice(*k) for k in kept] if isinstance(kept, list) else [kept, kept]
     for sides in (several, [slice(0, 12)] * 2):
-        base, new = (cells(prompts, 2) for prompts in sides)
-        band = difference_band(base, new, paired=paired)
+        base, new = (side(prompts, 2) for prompts in sides)
+        band = difference_band(base, new, np.arange(4), paired=paired)
         assert np.isnan(band.difference[2]) and np.isnan(band.low[2]) and np.isnan(band.high[2])
         known = np.isfinite(band.low)
         assert (band.low[known] <= band.difference[known]).all()
         assert (band.difference[known] <= band.high[known]).all()
-        at_equal_kl((base, base), (new, new))
+        at_equal_kl(base, new)
 
 
 def test_holm_is_what_the_paper_says():
@@ -316,13 +317,8 @@ def test_holm_is_what_the_paper_says():
 
 
 def path(kl, reward):
-    """Cells of reward and KL of a run of ten prompts whose steps have these means."""
-    prompts, steps = np.divmod(np.arange(10 * len(kl)), len(kl))
-    shape = (10, len(kl))
-    return (
-        Cells.of(prompts, steps, np.asarray(reward)[steps], shape),
-        Cells.of(prompts, steps, np.asarray(kl)[steps], shape),
-    )
+    """A run of ten prompts whose steps have these means."""
+    return responses(np.tile(reward, (10, 1)), kl_k1=np.tile(kl, (10, 1)))
 
 
 def test_at_equal_kl_a_run_that_only_went_further_is_no_better():

@@ -1,34 +1,96 @@
-"""Prepares a comparison for baking: its page, its exported files, its charts."""
+"""Renders a comparison: its page (verdict, charts, guardrails, findings, flips), its files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from rlreport.bake.assets import assets
-from rlreport.bake.compare_page import compare_view
 from rlreport.bake.environment import environment
 from rlreport.bake.exports import csv
-from rlreport.bake.pages import FOLDER_POLICY, Maker, Page
+from rlreport.bake.pages import FOLDER_POLICY, Finish, Maker, Page
 from rlreport.bake.script_json import canonical_json, script_json
-from rlreport.bake.views import Shell
+from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table
+from rlreport.card import redacted_text
+from rlreport.columns import RESPONSE
+from rlreport.comparison import words
+from rlreport.comparison.compare import Guardrail
 from rlreport.comparison.document import compare_json, prompts_table
-from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.outcome import Flip, Outcome
+from rlreport.comparison.run import Difference, settings_that_differ
 from rlreport.draw.chart import Chart
-from rlreport.draw.comparison import comparison_charts
-from rlreport.draw.svg import drawn
 from rlreport.options import ReportOptions
-from rlreport.text.language import Language
+from rlreport.text.messages import figure, listed, message
+from rlreport.text.numbers import MISSING
+
+MAX_CHARACTERS = 20_000
+"""Characters of a text that are shown; a comparison holds hundreds."""
+
+LEVELS = {
+    "better": "healthy",
+    "worse": "critical",
+    "no_evidence": "info",
+    "incomparable": "unjudged",
+}
+
+_MEAN = message("mean of the prompts' means in the window")
+_GUARDRAILS = (
+    ColumnView("name", message("Figure"), kind="text"),
+    ColumnView("base", message("BASE"), help=_MEAN),
+    ColumnView("new", message("NEW"), help=_MEAN),
+    ColumnView("effect", message("Difference"), help=message("of the shared prompts, NEW − BASE")),
+    ColumnView("low", message("Low"), help=message("lower end of the 95% interval")),
+    ColumnView("high", message("High"), help=message("upper end of the 95% interval")),
+    ColumnView(
+        "mde",
+        message("Minimum detectable effect"),
+        help=message("found in 80% of such comparisons"),
+    ),
+    ColumnView(
+        "level", message("Shows"), kind="text", help=message("by Holm's correction; ~ is nothing")
+    ),
+)
+_CARD = message("What the runs were, where it differs")
+_VERSIONS = message("Package versions, defaults, names and places")
+_SETTINGS = (
+    ColumnView("name", message("Setting"), kind="text"),
+    ColumnView("base", "BASE", kind="text"),
+    ColumnView("new", "NEW", kind="text"),
+)
+_REWARD = message("mean reward of the prompt in the window")
+_FLIP_NUMBERS = (
+    ColumnView(
+        "delta", message("Difference"), help=message("NEW − BASE, mean rewards of the window")
+    ),
+    ColumnView("base", message("BASE"), help=_REWARD),
+    ColumnView("new", message("NEW"), help=_REWARD),
+)
+_NEAREST = message("nearest to the prompt's mean")
+_FLIPS = (
+    ColumnView("n", "#", help=message("the clearest difference first"), written="count"),
+    *_FLIP_NUMBERS,
+    ColumnView("prompt", message("Prompt"), kind="text"),
+    ColumnView("response", message("NEW's response"), kind="text", help=_NEAREST),
+    ColumnView("ref_response", message("BASE's response"), kind="text", help=_NEAREST),
+)
+_NGRAMS = (
+    ColumnView("ngram", message("Text"), kind="token"),
+    ColumnView("new_share", message("Responses of NEW"), written="share"),
+    ColumnView("base_share", message("Responses of BASE"), written="share"),
+    ColumnView("z", "z", help=message("how clearly the shares differ, in standard errors")),
+)
+_TOKENS = (
+    ColumnView("token", message("Token"), kind="token"),
+    ColumnView("new_share", message("Share of KL in NEW"), written="share"),
+    ColumnView("base_share", message("Share of KL in BASE"), written="share"),
+    ColumnView("change", message("Change"), message("points")),
+)
+
 
 PAGE, INDEX = "compare.html", "index.html"
-
-
-class ComparisonVerdict(NamedTuple):
-    """A comparison's verdict: its level (``better``, ``no_evidence``, …) and its sentence."""
-
-    level: str
-    sentence: str
 
 
 class ComparisonContext(NamedTuple):
@@ -37,7 +99,6 @@ class ComparisonContext(NamedTuple):
     run: str
     report: ReportOptions
     stamp: str
-    verdict: ComparisonVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +109,27 @@ class ComparisonBuilder(Maker):
         finish: encodes a page for the output format.
         one_file: whether the page is a view of one file.
         shown: how many flips are shown with their texts.
-        memo: results of ``once``.
     """
 
     outcome: Outcome
     context: ComparisonContext
-    finish: Callable[[Page], tuple[tuple[str, bytes], int]]
+    finish: Finish
     one_file: bool
     shown: int
-    charts: Sequence[Chart] = field(default_factory=list)
+    charts: Sequence[Chart]
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def showing(self, flips: int) -> ComparisonBuilder:
-        """The same comparison with so many prompts won and lost."""
+        """Return the same comparison with so many prompts won and lost."""
         return replace(self, shown=flips)
 
     @property
     def view(self) -> dict[str, Any]:
         """What its templates print, in its language."""
-        return self.context.report.language.of(compare_view(self.outcome, self.charts, self.shown))
+        return self.context.report.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
-        """The frame of its page; without navigation, as there is no other."""
+        """Return the frame of its page; without navigation, as there is no other."""
         files = {} if self.one_file else assets(self.context.report.language).files
         return Shell(
             title=self.context.run,
@@ -84,7 +144,7 @@ class ComparisonBuilder(Maker):
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yields its page as the form takes it, and in a folder the one that leads there."""
+        """Yield its page as the form takes it, and in a folder the one that leads there."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.context.report.language)
@@ -95,7 +155,7 @@ class ComparisonBuilder(Maker):
             yield self.finish(Page(INDEX, "index", frame.title, html))[0]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yields (path below the root, bytes) of every file of the folder form."""
+        """Yield (path below the root, bytes) of every file of the folder form."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         yield "data/compare.json", canonical_json(compare_json(self.outcome), indent=True)
@@ -104,19 +164,216 @@ class ComparisonBuilder(Maker):
             yield f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True)
 
     def nodes(self) -> list[tuple[str, str, str]]:
-        """Data of the one file: (media type, class, content)."""
+        """Return data of the one file: (media type, class, content)."""
         return [("application/json", "compare-json", script_json(compare_json(self.outcome)))]
 
 
-def charts_of(outcome: Outcome, language: Language) -> list[Chart]:
-    """Draws what the comparison feeds."""
-    comparison = outcome.comparison
-    band, (base, new) = comparison.band, comparison.curves
-    charts = comparison_charts(
-        comparison.steps.astype(float),
-        base,
-        new,
-        band,
-        comparison.paths,
+def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
+    """Return what the templates of a comparison print, with the first ``shown`` flips.
+
+    ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` each
+    heading with (severity, title) of its findings, ``pairs`` the flips whose texts are known.
+    """
+    flips, changed = outcome.flips[:shown], outcome.changed
+    caveats = words.caveats(outcome)
+    left_out = [words.texts_note(outcome)]
+    if shown < len(outcome.flips):
+        left_out.append(
+            message(
+                "{some:count} of {all:count} prompts won and lost are shown, the clearest.",
+                some=shown,
+                all=len(outcome.flips),
+            )
+        )
+    runs = [*(("BASE", run) for run in outcome.bases), ("NEW", outcome.new)]
+    card, versions = settings_that_differ(outcome.base, outcome.new)
+    return {
+        "level": _severity(outcome, caveats),
+        "sentence": words.sentence(outcome),
+        "against": caveats,
+        "gate": words.gate_sentence(outcome),
+        "notes": words.notes(outcome),
+        "runs": [(side, run.name, run.level, words.run_verdict(run)) for side, run in runs],
+        "charts": list(charts),
+        "equal_kl": words.equal_kl(outcome),
+        "guardrails": _guardrails(outcome),
+        "findings": [
+            (
+                label,
+                [
+                    (f.severity, words.check_name(f.id) if outcome.redact else f.title or f.id)
+                    for f in findings
+                ],
+            )
+            for label, findings in (
+                (message("New"), changed["new"]),
+                (message("Fixed"), changed["fixed"]),
+                (message("Still there"), changed["still"]),
+            )
+        ],
+        "card": _settings("card", _CARD, card, redact=outcome.redact),
+        "versions": _settings("versions", _VERSIONS, versions, redact=outcome.redact),
+        "flips": _flips(flips),
+        "data": _data(flips, outcome),
+        "ngrams": _ngrams(outcome),
+        "tokens": _tokens(outcome),
+        "left_out": [note for note in left_out if note],
+        "pairs": [_pair(f) for f in flips if f.new_text is not None and f.base_text is not None],
+    }
+
+
+def _severity(outcome: Outcome, caveats: str) -> str:
+    """Return the level by which the verdict is coloured: a single pair is never green."""
+    level = outcome.comparison.level
+    if outcome.new.broken:
+        return "critical"
+    if level == "better" and caveats:
+        return "warning"
+    if outcome.broken or (level == "better" and outcome.single_base):
+        return "info"
+    return LEVELS[level]
+
+
+def _guardrails(outcome: Outcome) -> TableView:
+    guardrails = [g for g in outcome.comparison.guardrails if g.level != "missing"]
+    missing = [
+        words.guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "missing"
+    ]
+    note = message("Not logged by both runs: {names}.", names=listed(missing)) if missing else ""
+    values: dict[str, list[Any]] = {
+        "name": [_guardrail_label(g) for g in guardrails],
+        "base": [g.base for g in guardrails],
+        "new": [g.new for g in guardrails],
+        "effect": [g.effect.value for g in guardrails],
+        **{key: [getattr(g.effect, key) for g in guardrails] for key in ("low", "high", "mde")},
+        "level": [words.guardrail_level(g, in_a_pair=outcome.single_base) for g in guardrails],
+    }
+    ids = [g.id for g in guardrails]
+    return table("guardrails", message("Guardrails"), _GUARDRAILS, values, ids=ids, note=note)
+
+
+def _guardrail_label(guardrail: Guardrail) -> str:
+    name, column = words.guardrail_name(guardrail), RESPONSE.get(guardrail.column)
+    if column is None or not column.unit:
+        return name
+    return message("{name} ({unit})", name=name, unit=column.unit)
+
+
+def _settings(
+    name: str, caption: str, differences: Sequence[Difference], *, redact: bool
+) -> TableView | None:
+    if not differences:
+        return None
+    keys = [one.key for one in differences]
+    values = {"name": keys}
+    for side in ("base", "new"):
+        texts = [(one.key, getattr(one, side)) for one in differences]
+        values[side] = [
+            MISSING if text is None else redacted_text(key, text) if redact else text
+            for key, text in texts
+        ]
+    return table(name, caption, _SETTINGS, values, ids=keys)
+
+
+def _flips(flips: Sequence[Flip]) -> TableView:
+    missing = Cell(MISSING, None, message("not kept"))
+    values: dict[str, list[Any]] = {
+        "n": [name_cell(place) for place in range(1, len(flips) + 1)],
+        **{key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
+        "prompt": [_prompt(f) for f in flips],
+        "response": [missing if f.new_text is None else _cut(f.new_text) for f in flips],
+        "ref_response": [missing if f.base_text is None else _cut(f.base_text) for f in flips],
+    }
+    ids = range(1, len(flips) + 1)
+    hrefs = (f"#r={place}" for place in ids)
+    caption = message("Prompts won and lost")
+    return table("flips", caption, _FLIPS, values, ids=ids, hrefs=hrefs)
+
+
+def _prompt(flip: Flip) -> str:
+    if flip.prompt is None:
+        return message("[prompt {number:count}]", number=flip.number)
+    return _cut(flip.prompt)
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text, which says how much is missing."""
+    left_out = len(text) - MAX_CHARACTERS
+    if left_out <= 0:
+        return text
+    return message(
+        "{text}… ({count:count} characters more)", text=text[:MAX_CHARACTERS], count=left_out
     )
-    return drawn(charts, language)
+
+
+def _data(flips: Sequence[Flip], outcome: Outcome) -> dict[str, Any]:
+    """Return the rows-data node; see docs/page-data.md."""
+    return {
+        "run": outcome.new.name,
+        "step": "",
+        "total": len(outcome.flips),
+        "n": list(range(1, len(flips) + 1)),
+        "columns": [column.data() for column in _FLIP_NUMBERS],
+        "values": {key: [getattr(f, key) for f in flips] for key in ("delta", "base", "new")},
+        "texts": {key: [None] * len(flips) for key in ("prompt", "response", "ref_response")},
+        "where": [_where(f) for f in flips],
+        **{key: {} for key in ("strings", "turns", "ranks", "badges")},
+        **{key: [] for key in ("highlights", "metrics")},
+        "titles": {
+            "row": message("Prompt {n}", n="{n}"),
+            "response": message("NEW's response"),
+            "ref_response": message("BASE's response"),
+            "other": "BASE",
+        },
+    }
+
+
+def _where(flip: Flip) -> str:
+    (base_step, base_n), (new_step, new_n) = flip.base_response, flip.new_response
+    return message(
+        "NEW: step {new_step}, response {new_n} · BASE: step {base_step}, response {base_n} (each "
+        "nearest to its mean)",
+        new_step=new_step,
+        new_n=new_n,
+        base_step=base_step,
+        base_n=base_n,
+    )
+
+
+def _ngrams(outcome: Outcome) -> TableView:
+    base, new = outcome.counted
+    note = (
+        message(
+            "Words of {new:count} responses of NEW and {base:count} of BASE in the window.",
+            new=new,
+            base=base,
+        )
+        if base and new
+        else message("The texts of the window are not kept.")
+    )
+    return _table("ngrams", message("What NEW says more"), _NGRAMS, outcome.ngrams, note)
+
+
+def _tokens(outcome: Outcome) -> TableView:
+    tokens = outcome.tokens.assign(change=100 * outcome.tokens["change"])
+    unknown = message("Tokens of both runs are not known: logs, folders and zips carry them.")
+    caption = message("Tokens by change of their share of the KL")
+    return _table("kl_tokens", caption, _TOKENS, tokens, "" if len(tokens) else unknown)
+
+
+def _table(
+    name: str, caption: str, columns: Sequence[ColumnView], frame: pd.DataFrame, note: str
+) -> TableView:
+    values = {column.key: frame[column.key].tolist() for column in columns}
+    return table(name, caption, columns, values, ids=range(len(frame)), note=note)
+
+
+def _pair(flip: Flip) -> dict[str, str]:
+    title = message(
+        "{change} (reward {base} → {new})",
+        change=words.signed(flip.delta),
+        base=figure(flip.base),
+        new=figure(flip.new),
+    )
+    texts = {"base": _cut(flip.base_text or ""), "new": _cut(flip.new_text or "")}
+    return {"title": title, "prompt": _prompt(flip), **texts}

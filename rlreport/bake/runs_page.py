@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +16,7 @@ from rlreport.card import card_values
 from rlreport.check.finding import FIRST_WORDS, GLYPHS
 from rlreport.check.wording import translatable_title
 from rlreport.columns import STEP
-from rlreport.comparison.earlier import verdict_of
+from rlreport.comparison.earlier import section, verdict_of
 from rlreport.credentials import Scalar
 from rlreport.draw.series import sparkline
 from rlreport.figures.ragged import Floats
@@ -75,17 +77,16 @@ _LAST = (
 _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
-_NAMES = [column.key for column in (*_COLUMNS, *_LAST, _PLACE)]
-
-
 def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
     """Return the view of the index."""
-    cards = [_card(one.about) for one in listed]
+    cards = [card_values(section(section(one.about or {}, "card"), "entries")) for one in listed]
     differing = _differing([card for card, one in zip(cards, listed, strict=True) if one.about])
     keys = differing[:MOST_KEYS]
     settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
     rows = [_row(one) for one in listed]
-    values = {name: [row.get(name) for row in rows] for name in _NAMES} | {
+    namesakes = len({row["run"] for row in rows}) < len(rows)
+    fixed = [*_COLUMNS, *_LAST, replace(_PLACE, hidden=not namesakes)]
+    values = {column.key: [row.get(column.key) for row in rows] for column in fixed} | {
         column.key: [_key_value(card, key, column) for card in cards]
         for key, column in zip(keys, settings, strict=True)
     }
@@ -100,13 +101,9 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
             some=len(keys),
             all=len(differing),
         )
-    namesakes = len(set(values["run"])) < len(rows)
-    place = replace(_PLACE, hidden=not namesakes)
-    hrefs = [one.href for one in listed]
-    columns = [*_COLUMNS, *settings, *_LAST, place]
-    runs = table(
-        "runs", message("Runs"), columns, values, ids=range(len(rows)), hrefs=hrefs, note=note
-    )
+    columns = [*_COLUMNS, *settings, *fixed[len(_COLUMNS) :]]
+    ids, hrefs = range(len(rows)), [one.href for one in listed]
+    runs = table("runs", message("Runs"), columns, values, ids=ids, hrefs=hrefs, note=note)
     return {"summary": sentences(summary), "table": runs}
 
 
@@ -117,53 +114,44 @@ def _row(one: Listed) -> dict[str, Any]:
     if about is None:
         return {**texts, "verdict": message("– cannot be read"), "finding": one.why}
     level, lead = verdict_of(about)
+    logged = about.get("steps")
     steps = [
         step
-        for step in _list(about.get("steps"))
+        for step in (logged if isinstance(logged, list) else [])
         if isinstance(step, dict) and _number(step.get("responses")) > 0
     ]
-    reward = _series(steps, "reward_mean")
+    reward, kl, length = (
+        np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
+        for name in ("reward_mean", "kl_k1_mean", "response_tokens_mean")
+    )
     size = window_size(len(steps))
+    word = FIRST_WORDS.get(level, _text(level))
     return {
         **texts,
         "run": _text(about.get("run")) or one.place,
-        "verdict": verdict_words(level),
+        "verdict": message(
+            "{glyph} {level}", glyph=GLYPHS.get(level, GLYPHS["unjudged"]), level=word
+        ),
         "finding": translatable_title(lead, _text(lead.get("title"))) if lead else "",
         "reward_first": _mean(reward[:size]),
         "reward_last": _mean(reward[-size:]),
         "trend": sparkline(reward),
-        "kl": _mean(_series(steps, "kl_k1_mean")[-size:]),
-        "length": _mean(_series(steps, "response_tokens_mean")[-size:]),
+        "kl": _mean(kl[-size:]),
+        "length": _mean(length[-size:]),
         "steps": len(steps),
-        "responses": _finite(about.get("responses")),
+        "responses": _number(about.get("responses")),
         "version": _text(about["generator"].get("version")),
     }
 
 
-def verdict_words(level: str) -> str:
-    """Return a verdict's level as its glyph and first word; an unknown level stays as it is."""
-    glyph = GLYPHS.get(level, GLYPHS["unjudged"])
-    return message("{glyph} {level}", glyph=glyph, level=FIRST_WORDS.get(level, _text(level)))
-
-
-def _card(about: Mapping[str, Any] | None) -> dict[str, Scalar]:
-    card = (about or {}).get("card")
-    entries = card.get("entries") if isinstance(card, dict) else None
-    return card_values(entries) if isinstance(entries, dict) else {}
-
-
 def _differing(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Names whose values differ or that some lack; those that most have first."""
-    counts: dict[str, int] = {}
-    for card in cards:
-        for key in card:
-            counts[key] = counts.get(key, 0) + 1
-    differ = [
+    """Return names whose values differ or that some lack; those that most have first."""
+    counts = Counter(key for card in cards for key in card)
+    return [
         key
-        for key, count in counts.items()
+        for key, count in counts.most_common()
         if count < len(cards) or len({repr(card[key]) for card in cards}) > 1
     ]
-    return sorted(differ, key=lambda key: -counts[key])
 
 
 def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool) -> ColumnView:
@@ -181,10 +169,6 @@ def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> obje
     return _text("null" if card[key] is None else card[key])
 
 
-def _series(steps: Sequence[Mapping[str, Any]], name: str) -> Floats:
-    return np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
-
-
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     # Divided first, as rewards may be as large as a float holds.
@@ -192,22 +176,11 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: object) -> float:
+    """Return a number as a float; NaN for anything else, infinities and larger integers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
-def _finite(value: object) -> float:
-    number = _number(value)
-    return number if math.isfinite(number) else math.nan
+    return float(value) if abs(value) <= sys.float_info.max else math.nan
 
 
 def _text(value: object) -> str:
     return "" if value is None else shortened(safe_text(str(value)), _LONGEST)
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

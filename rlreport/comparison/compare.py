@@ -1,72 +1,242 @@
-"""Two runs side by side: what differs, from their response data alone."""
+"""Two runs side by side: what differs in their last common window, from their response data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+import xxhash
 
 from rlreport.check.run import has
-from rlreport.comparison.figures import Flip, Guardrail, effect_on, flips, guardrails
-from rlreport.comparison.side import (
-    ROUNDING,
-    Side,
-    Windows,
-    disambiguate_hidden_prompts,
-    one_split,
-    pairable,
-    shared,
-    windows,
-    with_group_kinds,
-)
+from rlreport.comparison.data import EXTRA, PART
 from rlreport.comparison.statistics import (
+    LEVEL,
     Band,
-    Cells,
     Effect,
     EqualKL,
     at_equal_kl,
     difference_band,
+    holm,
+    paired_effect,
+    unpaired_effect,
 )
+from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.text.cells import number_as_text
+from rlreport.text.messages import marked
+
+LEAST_SHARED = 0.3
+"""Share of the smaller side's prompts that must be on both sides to compare in pairs."""
+
+ROUNDING = 5e-6
+"""Largest relative error of six significant digits, to which reports may round figures."""
+
+WINDOW_SHARE = 0.2
+"""Share of the common steps, the last ones, over which runs are compared."""
+
+PROMPT, GROUP = "prompt", "group"
+"""Values of ``pair_by`` that are no name of a field."""
+
+ALL_RIGHT, ALL_WRONG = "all_right", "all_wrong"
+"""Columns: the response's group has equal rewards, the best of all runs or lower ones."""
+
+GUARDRAILS: tuple[tuple[str, str, tuple[str, ...], int], ...] = (
+    ("watched_reward", marked("Watched reward"), ("valid_reward",), 1),
+    ("kl", marked("KL"), ("kl_k1",), -1),
+    ("length", marked("Length"), ("response_tokens", "response_chars"), -1),
+    ("cut_off", marked("Cut off at the limit"), ("cut_off",), -1),
+    ("surprisal", marked("Surprisal"), ("surprisal_mean",), 1),
+    ("distinct_2", marked("Distinct-2"), ("distinct_2",), 1),
+    ("duplicates", marked("Repeated responses"), ("duplicate",), -1),
+    ("all_wrong_groups", marked("Groups without signal, all wrong"), (ALL_WRONG,), -1),
+    ("all_right_groups", marked("Groups without signal, all right"), (ALL_RIGHT,), 0),
+    ("mismatch", marked("Engine mismatch, k3"), ("mismatch_k3",), -1),
+    ("tool_errors", marked("Tool errors"), ("tool_errors",), -1),
+)
+"""Id, name, columns (the first that both runs have), and which way is better: 1 up, -1 down, 0
+neither."""
+
+NEVER_BETTER = ("length", "surprisal")
+"""Shorter or less certain responses may be a collapse: one way is worse, the other is a change."""
+
+_SPLITS = {"val": ("val", "eval", "valid", "validation", "test"), "train": ("train",)}
 
 Level = Literal["better", "worse", "no_evidence", "incomparable"]
-Reason = Literal[
-    "no_common_steps",
-    "early_common_steps",
-    "no_overlap",
-    "few_common_prompts",
-    "redacted",
-    "no_reward",
-    "few_prompts",
-]
+GuardrailLevel = Literal["better", "worse", "changed", "none", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run, as it is compared.
+
+    Attributes:
+        responses: a row per response: ``step``, ``n``, ``split``, ``pair`` (what prompts are
+            paired by, uint64), and figures, float64.
+        named: whether an equal ``pair`` means an equal prompt in another run too.
+        unpaired: responses left out, as they lack what prompts are paired by.
+    """
+
+    name: str
+    responses: pd.DataFrame
+    named: bool = True
+    unpaired: int = 0
+
+
+def side_of(name: str, responses: pd.DataFrame, *, pair_by: str = PROMPT) -> Side:
+    """Return a run's response data with prompts paired by text, group_id or another field.
+
+    Raises:
+        UsageError: the run has no such field.
+    """
+    if pair_by == PROMPT:
+        named = PROMPT in responses
+        pairs = responses[PROMPT if named else "prompt_id"].astype(np.uint64)
+        return Side(name, responses.assign(pair=pairs), named)
+    columns = ["group_hash"] if pair_by == GROUP else [f"{EXTRA}{pair_by}", f"{PART}{pair_by}"]
+    values = next((responses[column] for column in columns if column in responses), pd.Series())
+    values = values[values > 0] if pair_by == GROUP else values.dropna().map(_hash)
+    if values.empty:
+        raise UsageError(f"--pair-by {pair_by}: no such field in {name!r}")
+    paired = responses.loc[values.index].assign(pair=values.astype(np.uint64))
+    return Side(name, paired, unpaired=len(responses) - len(paired))
+
+
+def _hash(value: object) -> int:
+    # 17 and "17" are one id, as they are one group.
+    text = number_as_text(value) if isinstance(value, float) else str(value)
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+class Windows(NamedTuple):
+    """First and last step that are compared of each BASE and of NEW, and the steps that all have.
+
+    ``overlap``: the sides have steps at the end of what all cover, common ones or not.
+    """
+
+    bases: list[tuple[int, int]]
+    new: tuple[int, int]
+    common: Ints
+    overlap: bool
+
+
+def windows(frames: Sequence[pd.DataFrame]) -> Windows:
+    """Decide what is compared, from the steps of all sides alone.
+
+    The last fifth of the common steps, where they reach the last fifth of what all sides cover;
+    else the steps that each has there; else each side's own last fifth.
+    """
+    steps = [np.unique(frame["step"].to_numpy(np.int64)) for frame in frames]
+    common = reduce(np.intersect1d, steps)
+    low, high = max(one[0] for one in steps), min(one[-1] for one in steps)
+    start, overlap = high - WINDOW_SHARE * (high - low), True
+    if len(common) and common[-1] >= start:
+        compared = [_last_fifth(common)] * len(steps)
+    else:
+        compared = [one[(one >= start) & (one <= high)] for one in steps]
+        overlap = bool(low <= high) and all(map(len, compared))
+        if not overlap:
+            compared = [_last_fifth(one) for one in steps]
+    *bases, new = [(int(one[0]), int(one[-1])) for one in compared]
+    return Windows(bases, new, common, overlap)
+
+
+def _last_fifth(steps: Ints) -> Ints:
+    return steps[-max(1, round(len(steps) * WINDOW_SHARE)) :]
+
+
+class Guardrail(NamedTuple):
+    """A figure that should not get worse.
+
+    ``base`` and ``new`` are means of the prompts' means, ``effect`` is that of the shared prompts,
+    and ``level`` follows from Holm's correction over all guardrails.
+    """
+
+    id: str
+    column: str
+    base: float
+    new: float
+    effect: Effect
+    level: GuardrailLevel
+
+
+def effect_on(
+    means: Sequence[pd.DataFrame], column: str, *, paired: bool, rounding: pd.Series, seed: int
+) -> Effect:
+    """Compare one figure: each prompt's means of every run of BASE, then of NEW, by ``pair``.
+
+    ``paired`` compares the prompts that all sides have; ``rounding`` has, by column, the largest
+    difference that is none.
+    """
+    if not all(has(table, column) for table in means):
+        return Effect(paired=paired)
+    columns = [table[column] for table in means]
+    tolerance = float(rounding[column])
+    if paired:
+        *bases, new = pd.concat(columns, axis=1, join="inner").sort_index().to_numpy(np.float64).T
+        return paired_effect(np.stack(bases), new, rounding=tolerance, seed=seed)
+    pooled = pd.concat(columns[:-1]).groupby(level=0).mean().to_numpy(np.float64)
+    *bases, new = (values.to_numpy(np.float64) for values in columns)
+    return unpaired_effect(pooled, new, runs=bases, rounding=tolerance, seed=seed)
+
+
+def _guardrails(means: Sequence[pd.DataFrame], **options: Any) -> list[Guardrail]:
+    """Compare all guardrails and the parts of the reward, together at the level of one test."""
+    parts = [name for name in map(str, means[-1]) if name.startswith(PART) and name in means[0]]
+    figures = [(name, columns, better) for name, _, columns, better in GUARDRAILS]
+    guardrails, directions = [], {}
+    for name, columns, better in [*figures, *((part, (part,), 1) for part in parts)]:
+        column = next((c for c in columns if all(has(table, c) for table in means)), columns[0])
+        base, new = (
+            float(table[column].mean()) if column in table else np.nan
+            for table in (means[0], means[-1])
+        )
+        effect = effect_on(means, column, **options)
+        guardrails.append(Guardrail(name, column, base, new, effect, "missing"))
+        directions[name] = better
+    logged = [g for g in guardrails if np.isfinite(g.effect.low)]
+    p_values = holm([g.effect.p for g in logged])
+    levels = {
+        g.id: _guardrail_level(g, p, directions[g.id])
+        for g, p in zip(logged, p_values, strict=True)
+    }
+    return [g._replace(level=levels.get(g.id, "missing")) for g in guardrails]
+
+
+def _guardrail_level(guardrail: Guardrail, p: float, better: int) -> GuardrailLevel:
+    improvement = guardrail.effect.value * better
+    if p > 1 - LEVEL or guardrail.effect.value == 0:
+        return "none"
+    if improvement < 0:
+        return "worse"
+    return "better" if improvement > 0 and guardrail.id not in NEVER_BETTER else "changed"
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What differs between BASE and NEW in the last common window.
 
-    Curves, paths, flips and prompts are of the first BASE and NEW, computed when asked for.
+    Curves and paths are of the first BASE and NEW, computed when asked for.
 
     Attributes:
         split: split that was compared: ``val``, ``train`` or ``all``.
-        sides: runs of BASE, then NEW, cut to that split.
-        inside: their responses in the window.
+        responses: of each BASE, then of NEW, in that split.
+        inside: those in the window.
+        named: whether no side hides its prompts.
         effect: on the reward.
         rounding: largest difference of rewards that is none.
         shared: prompts in the window that all sides have there.
         only_base, only_new: prompts in the window that NEW has not, or that some BASE has not.
     """
 
-    level: Level
     split: str
-    sides: list[Side]
+    responses: list[pd.DataFrame]
     windows: Windows
     inside: list[pd.DataFrame]
+    named: bool
     effect: Effect
     rounding: float
     guardrails: list[Guardrail]
@@ -76,94 +246,60 @@ class Comparison:
     seed: int
 
     @property
-    def steps(self) -> Ints:
-        """Steps that all sides have."""
-        return self.windows.common
+    def level(self) -> Level:
+        """What the interval shows."""
+        if not np.isfinite(self.effect.low):
+            return "incomparable"
+        if self.effect.high < 0:
+            return "worse"
+        return "better" if self.effect.low > 0 else "no_evidence"
 
-    @cached_property
+    @property
     def ends(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """All responses of the first BASE and of NEW."""
-        return self.sides[0].responses, self.sides[-1].responses
+        return self.responses[0], self.responses[-1]
 
-    @cached_property
-    def curves(self) -> list[Floats]:
+    @property
+    def curves(self) -> tuple[Floats, Floats]:
         """Mean reward of BASE and of NEW at the common steps."""
-        means = (frame.groupby("step", sort=True)["reward"].mean() for frame in self.ends)
-        return [mean.reindex(self.steps).to_numpy(np.float64) for mean in means]
+        means = (frame.groupby("step")["reward"].mean() for frame in self.ends)
+        base, new = (mean.reindex(self.windows.common).to_numpy(np.float64) for mean in means)
+        return base, new
 
     @cached_property
     def band(self) -> Band:
         """Their difference."""
-        if not len(self.steps):
-            return Band(*np.zeros((3, 0)))
-        prompts = np.union1d(*(frame["pair"].to_numpy() for frame in self.ends))
-        base, new = (_cells(frame, "reward", prompts, self.steps) for frame in self.ends)
-        paired, rounding = self.effect.paired, self.rounding
-        return difference_band(base, new, paired=paired, rounding=rounding, seed=self.seed)
+        paired, rounding, steps = self.effect.paired, self.rounding, self.windows.common
+        return difference_band(*self.ends, steps, paired=paired, rounding=rounding, seed=self.seed)
 
     @cached_property
-    def equal_kl(self) -> EqualKL | None:
-        """Reward at the same distance from the reference, None without an overlap."""
-        return self._equal_kl("reward")
-
-    @cached_property
-    def equal_kl_watched(self) -> EqualKL | None:
-        """The same of the watched reward."""
-        return self._equal_kl("valid_reward")
-
-    def _equal_kl(self, reward: str) -> EqualKL | None:
-        sides = []
-        for frame in self.ends:
-            if not (has(frame, reward) and has(frame, "kl_k1")):
-                return None
-            keys = np.unique(frame["pair"].to_numpy()), np.unique(frame["step"].to_numpy(np.int64))
-            sides.append((_cells(frame, reward, *keys), _cells(frame, "kl_k1", *keys)))
-        return at_equal_kl(sides[0], sides[1], seed=self.seed)
-
-    @cached_property
-    def paths(self) -> tuple[pd.DataFrame, ...]:
-        """``step``, ``distance`` (√KL, √nats) and ``reward`` of both; empty without KL."""
-        if not all(has(frame, "kl_k1") for frame in self.ends):
-            return ()
-        means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
-        return tuple(
-            mean.assign(distance=np.sqrt(mean["kl_k1"].clip(lower=0.0))).reset_index()[
-                ["step", "distance", "reward"]
-            ]
-            for mean in means
-        )
-
-    @cached_property
-    def flips(self) -> list[Flip]:
-        """Prompts won or lost, the clearest difference first."""
-        if not self.effect.paired:
-            return []
-        return flips(self.inside[0], self.inside[-1], rounding=self.rounding)
-
-    @cached_property
-    def prompts(self) -> pd.DataFrame:
-        """``pair`` and, by side, the responses and the mean reward in the window."""
-        tables = [
-            frame.groupby("pair", sort=True)["reward"]
-            .agg(["size", "mean"])
-            .set_axis([f"{name}_responses", f"{name}_reward"], axis=1)
-            for name, frame in (("base", self.inside[0]), ("new", self.inside[-1]))
-        ]
-        both = tables[0].join(tables[1], how="outer").sort_index()
-        both["difference"] = both["new_reward"] - both["base_reward"]
-        return both.reset_index(names="pair")
+    def equal_kl(self) -> dict[str, EqualKL | None]:
+        """By column the reward and the watched reward at the same KL, None without an overlap."""
+        return {
+            reward: at_equal_kl(*self.ends, reward=reward, seed=self.seed)
+            if all(has(frame, column) for frame in self.ends for column in (reward, "kl_k1"))
+            else None
+            for reward in ("reward", "valid_reward")
+        }
 
     @property
-    def reasons(self) -> list[Reason]:
-        """What could not be compared as usual."""
-        reasons: list[Reason] = []
-        if not len(self.steps):
+    def paths(self) -> list[pd.DataFrame]:
+        """``step``, ``distance`` (√KL, √nats) and ``reward`` of both; empty without KL."""
+        if not all(has(frame, "kl_k1") for frame in self.ends):
+            return []
+        means = (frame.groupby("step")[["kl_k1", "reward"]].mean().dropna() for frame in self.ends)
+        return [m.assign(distance=np.sqrt(m["kl_k1"].clip(lower=0.0))).reset_index() for m in means]
+
+    @property
+    def reasons(self) -> list[str]:
+        """What could not be compared as usual, keys of ``words.REASONS``."""
+        reasons = []
+        if not len(self.windows.common):
             reasons.append("no_common_steps" if self.windows.overlap else "no_overlap")
-        elif self.steps[-1] < self.windows.new[1]:
+        elif self.windows.common[-1] < self.windows.new[1]:
             reasons.append("early_common_steps")
         if not self.effect.paired:
-            named = all(side.named for side in self.sides)
-            reasons.append("few_common_prompts" if named else "redacted")
+            reasons.append("few_common_prompts" if self.named else "redacted")
         if self.level == "incomparable":
             scored = all(has(frame, "reward") for frame in self.inside)
             reasons.append("few_prompts" if scored else "no_reward")
@@ -172,56 +308,69 @@ class Comparison:
 
 def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
     """Compare NEW with one or several runs of BASE in their last common window."""
-    split, sides = one_split(with_group_kinds(disambiguate_hidden_prompts([*bases, new])))
-    seen = windows([side.responses for side in sides])
+    split, responses = _one_split(_aligned([*bases, new]))
+    seen = windows(responses)
     inside = [
-        side.responses[side.responses["step"].between(*window)]
-        for side, window in zip(sides, seen.sides, strict=True)
+        frame[frame["step"].between(*window)]
+        for frame, window in zip(responses, (*seen.bases, seen.new), strict=True)
     ]
-    means = [frame.groupby("pair", sort=True).mean(numeric_only=True) for frame in inside]
+    means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
-    any_base, all_bases = reduce(pd.Index.union, firsts), shared(firsts)
-    paired = pairable([*firsts, last])
-    rounding = ROUNDING * pd.concat([_magnitudes(frame) for frame in inside], axis=1).max(axis=1)
-    effect = effect_on(means, "reward", paired=paired, rounding=rounding, seed=seed)
-    parts = [part for part in sides[-1].parts if part in sides[0].parts]
+    all_bases = reduce(pd.Index.intersection, firsts)
+    magnitudes = [
+        frame.select_dtypes("number").abs().replace(np.inf, np.nan).mean() for frame in inside
+    ]
+    rounding = ROUNDING * pd.concat(magnitudes, axis=1).max(axis=1)
+    options: dict[str, Any] = {
+        "paired": _pairable([*firsts, last]),
+        "rounding": rounding,
+        "seed": seed,
+    }
     return Comparison(
-        level=_level(effect),
-        split=split,
-        sides=sides,
-        windows=seen,
-        inside=inside,
-        effect=effect,
-        rounding=float(rounding["reward"]),
-        guardrails=guardrails(means, parts, paired=paired, rounding=rounding, seed=seed),
+        split,
+        responses,
+        seen,
+        inside,
+        all(side.named for side in (*bases, new)),
+        effect_on(means, "reward", **options),
+        float(rounding["reward"]),
+        _guardrails(means, **options),
         shared=len(all_bases.intersection(last)),
-        only_base=len(any_base.difference(last)),
+        only_base=len(reduce(pd.Index.union, firsts).difference(last)),
         only_new=len(last.difference(all_bases)),
         seed=seed,
     )
 
 
-def _magnitudes(frame: pd.DataFrame) -> pd.Series:
-    """Return the mean of the finite absolute values, by column."""
-    values = frame.select_dtypes("number").abs()
-    return values.where(np.isfinite(values)).mean()
+def _aligned(sides: Sequence[Side]) -> list[pd.DataFrame]:
+    """Return responses with ALL_RIGHT and ALL_WRONG; no two sides share prompts that one hides."""
+    best = float(np.fmax.reduce([side.responses["reward"].max() for side in sides]))
+    aligned = []
+    for place, side in enumerate(sides, 1):
+        frame = side.responses
+        if not side.named:
+            frame = frame.assign(pair=frame["pair"] + np.uint64(place << 40))
+        if "zero_variance" in frame:
+            alike, right = frame["zero_variance"], frame["reward"] >= best - ROUNDING * abs(best)
+            frame = frame.assign(**{ALL_RIGHT: alike * right, ALL_WRONG: alike * ~right})
+        aligned.append(frame)
+    return aligned
 
 
-def _level(effect: Effect) -> Level:
-    if not np.isfinite(effect.low):
-        return "incomparable"
-    if effect.high < 0:
-        return "worse"
-    return "better" if effect.low > 0 else "no_evidence"
+def _one_split(frames: list[pd.DataFrame]) -> tuple[str, list[pd.DataFrame]]:
+    """Return the validation split of all sides where they share its prompts, else the training.
+
+    Where neither split is on every side, all responses are compared.
+    """
+    for name, names in _SPLITS.items():
+        cut = [frame[frame["split"].isin(names)] for frame in frames]
+        if all(map(len, cut)):
+            prompts = [pd.Index(frame["pair"].unique()) for frame in cut]
+            if name == "train" or _pairable(prompts):
+                return name, cut
+    return "all", frames
 
 
-def _cells(frame: pd.DataFrame, column: str, prompts: NDArray[np.uint64], steps: Ints) -> Cells:
-    """Return a side's figures by number of the prompt and of the step."""
-    step = frame["step"].to_numpy(np.int64)
-    place = np.minimum(np.searchsorted(steps, step), len(steps) - 1)
-    return Cells.of(
-        np.searchsorted(prompts, frame["pair"].to_numpy()).astype(np.int64),
-        np.where(steps[place] == step, place, -1),
-        frame[column].to_numpy(np.float64),
-        (len(prompts), len(steps)),
-    )
+def _pairable(prompts: Sequence[pd.Index]) -> bool:
+    shared = reduce(pd.Index.intersection, prompts)
+    return len(shared) >= max(1.0, LEAST_SHARED * min(map(len, prompts)))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from rlreport import __version__
-from rlreport.comparison.figures import Flip
-from rlreport.comparison.outcome import Outcome
+from rlreport.comparison.outcome import Flip, Outcome, prompt_numbers
 from rlreport.comparison.statistics import Effect
 from rlreport.comparison.words import sentence
 
@@ -19,16 +17,17 @@ PROMPT_CHARACTERS = 400
 
 def compare_json(outcome: Outcome) -> dict[str, Any]:
     """Return the comparison as plain values, to be written by ``canonical_json``."""
-    comparison = outcome.comparison
-    effect, band = comparison.effect, comparison.band
+    comparison, changed = outcome.comparison, outcome.changed
+    effect, windows, band = comparison.effect, comparison.windows, comparison.band
+    equal_kl = {name: one and one._asdict() for name, one in comparison.equal_kl.items()}
     return {
         "schema": SCHEMA,
         "generator": {"name": "rlreport", "version": __version__},
         "runs": {"base": [run.name for run in outcome.bases], "new": outcome.new.name},
         "levels": {"base": [run.level for run in outcome.bases], "new": outcome.new.level},
         "window": {
-            "steps": list(comparison.windows.new),
-            "steps_base": list(comparison.windows.base),
+            "steps": list(windows.new),
+            "steps_base": list(windows.bases[0]),
             "split": comparison.split,
         },
         "gate": {"failed": list(outcome.gate.failed), "exit": outcome.gate.exit},
@@ -47,19 +46,15 @@ def compare_json(outcome: Outcome) -> dict[str, Any]:
             for g in comparison.guardrails
         ],
         "curves": {
-            "step": comparison.steps.tolist(),
-            "difference": band.difference.tolist(),
-            "low": band.low.tolist(),
-            "high": band.high.tolist(),
+            "step": windows.common.tolist(),
+            **{name: values.tolist() for name, values in band._asdict().items()},
         },
         "findings": {
-            "new": [found.id for found in outcome.changed.new],
-            "fixed": [found.id for found in outcome.changed.fixed],
-            "still": [found.id for found in outcome.changed.still],
+            name: [finding.id for finding in changed[name]] for name in ("new", "fixed", "still")
         },
         "flips": [_flip(flip) for flip in outcome.flips],
-        "equal_kl": comparison.equal_kl and asdict(comparison.equal_kl),
-        "equal_kl_watched": comparison.equal_kl_watched and asdict(comparison.equal_kl_watched),
+        "equal_kl": equal_kl["reward"],
+        "equal_kl_watched": equal_kl["valid_reward"],
     }
 
 
@@ -68,19 +63,21 @@ def prompts_table(outcome: Outcome) -> pd.DataFrame:
 
     The beginning of the text stands where a flip shows it.
     """
-    table = outcome.comparison.prompts
-    texts = {
-        flip.pair: flip.prompt[:PROMPT_CHARACTERS]
-        for flip in outcome.flips
-        if flip.prompt is not None
-    }
-    numbers = outcome.new.side.responses.drop_duplicates("pair").set_index("pair")["prompt_id"]
-    named = table.drop(columns="pair")
-    named.insert(0, "prompt_new", table["pair"].map(numbers + 1).astype("Int64"))
+    inside = outcome.comparison.inside
+    sides = [
+        frame.groupby("pair")["reward"]
+        .agg(["size", "mean"])
+        .set_axis([f"{name}_responses", f"{name}_reward"], axis=1)
+        for name, frame in (("base", inside[0]), ("new", inside[-1]))
+    ]
+    table = sides[0].join(sides[1], how="outer").sort_index()
+    table["difference"] = table["new_reward"] - table["base_reward"]
+    table.insert(0, "prompt_new", table.index.map(prompt_numbers(outcome.new)).astype("Int64"))
     if not outcome.redact and outcome.new.side.named and outcome.base.side.named:
-        named.insert(1, "prompt_hash", [f"{pair:016x}" for pair in table["pair"].tolist()])
-        named.insert(2, "prompt", [texts.get(pair, "") for pair in table["pair"].tolist()])
-    return named
+        texts = {flip.pair: (flip.prompt or "")[:PROMPT_CHARACTERS] for flip in outcome.flips}
+        table.insert(1, "prompt_hash", [f"{pair:016x}" for pair in table.index])
+        table.insert(2, "prompt", [texts.get(pair, "") for pair in table.index])
+    return table
 
 
 def _effect(effect: Effect) -> dict[str, float]:

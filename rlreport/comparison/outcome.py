@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlreport.comparison.compare import Comparison, compare_runs
-from rlreport.comparison.earlier import Place, Texts
-from rlreport.comparison.figures import Flip, distinctive_texts, tokens_of_kl, without_collapse
-from rlreport.comparison.run import ComparedRun, Found
+from rlreport.check.ngrams import log_odds_z
+from rlreport.comparison.compare import NEVER_BETTER, Comparison, Guardrail, compare_runs
+from rlreport.comparison.earlier import ResponseId
+from rlreport.comparison.run import ComparedRun, RunFinding
+from rlreport.comparison.statistics import shrunk
+from rlreport.figures.ragged import Floats
+from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.text.messages import message
+from rlreport.text.units import units
 
-MOST_READ = 512
+MAX_FLIPS = 200
+
+MAX_TEXTS = 512
 """Responses a side whose words are counted: a seeded sample of the window."""
 
+MAX_NGRAM = 3
+MAX_WORDS = 2048
+"""Words that are counted of one response."""
 
-FAIL_ON = ("worse", "guardrail", "new-critical", "any")
+MIN_Z = 3.0
+MAX_LISTED = 20
+ALIKE = 0.9
+"""Of two n-grams, one within the other, the rarer is left out when it is held this often."""
+
 PASSED, FAILED, INCONCLUSIVE = 0, 1, 3
 
 
@@ -31,50 +45,24 @@ class Gate(NamedTuple):
     exit: int
 
 
-class Changed(NamedTuple):
-    """Findings that are new, fixed, or still there; and those critical in NEW alone."""
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A prompt won or lost: its mean rewards in the window and their difference.
 
-    new: list[Found]
-    fixed: list[Found]
-    still: list[Found]
-    critical: list[Found]
-
-
-def changed(base: Mapping[str, Found], new: Mapping[str, Found]) -> Changed:
-    """Return which findings are new, fixed, still there, and critical only now."""
-    already = {name for name, found in base.items() if found.severity == "critical"}
-    return Changed(
-        [found for name, found in new.items() if name not in base],
-        [found for name, found in base.items() if name not in new],
-        [found for name, found in new.items() if name in base],
-        [f for name, f in new.items() if f.severity == "critical" and name not in already],
-    )
-
-
-def gate(
-    comparison: Comparison,
-    findings: Changed,
-    fail_on: Collection[str],
-    margin: float,
-    *,
-    require_evidence: bool,
-) -> Gate:
-    """Decide: ``worse`` needs an interval wholly below −margin.
-
-    With ``require_evidence`` a comparison that shows nothing either way is inconclusive.
+    ``base_response`` and ``new_response`` are (step, n) of the responses nearest to these means,
+    ``number`` is that of the prompt in NEW; texts that are not kept are None.
     """
-    wanted = set(FAIL_ON) if "any" in fail_on else set(fail_on)
-    failed = []
-    # NaN, of runs that cannot be compared, is not below anything.
-    if "worse" in wanted and comparison.effect.high < -margin:
-        failed.append("worse")
-    if "guardrail" in wanted:
-        failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
-    if "new-critical" in wanted:
-        failed += [f"new-critical:{found.id}" for found in findings.critical]
-    shown = comparison.level in ("better", "worse")
-    status = PASSED if shown or not require_evidence else INCONCLUSIVE
-    return Gate(tuple(sorted(wanted)), tuple(failed), FAILED if failed else status)
+
+    pair: int
+    base: float
+    new: float
+    delta: float
+    base_response: ResponseId
+    new_response: ResponseId
+    number: int = 0
+    prompt: str | None = None
+    base_text: str | None = None
+    new_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +70,9 @@ class Outcome:
     """A comparison with its runs, texts, findings and the gate's answer.
 
     Attributes:
-        changed: findings of NEW against those of the first BASE.
-        flips: those of the comparison, with their texts.
-        ngrams: what NEW says more, see ``distinctive_texts``.
+        changed: findings that are ``new``, ``fixed`` or ``still`` there against the first BASE,
+            and those that are ``critical`` in NEW alone.
+        ngrams: see ``distinctive_texts``.
         counted: responses whose words were counted, of BASE and of NEW.
         tokens: see ``tokens_of_kl``.
         redact: texts are left out.
@@ -93,95 +81,225 @@ class Outcome:
     bases: Sequence[ComparedRun]
     new: ComparedRun
     comparison: Comparison
-    changed: Changed
+    changed: Mapping[str, list[RunFinding]]
     gate: Gate
-    flips: Sequence[Flip] = ()
-    ngrams: pd.DataFrame = field(default_factory=pd.DataFrame)
-    counted: tuple[int, int] = (0, 0)
-    tokens: pd.DataFrame = field(default_factory=pd.DataFrame)
-    redact: bool = False
+    flips: Sequence[Flip]
+    ngrams: pd.DataFrame
+    counted: tuple[int, int]
+    tokens: pd.DataFrame
+    redact: bool
 
     @property
-    def one_each(self) -> bool:
+    def single_base(self) -> bool:
         """Whether BASE is one run: the pair differs, whatever made the difference."""
         return len(self.bases) == 1
+
+    @property
+    def base(self) -> ComparedRun:
+        """The first run of BASE: curves, findings and flips are of it."""
+        return self.bases[0]
 
     @property
     def broken(self) -> list[tuple[str, ComparedRun]]:
         """The runs whose verdict is critical, each with what it is called here."""
         bases = [
-            ("BASE" if self.one_each else message("BASE ({run})", run=run.name), run)
+            ("BASE" if self.single_base else message("BASE ({run})", run=run.name), run)
             for run in self.bases
         ]
         return [(name, run) for name, run in (*bases, ("NEW", self.new)) if run.broken]
 
-    @property
-    def base(self) -> ComparedRun:
-        """The first run of BASE: curves, guardrails, findings and flips are of it."""
-        return self.bases[0]
 
-
-def outcome_of(
-    bases: Sequence[ComparedRun],
-    new: ComparedRun,
-    *,
-    seed: int = 0,
-    fail_on: Collection[str] = (),
-    margin: float = 0.0,
-    require_evidence: bool = False,
-    redact: bool = False,
-) -> Outcome:
-    """Compare runs, and read back what is shown of them."""
+def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareOptions) -> Outcome:
+    """Compare a run with one or several runs of BASE, and read back what is shown of them."""
     base = bases[0]
-    comparison = compare_runs([run.side for run in bases], new.side, seed=seed)
-    judged = without_collapse(comparison.guardrails, base=base.collapsed, new=new.collapsed)
-    comparison = replace(comparison, guardrails=judged)
-    findings = changed(base.findings, new.findings)
-    windows = (comparison.windows.base, comparison.windows.new)
-    texts, words = [], []
-    for run, window, flipped in (
-        (base, windows[0], [flip.base_response for flip in comparison.flips]),
-        (new, windows[1], [flip.new_response for flip in comparison.flips]),
+    comparison = compare_runs([run.side for run in bases], new.side, seed=options.seed)
+    guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
+    comparison = replace(comparison, guardrails=guardrails)
+    changed = _changed(base, new)
+    flipped = flips(comparison)
+    numbers = prompt_numbers(new)
+    known, words = [], []
+    for run, frame, shown in (
+        (base, comparison.inside[0], {flip.base_response for flip in flipped}),
+        (new, comparison.inside[-1], {flip.new_response for flip in flipped}),
     ):
-        counted = _counted(run, window, seed)
-        known = {} if redact else run.texts({*counted, *flipped})
-        texts.append(known)
-        words.append([known[place][1] for place in sorted(counted) if place in known][:MOST_READ])
+        counted = _counted(run, frame, options.seed)
+        texts = {} if options.redact else run.texts({*counted, *shown})
+        known.append(texts)
+        words.append([texts[one][1] for one in sorted(counted) if one in texts][:MAX_TEXTS])
     return Outcome(
         bases,
         new,
         comparison,
-        findings,
-        gate(comparison, findings, set(fail_on), margin, require_evidence=require_evidence),
-        _with_texts(comparison.flips, texts[0], texts[1], new),
-        distinctive_texts(words[0], words[1]),
+        changed,
+        _gate(comparison, changed["critical"], options),
+        [_with_texts(flip, numbers[flip.pair], *known) for flip in flipped],
+        distinctive_texts(*words),
         (len(words[0]), len(words[1])),
-        tokens_of_kl(None, None) if redact else tokens_of_kl(base.tokens, new.tokens),
-        redact,
+        tokens_of_kl(None, None) if options.redact else tokens_of_kl(base.tokens, new.tokens),
+        bool(options.redact),
     )
 
 
-def _counted(run: ComparedRun, window: tuple[int, int], seed: int) -> set[Place]:
+def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun) -> Guardrail:
+    """Return it as ``changed`` where the collapse of a run makes the difference.
+
+    Nothing in a collapsed run is better, and a run is not worse for being longer than one.
+    """
+    if new.collapsed:
+        spoilt = guardrail.level == "better"
+    elif guardrail.id in NEVER_BETTER:
+        spoilt = base.collapsed and guardrail.level == "worse"
+    else:
+        spoilt = False
+    return guardrail._replace(level="changed") if spoilt else guardrail
+
+
+def _changed(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
+    already = {name for name, finding in base.findings.items() if finding.severity == "critical"}
+    return {
+        "new": [one for name, one in new.findings.items() if name not in base.findings],
+        "fixed": [one for name, one in base.findings.items() if name not in new.findings],
+        "still": [one for name, one in new.findings.items() if name in base.findings],
+        "critical": [
+            one
+            for name, one in new.findings.items()
+            if one.severity == "critical" and name not in already
+        ],
+    }
+
+
+def _gate(comparison: Comparison, critical: list[RunFinding], options: CompareOptions) -> Gate:
+    wanted = set(FAIL_ON) if "any" in options.fail_on else set(options.fail_on)
+    failed = []
+    # NaN, of runs that cannot be compared, is not below anything.
+    if "worse" in wanted and comparison.effect.high < -options.margin:
+        failed.append("worse")
+    if "guardrail" in wanted:
+        failed += [f"guardrail:{g.id}" for g in comparison.guardrails if g.level == "worse"]
+    if "new-critical" in wanted:
+        failed += [f"new-critical:{finding.id}" for finding in critical]
+    evidence = comparison.level in ("better", "worse") or not options.require_evidence
+    status = FAILED if failed else PASSED if evidence else INCONCLUSIVE
+    return Gate(tuple(sorted(wanted)), tuple(failed), status)
+
+
+def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
+    """Return the prompts whose mean rewards differ by more than rounding, the clearest first."""
+    if not comparison.effect.paired:
+        return []
+    base, new = comparison.inside[0], comparison.inside[-1]
+    known = [frame[np.isfinite(frame["reward"])] for frame in (base, new)]
+    sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
+             for one, other in (known, known[::-1])]  # fmt: skip
+    table = sides[0].add_suffix("_base").join(sides[1].add_suffix("_new"))
+    delta = (table["reward_new"] - table["reward_base"]).to_numpy()
+    errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
+    table = table.iloc[np.argsort(-np.abs(shrunk(delta, errors)), kind="stable")]
+    return [
+        Flip(pair, old, current, current - old, nearest_old, nearest)
+        for pair, old, _, nearest_old, current, _, nearest in table.itertuples(name=None)
+        if abs(current - old) > comparison.rounding
+    ][:most]
+
+
+def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return by prompt the mean ``reward``, its ``error``, and the ``response`` nearest to it.
+
+    The error has one variance for all prompts.
+    """
+    frame = frame.reset_index(drop=True)
+    rewards = frame.groupby("pair")["reward"]
+    off, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
+    variance = (off**2).sum() / max(1, len(frame) - len(counts))
+    nearest = frame.loc[off.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
+    table = pd.DataFrame({"reward": rewards.mean(), "error": np.sqrt(variance / counts)})
+    places = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
+    return table.assign(response=pd.Series(list(places), table.index, dtype=object))
+
+
+def prompt_numbers(run: ComparedRun) -> dict[int, int]:
+    """Return the number of each prompt in a run, from 1, by ``pair``."""
+    first = run.side.responses.drop_duplicates("pair")
+    return dict(zip(first["pair"].tolist(), (first["prompt_id"] + 1).tolist(), strict=True))
+
+
+def _with_texts(
+    flip: Flip,
+    number: int,
+    base: Mapping[ResponseId, tuple[str, str]],
+    new: Mapping[ResponseId, tuple[str, str]],
+) -> Flip:
+    base_prompt, base_text = base.get(flip.base_response, (None, None))
+    new_prompt, new_text = new.get(flip.new_response, (None, None))
+    prompt = base_prompt if new_prompt is None else new_prompt
+    return replace(flip, number=number, prompt=prompt, base_text=base_text, new_text=new_text)
+
+
+def _counted(run: ComparedRun, inside: pd.DataFrame, seed: int) -> set[ResponseId]:
     """Return the responses of a window whose words are counted.
 
     Of a report all are asked for, as it keeps the texts of some only.
     """
-    inside = run.side.responses[run.side.responses["step"].between(*window)]
-    if run.from_logs and len(inside) > MOST_READ:
-        inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MOST_READ]]
-    return set(zip(inside["step"].tolist(), inside["n"].tolist(), strict=True))
+    if run.from_logs and len(inside) > MAX_TEXTS:
+        inside = inside.iloc[np.random.default_rng(seed).permutation(len(inside))[:MAX_TEXTS]]
+    return set(inside[["step", "n"]].itertuples(index=False, name=None))
 
 
-def _with_texts(
-    flips: Sequence[Flip], base: dict[Place, Texts], new: dict[Place, Texts], run: ComparedRun
-) -> list[Flip]:
-    numbers = run.side.responses.drop_duplicates("pair").set_index("pair")["prompt_id"]
-    shown = []
-    for flip in flips:
-        base_prompt, base_text = base.get(flip.base_response, (None, None))
-        new_prompt, new_text = new.get(flip.new_response, (None, None))
-        prompt = base_prompt if new_prompt is None else new_prompt
-        number = int(numbers[flip.pair]) + 1
-        named = replace(flip, number=number, prompt=prompt)
-        shown.append(replace(named, base_text=base_text, new_text=new_text))
-    return shown
+def distinctive_texts(base: Sequence[str], new: Sequence[str]) -> pd.DataFrame:
+    """Return the n-grams that responses of NEW hold more often than those of BASE.
+
+    Returns:
+        ``ngram``, ``base_share``, ``new_share`` (of responses that hold it) and ``z``
+        (``log_odds_z``), the largest z first, at most MAX_LISTED.
+    """
+    if not base or not new:
+        return pd.DataFrame(columns=["ngram", "base_share", "new_share", "z"])
+    before, after = _holders(base), _holders(new)
+    ngrams = sorted(ngram for ngram, count in after.items() if count >= 2)
+    held, was = (
+        np.array([counts[ngram] for ngram in ngrams], np.float64) for counts in (after, before)
+    )
+    z = log_odds_z(held, len(new), was, len(base))
+    chosen: list[int] = []
+    for i in np.argsort(-z, kind="stable").tolist():
+        if z[i] < MIN_Z or len(chosen) == MAX_LISTED:
+            break
+        if not any(_same(ngrams[i], ngrams[j], held[[i, j]]) for j in chosen):
+            chosen.append(i)
+    shares = {"base_share": was[chosen] / len(base), "new_share": held[chosen] / len(new)}
+    return pd.DataFrame({"ngram": [ngrams[i] for i in chosen], **shares, "z": z[chosen]})
+
+
+def _holders(texts: Sequence[str]) -> Counter[str]:
+    """Return how many texts hold each n-gram, its words with blanks between them."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        words = units(text)[:MAX_WORDS]
+        lengths = range(1, MAX_NGRAM + 1)
+        counts.update(
+            {" ".join(words[i : i + n]) for n in lengths for i in range(len(words) - n + 1)}
+        )
+    return counts
+
+
+def _same(ngram: str, other: str, held: Floats) -> bool:
+    """Return whether one of two n-grams says nothing beyond the other."""
+    inside = f" {ngram} " in f" {other} " or f" {other} " in f" {ngram} "
+    return inside and bool(held.min() >= ALIKE * held.max())
+
+
+def tokens_of_kl(base: pd.DataFrame | None, new: pd.DataFrame | None) -> pd.DataFrame:
+    """Compare tokens by their share of the run's KL: ``token`` and ``kl_share`` of each side.
+
+    Returns:
+        ``token``, ``base_share``, ``new_share`` and ``change``, the largest change first.
+    """
+    if base is None or new is None:
+        return pd.DataFrame(columns=["token", "base_share", "new_share", "change"])
+    shares = [table.groupby("token")["kl_share"].sum() for table in (base, new)]
+    both = pd.DataFrame({"base_share": shares[0], "new_share": shares[1]}).fillna(0.0)
+    both["change"] = both["new_share"] - both["base_share"]
+    both = both[both["change"] != 0].rename_axis("token")
+    order = np.argsort(-both["change"].abs().to_numpy(), kind="stable")[:MAX_LISTED]
+    return both.iloc[order].reset_index()

@@ -1,7 +1,8 @@
-"""One run of a comparison: its response data, findings and texts, from logs or a report."""
+"""One run of a comparison: its response data, findings, settings and texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,22 +15,47 @@ from rlreport.card import card_texts, run_card
 from rlreport.check import Thresholds, judge
 from rlreport.check.run import Run
 from rlreport.check.wording import translatable_title, worded
+from rlreport.comparison.compare import Side, side_of
 from rlreport.comparison.data import response_data
-from rlreport.comparison.earlier import Earlier, Place, Texts, earlier_report, verdict_of
-from rlreport.comparison.side import PROMPT, Side, side_of
+from rlreport.comparison.earlier import (
+    Earlier,
+    ResponseId,
+    earlier_report,
+    findings_of,
+    section,
+    verdict_of,
+)
 from rlreport.display import fetch, prompt_texts
 from rlreport.metrics import metrics_beside
-from rlreport.options import FigureOptions, ReadOptions
+from rlreport.options import CompareOptions, FigureOptions, ReadOptions, part
 from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from rlreport.text.cells import unescape
 from rlreport.text.messages import sample_note
 
+_TRAINING = re.compile(
+    r"(^|[._])(lr|learning_rate|beta|kl|model|data|dataset|train_files|val_files|reward|temperature|"
+    r"top_[kp]|batch_size|num_generations|group|rollout|n|length|tokens|clip|eps\w*|loss|adv\w*|"
+    r"algo\w*|seed|epochs?|max_steps|warmup|optim\w*|lora|gamma|lam|entropy)([._]|$)"
+)
+"""Names, or sections' names, of settings that change what is learned."""
 
-class Found(NamedTuple):
+_BOOKKEEPING = re.compile(
+    r"version|commit|host|(^|[._])(dir|path|name|run|id|project|entity|port)$|_(dir|id)$|"
+    r"(run|experiment)_name|wandb|logg|save|output|timestamp|device|num_workers|report_to|push_to"
+)
+"""Package versions, and settings that say where a run was and how it is called."""
+
+_UNSET = {None, "null", "None", "", "False", "false"}
+"""Values of a setting that one run leaves off and the other does not name."""
+
+Texts = Callable[[Iterable[ResponseId]], dict[ResponseId, tuple[str, str]]]
+"""Returns prompt and response of those whose texts are known."""
+
+
+class RunFinding(NamedTuple):
     """A finding of a run; ``onset`` is the step at which it began."""
 
     id: str
@@ -46,7 +72,6 @@ class ComparedRun:
         level: level of its verdict.
         lead: id of the leading finding, None without a warning.
         findings: warnings and critical findings by id.
-        texts: returns prompt and response of those (step, n) whose texts are known.
         from_logs: whether all texts are known.
         tokens: ``token`` and ``kl_share``, None where the report carries none.
         facts: run card, gamma and lambda.
@@ -59,8 +84,8 @@ class ComparedRun:
     side: Side
     level: str
     lead: str | None
-    findings: Mapping[str, Found]
-    texts: Callable[[Iterable[Place]], dict[Place, Texts]]
+    findings: Mapping[str, RunFinding]
+    texts: Texts
     from_logs: bool = False
     tokens: pd.DataFrame | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -80,13 +105,7 @@ class ComparedRun:
 
 
 def compared_run(
-    given: str | Path,
-    *,
-    pair_by: str = PROMPT,
-    read: ReadOptions,
-    figures: FigureOptions,
-    thresholds: Thresholds,
-    progress: Progress,
+    given: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
     """Read one run: logs, or an earlier report (folder, zip or one file).
 
@@ -94,18 +113,19 @@ def compared_run(
         RlreportError: it cannot be read; says why.
     """
     if report := earlier_report(given):
-        return _of_report(report, pair_by)
+        return _of_report(report, options.pair_by)
+    read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside([given], read.metrics)
     scan = read_logs([given], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = worded(judge(Run(tables, thresholds)))
     return ComparedRun(
         scan.name,
-        side_of(scan.name, response_data(tables), pair_by=pair_by),
+        side_of(scan.name, response_data(tables), pair_by=options.pair_by),
         verdict.level,
         verdict.lead,
         {
-            f.id: Found(f.id, f.severity, f.title, f.onset.step if f.onset else None)
+            f.id: RunFinding(f.id, f.severity, f.title, f.onset.step if f.onset else None)
             for f in verdict.findings
             if f.severity != "info"
         },
@@ -123,10 +143,10 @@ def compared_run(
 
 def _text_reader(
     locations: RowLocations, tables: Tables, read: ReadOptions, figures: FigureOptions
-) -> Callable[[Iterable[Place]], dict[Place, Texts]]:
+) -> Texts:
     steps = tables.responses["step"].to_numpy(np.int64)
 
-    def texts(wanted: Iterable[Place]) -> dict[Place, Texts]:
+    def texts(wanted: Iterable[ResponseId]) -> dict[ResponseId, tuple[str, str]]:
         rows = [int(np.searchsorted(steps, step)) + n for step, n in sorted(set(wanted))]
         rollouts = fetch(locations, rows, read, figures)
         texts = {(one.step, one.n): (one.prompt, one.response) for one in rollouts}
@@ -140,11 +160,12 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
     about, count = report.about, report.about.get("responses")
     name = _text(about.get("run")) or report.name
     level, lead = verdict_of(about)
-    listed = about.get("findings")
+    settings, sampled = _texts(section(about, "settings")), section(about, "sampled")
+    some, of = sampled.get("responses"), sampled.get("of")
     findings = [
-        _found(one)
-        for one in (listed if isinstance(listed, list) else [])
-        if isinstance(one, dict) and one.get("severity") in ("critical", "warning")
+        _finding(one)
+        for one in findings_of(about)
+        if one.get("severity") in ("critical", "warning")
     ]
     return ComparedRun(
         name,
@@ -153,54 +174,71 @@ def _of_report(report: Earlier, pair_by: str) -> ComparedRun:
         _text(lead.get("id")) if lead else None,
         {one.id: one for one in findings},
         report.texts,
-        tokens=_tokens(report),
-        facts=_facts(about),
-        versions=_texts(about, "settings") | _texts(about, "versions"),
+        tokens=report.tokens(),
+        facts={
+            **{key: settings[key] for key in ("gamma", "lam") if key in settings},
+            **card_texts(section(section(about, "card"), "entries")),
+        },
+        versions=settings | _texts(section(about, "versions")),
         dropped=max(0, count - len(report.responses)) if isinstance(count, int) else 0,
-        sample_note=_sample_note(about.get("sampled")),
+        sample_note=sample_note(some, of) if isinstance(some, int) and isinstance(of, int) else "",
     )
 
 
-def _found(finding: Mapping[str, Any]) -> Found:
-    onset = finding.get("onset")
-    step = onset.get("step") if isinstance(onset, dict) else None
-    return Found(
-        _text(finding.get("id")),
-        _text(finding.get("severity")),
-        translatable_title(finding, _text(finding.get("title"))),
-        step if isinstance(step, int) else None,
-    )
+def _finding(finding: Mapping[str, Any]) -> RunFinding:
+    texts = {key: _text(finding.get(key)) for key in ("id", "severity", "title")}
+    step = section(finding, "onset").get("step")
+    title = translatable_title(finding, texts["title"])
+    onset = step if isinstance(step, int) else None
+    return RunFinding(texts["id"], texts["severity"], title, onset)
 
 
-def _sample_note(sampled: object) -> str:
-    counts = sampled if isinstance(sampled, dict) else {}
-    some, of = counts.get("responses"), counts.get("of")
-    return sample_note(some, of) if isinstance(some, int) and isinstance(of, int) else ""
-
-
-def _tokens(report: Earlier) -> pd.DataFrame | None:
-    table = None if report.redacted else report.table("data/tokens.csv")
-    if table is None or not {"token", "kl_share"} <= set(table):
-        return None
-    tokens = table["token"].map(unescape)
-    shares = pd.to_numeric(table["kl_share"], errors="coerce")
-    return pd.DataFrame({"token": tokens, "kl_share": shares})
-
-
-def _facts(about: Mapping[str, Any]) -> dict[str, str]:
-    settings = {k: v for k, v in _texts(about, "settings").items() if k in ("gamma", "lam")}
-    card = about.get("card")
-    entries = card.get("entries") if isinstance(card, dict) else None
-    return settings | card_texts(entries if isinstance(entries, dict) else {})
-
-
-def _texts(about: Mapping[str, Any], group: str) -> dict[str, str]:
-    values = about.get(group)
-    known = values if isinstance(values, dict) else {}
-    return {str(key): _text(value) for key, value in known.items()}
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: _text(value) for key, value in values.items()}
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "" if value is None else str(value)
+
+
+class Difference(NamedTuple):
+    """A setting and its value in BASE and in NEW, None where a run does not name it."""
+
+    key: str
+    base: str | None
+    new: str | None
+
+
+def settings_that_differ(
+    base: ComparedRun, new: ComparedRun
+) -> tuple[list[Difference], list[Difference]]:
+    """Return settings that differ, those of training first, and others that are folded.
+
+    Folded are package versions, defaults, names and places, and the configuration of a run where
+    the other has none.
+    """
+    configured = all(any(key.startswith("config.") for key in run.facts) for run in (base, new))
+    differing = dict.fromkeys(
+        Difference(key, one.get(key), other.get(key))
+        for one, other in ((base.facts, new.facts), (base.versions, new.versions))
+        for key in (sorted({*one, *other}) if one and other else ())
+        if one.get(key) != other.get(key)
+    )
+    shown = [one for one in differing if _matters(one, configured=configured)]
+    folded = [one for one in differing if one not in shown]
+    return sorted(shown, key=lambda one: not _of_training(one.key)), folded
+
+
+def _matters(one: Difference, *, configured: bool) -> bool:
+    if not one.key.startswith("config."):
+        return one.key in ("gamma", "lam")
+    default = {one.base, one.new} <= _UNSET
+    return (
+        configured and not default and (_of_training(one.key) or not _BOOKKEEPING.search(one.key))
+    )
+
+
+def _of_training(key: str) -> bool:
+    return "version" not in key and bool(_TRAINING.search(key.lower()))

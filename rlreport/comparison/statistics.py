@@ -1,15 +1,15 @@
 """How far two runs differ: effects by prompt with intervals, curves with one band for all steps.
 
-Responses to one prompt are alike, so the prompt is the unit of evidence everywhere. The interval
-of an effect is Student's over prompts, and it excludes 0 only if a permutation test rejects as
-well: that test holds its level with few prompts, rare events and heavy tails too.
+Responses to one prompt are alike, so the prompt is the unit of evidence everywhere. There are two
+families of intervals. Those of effects are Student's over prompts, and exclude 0 only if a
+permutation test rejects as well: that test holds its level with few prompts, rare events and heavy
+tails too. Those of curves are bootstrapped over prompts; more than 512 prompts are first put into
+512 groups, which are drawn whole: groups of independent prompts are independent, and memory stays
+small.
 
 NEW is treated as one more draw from the distribution of several BASE runs: Student's interval for
 it is ± t(R - 1) · s · √(1 + 1/R), s the standard deviation of the R runs' means, noise of the
 prompts included. The interval over prompts adds how differently a change acts on prompts.
-
-Curves are bootstrapped over prompts. More than 512 prompts are first put into 512 groups, which
-are drawn whole: groups of independent prompts are independent, and memory stays small.
 """
 
 from __future__ import annotations
@@ -17,57 +17,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, sqrt
+from math import comb, hypot, sqrt
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from rlreport.comparison.permutation import relabel_p, sign_flip_p
 from rlreport.figures.ragged import Floats, Ints
 
-RESAMPLES = 2000
 LEVEL = 0.95
 POWER = 0.8
-LEAST_PAIRS = 3
+LEAST_PROMPTS = 3
 """Prompts below which there is no interval."""
 LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
 """Pairs, or prompts on each side, below which no permutation test reaches p = 0.05."""
 
+PERMUTATIONS = 2000
+MAX_ENUMERATED = 14
+"""Moving values up to which all permutations are enumerated."""
+_MAX_VALUES = 1024
+"""Values that are permuted one by one; more are added up in cells, which are moved whole."""
+_MAX_RATIO = 16
+"""More prompts of the larger side than this multiple of the smaller add next to nothing."""
+
+RESAMPLES, _PATH_RESAMPLES = 2000, 400
+_GROUPS = 512
+_TINY = 1e-12
+_TAIL = (1 - LEVEL) / 2
+
 StandardError = tuple[float, float]
 """A standard error and its degrees of freedom."""
-
-_GROUPS = 512
-_PATHS = 400
-_TINY = 1e-12
-TAIL = (1 - LEVEL) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Sum and number of a figure's values by prompt and step of one run, (C,) each, ascending."""
-
-    prompts: Ints
-    steps: Ints
-    sums: Floats
-    counts: Floats
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Cells:
-        """Add up values, (N,) each: number of the prompt, number of the step, value.
-
-        A negative number leaves the response out, as do values that are not finite.
-        """
-        used = np.isfinite(values) & (prompts >= 0) & (steps >= 0)
-        keys, cells = np.unique(prompts[used] * shape[1] + steps[used], return_inverse=True)
-        sums = np.bincount(cells, values[used], len(keys)).astype(np.float64)
-        counts = np.bincount(cells, minlength=len(keys)).astype(np.float64)
-        return cls(keys // shape[1], keys % shape[1], sums, counts, shape)
-
-    def by_group_and_step(self) -> tuple[Floats, Floats]:
-        """Return sums and counts, (groups, steps) each."""
-        place = self.prompts, self.steps
-        return _grouped(*place, self.sums, self.shape), _grouped(*place, self.counts, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +54,6 @@ class Effect:
     """A difference NEW - BASE with its 95% interval.
 
     Attributes:
-        value: the difference, NaN where nothing can be compared.
-        low, high: its interval.
         mde: the smallest difference that would be found in 80% of such comparisons; NaN where
             so few prompts can show none.
         p: two-sided, the largest of all tests.
@@ -103,20 +80,16 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
     shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
     difference = new[shared] - runs[:, shared].mean(axis=0)
     pairs = len(difference)
-    if pairs < LEAST_PAIRS:
+    if pairs < LEAST_PROMPTS:
         return Effect(float(difference.mean()) if pairs else np.nan, pairs=pairs)
-    errors = [_error_of_mean(difference), *_one_more(runs[:, shared])]
-    p = sign_flip_p(difference, seed)
-    return _effect(float(difference.mean()), errors, p, rounding, pairs, paired=True)
+    effect = Effect(float(difference.mean()), p=sign_flip_p(difference, seed), pairs=pairs)
+    return _with_interval(
+        effect, [_error_of_mean(difference), *_one_more(runs[:, shared])], rounding
+    )
 
 
 def unpaired_effect(
-    base: Floats,
-    new: Floats,
-    *,
-    runs: Sequence[Floats] = (),
-    rounding: float = 0.0,
-    seed: int = 0,
+    base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
 ) -> Effect:
     """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
 
@@ -126,14 +99,13 @@ def unpaired_effect(
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
-    if pairs < LEAST_PAIRS:
+    if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
     several = _one_more([run[np.isfinite(run)] for run in runs])
     # Runs that lie close by chance do not make the interval narrower than that over runs.
     errors = [_welch([_error_of_mean(base), _error_of_mean(new), *several]), *several]
-    value = float(new.mean() - base.mean())
-    p = relabel_p(base, new, seed)
-    return _effect(value, errors, p, rounding, pairs, paired=False)
+    value, p = float(new.mean() - base.mean()), relabel_p(base, new, seed)
+    return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors, rounding)
 
 
 def _one_more(runs: Sequence[Floats] | Floats) -> list[StandardError]:
@@ -155,29 +127,112 @@ def _welch(parts: Sequence[StandardError]) -> StandardError:
     return total, 1 / shares
 
 
-def _effect(
-    value: float,
-    errors: Sequence[StandardError],
-    permutation_p: float,
-    rounding: float,
-    pairs: int,
-    *,
-    paired: bool,
-) -> Effect:
+def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: float) -> Effect:
     """Return the widest of Student's intervals; 0 is in it unless the permutation test rejects."""
     from scipy.special import stdtr, stdtrit
 
-    value = 0.0 if abs(value) <= rounding else value
+    value = 0.0 if abs(effect.value) <= rounding else effect.value
     error, freedom = np.array(errors).T
-    half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - TAIL, POWER))
-    enough = pairs >= (LEAST_PAIRS_FOR_VERDICT if paired else LEAST_PROMPTS_FOR_VERDICT)
+    half, power = (float((error * stdtrit(freedom, q)).max()) for q in (1 - _TAIL, POWER))
+    least = LEAST_PAIRS_FOR_VERDICT if effect.paired else LEAST_PROMPTS_FOR_VERDICT
     certain = 1.0 if abs(value) <= _TINY else 0.0
-    students = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
-    p = max(permutation_p, float(np.where(error > _TINY, students, certain).max()))
+    p_values = 2 * stdtr(freedom, -abs(value) / np.maximum(error, _TINY))
+    p = max(effect.p, float(np.where(error > _TINY, p_values, certain).max()))
     low, high = value - half, value + half
     if p > 1 - LEVEL:
         low, high = min(low, 0.0), max(high, 0.0)
-    return Effect(value, low, high, half + power if enough else np.nan, p, pairs, paired)
+    mde = half + power if effect.pairs >= least else np.nan
+    return Effect(value, low, high, mde, p, effect.pairs, effect.paired)
+
+
+def sign_flip_p(difference: Floats, seed: int) -> float:
+    """Return the two-sided p of paired differences under random signs (Fisher 1935).
+
+    With one binary response per prompt this is McNemar's exact test. Few values that differ from 0
+    are flipped in all ways; of more, the observed signs are one of the sample, so that the test
+    holds its level either way (Phipson & Smyth 2010).
+    """
+    moving = difference[difference != 0]
+    if len(moving) <= MAX_ENUMERATED:
+        signs = 1 - 2 * _subsets(len(moving))
+    else:
+        moving = np.bincount(np.arange(len(moving)) % _MAX_VALUES, moving)
+        signs = _signs(len(moving), seed)
+    return _two_sided(signs @ moving, moving.sum())
+
+
+def relabel_p(base: Floats, new: Floats, seed: int) -> float:
+    """Return the two-sided p of two sets of prompts when prompts change sides at random.
+
+    With one binary response per prompt this is Fisher's exact test. Enumerated and sampled as in
+    ``sign_flip_p``.
+    """
+    base, new = (side[: _MAX_RATIO * min(len(base), len(new))] for side in (base, new))
+    cell_size = -(-(len(base) + len(new)) // _MAX_VALUES)
+    base, new = (
+        side[: len(side) // cell_size * cell_size].reshape(-1, cell_size).sum(axis=1)
+        for side in (base, new)
+    )
+    size, pooled = len(new), np.concatenate([new, base])
+    # Subtracting the commonest value does not change the test, and leaves fewer values to move.
+    values, counts = np.unique(pooled, return_counts=True)
+    pooled = pooled - values[counts.argmax()]
+    observed, moving = pooled[:size].sum(), pooled[pooled != 0]
+    if len(moving) > MAX_ENUMERATED:
+        return _two_sided(_labels(len(pooled), size, seed) @ pooled, observed)
+    subsets, still = _subsets(len(moving)), len(pooled) - len(moving)
+    ways = [comb(still, size - k) if k <= size else 0 for k in range(len(moving) + 1)]
+    shares = np.array([way / comb(len(pooled), size) for way in ways])
+    return _two_sided(subsets @ moving, observed, shares[subsets.sum(axis=1).astype(np.int64)])
+
+
+def _subsets(count: int) -> Floats:
+    """Return 1 for members and 0 for others of all subsets, (2**count, count)."""
+    return ((np.arange(2**count)[:, None] >> np.arange(count)) % 2).astype(np.float64)
+
+
+@lru_cache(maxsize=2)
+def _signs(count: int, seed: int) -> Floats:
+    """Return random signs, (PERMUTATIONS + 1, count); the first ones are all positive."""
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], (PERMUTATIONS + 1, count))
+    signs[0] = 1
+    return signs
+
+
+@lru_cache(maxsize=2)
+def _labels(count: int, size: int, seed: int) -> Floats:
+    """Return 1 for NEW and 0 for BASE, (PERMUTATIONS + 1, count); first, as observed."""
+    labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
+    labels[1:] = np.random.default_rng(seed).permuted(labels[1:], axis=1)
+    return labels
+
+
+def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> float:
+    """Return twice the weight of the smaller tail of the sums, the observed sum included."""
+    rounding = 1e-9 * np.abs(sums).max()
+    tails = sums >= observed - rounding, sums <= observed + rounding
+    return min(1.0, 2 * min(float(np.average(tail, weights=weights)) for tail in tails))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979): they hold for all at once."""
+    values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
+    corrected = (values * np.arange(len(p), 0, -1)).clip(upper=1.0).cummax()
+    return corrected.sort_index().tolist()
+
+
+def shrunk(difference: Floats, error: Floats) -> Floats:
+    """Draw differences by prompt, (prompts,), towards their mean by as much as is noise in them.
+
+    The normal-normal empirical Bayes estimate (Efron & Morris 1975), so that a prompt with two
+    responses does not head the list by luck; ``error`` is their standard error.
+    """
+    if len(difference) < 2:
+        return difference
+    mean, noise = difference.mean(), np.square(error)
+    signal = max(0.0, difference.var() - noise.mean())
+    kept = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
+    return np.asarray(mean + kept * (difference - mean))
 
 
 class Band(NamedTuple):
@@ -189,65 +244,42 @@ class Band(NamedTuple):
 
 
 def difference_band(
-    base: Cells, new: Cells, *, paired: bool, rounding: float = 0.0, seed: int = 0
+    base: pd.DataFrame,
+    new: pd.DataFrame,
+    steps: Ints,
+    *,
+    paired: bool,
+    rounding: float = 0.0,
+    seed: int = 0,
 ) -> Band:
-    """Return NEW - BASE by step with a simultaneous 95% band.
+    """Return NEW - BASE of the reward at these steps, ascending, with a simultaneous 95% band.
 
     Prompts are resampled; the band is the difference ± q · its standard error, q the 95%
     quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
-    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The cells have the same steps; ``paired``
-    compares prompts, the same in both, that a step has on both sides, else the steps' means. A
-    difference of at most ``rounding`` is none.
+    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The sides have ``pair``, ``step`` and
+    ``reward`` of responses; ``paired`` compares the prompts that a step has on both sides, else
+    the steps' means. A difference of at most ``rounding`` is none.
     """
+    prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
-        difference, resampled = _paired_curve(base, new, seed)
+        means = [_finite(side).groupby(["pair", "step"])["reward"].mean() for side in (base, new)]
+        gaps = (means[1] - means[0]).dropna().reset_index()
+        observed, resampled = _resampled_curve(gaps, prompts, steps, seed)
     else:
-        known, drawn = _curve(*base.by_group_and_step(), seed)
-        known_new, drawn_new = _curve(*new.by_group_and_step(), seed + 1)
-        difference, resampled = known_new - known, drawn_new - drawn
-    # A step may be missing, or be drawn in no resample: it has no error then.
-    off = resampled - difference
-    drawn_at = np.isfinite(off)
-    times = np.where(drawn_at.any(axis=0), drawn_at.sum(axis=0), np.nan)
-    error = np.sqrt(np.where(drawn_at, np.square(off), 0.0).sum(axis=0) / times)
-    usable = np.isfinite(difference) & (error > _TINY)
-    difference = np.where(np.abs(difference) <= rounding, 0.0, difference)
-    factor = 0.0
-    if usable.any():
-        largest = np.fmax.reduce(np.abs(off[:, usable]) / error[usable], axis=1)
-        factor = float(np.quantile(largest[np.isfinite(largest)], LEVEL))
-    width = np.where(np.isfinite(difference), factor * error, np.nan)
-    return Band(difference, difference - width, difference + width)
+        old, old_resampled = _resampled_curve(base, prompts, steps, seed)
+        current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
+        observed, resampled = current - old, current_resampled - old_resampled
+    # NaN at steps that lack a side, and in resamples that draw none of a step's prompts.
+    off = pd.DataFrame(resampled - observed)
+    error = (off**2).mean() ** 0.5
+    largest = (off.abs() / error.where(error > _TINY)).max(axis=1)
+    factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
+    width = (error * factor).to_numpy(np.float64)
+    observed = np.where(np.abs(observed) <= rounding, 0.0, observed)
+    return Band(observed, observed - width, observed + width)
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979): they hold for all at once."""
-    order = np.argsort(p, kind="stable")
-    factors = np.arange(len(p), 0, -1)
-    corrected = np.empty(len(p))
-    corrected[order] = np.maximum.accumulate(np.minimum(np.asarray(p)[order] * factors, 1.0))
-    return corrected.tolist()
-
-
-def shrunk(difference: Floats, error: Floats) -> Floats:
-    """Draw differences by prompt, (prompts,), towards their mean by as much as is noise in them.
-
-    The normal-normal empirical Bayes estimate (Efron & Morris 1975), so that a prompt with two
-    responses does not head the list by luck; ``error`` is their standard error. NaN stays NaN.
-    """
-    known = np.isfinite(difference)
-    if known.sum() < 2:
-        return difference
-    mean = float(difference[known].mean())
-    noise = np.square(np.where(np.isfinite(error), error, 0.0))
-    signal = max(0.0, float(difference[known].var() - noise[known].mean()))
-    total = signal + noise
-    kept = np.where(total > _TINY, signal / np.maximum(total, _TINY), 1.0)
-    return np.asarray(mean + kept * (difference - mean))
-
-
-@dataclass(frozen=True, slots=True)
-class EqualKL:
+class EqualKL(NamedTuple):
     """Reward at the same KL: the difference, its interval, and the share of KL both runs reach."""
 
     effect: float
@@ -257,87 +289,73 @@ class EqualKL:
 
 
 def at_equal_kl(
-    base: tuple[Cells, Cells], new: tuple[Cells, Cells], *, seed: int = 0
+    base: pd.DataFrame, new: pd.DataFrame, *, reward: str = "reward", seed: int = 0
 ) -> EqualKL | None:
     """Compare rewards where both runs are as far from the reference; None without an overlap.
 
-    Each run, cells of reward and KL, is a path of its steps' mean reward over √max(KL, 0), on
-    which reward is about linear at first (Gao et al. 2022). Over the range that both paths cover
-    the difference of their straight-line interpolations is averaged; prompts are resampled, each
-    run's apart.
+    Each run is a path of its steps' mean reward over √max(KL, 0), on which reward is about linear
+    at first (Gao et al. 2022). Over the range that both paths cover the difference of their
+    straight-line interpolations is averaged; prompts are resampled, each run's apart. The sides
+    have ``pair``, ``step``, ``kl_k1`` and the column ``reward`` of responses.
     """
-    paths = [_reward_by_distance(side, seed + i) for i, side in enumerate((base, new))]
-    if not all(len(path[0][0]) for path in paths):
-        return None
-    reach = [(path[0][0].min(), path[0][0].max()) for path in paths]
-    low, high = max(r[0] for r in reach), min(r[1] for r in reach)
-    span = max(r[1] for r in reach) - min(r[0] for r in reach)
-    if not high - low > _TINY or span <= 0:
+    paths = [_reward_by_distance(side, reward, seed + i) for i, side in enumerate((base, new))]
+    ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
+    low, high = max(first for first, _ in ends), min(last for _, last in ends)
+    if not high - low > _TINY:
         return None
     grid = np.linspace(low, high, 21)
-
-    def mean_gap(number: int) -> float:
-        if not all(len(path[number][0]) for path in paths):
-            return float("nan")
-        curves = [_interpolated(*path[number], grid) for path in paths]
-        return float((curves[1] - curves[0]).mean())
-
-    gaps = np.array([mean_gap(number) for number in range(len(paths[0]))])
-    known = gaps[1:][np.isfinite(gaps[1:])]
-    if not len(known):
+    gaps = np.array([(_along(after, grid) - _along(before, grid)).mean()
+                     for before, after in zip(*paths, strict=True)])  # fmt: skip
+    if not np.isfinite(gaps[1:]).any():
         return None
-    ends = np.quantile(known, [TAIL, 1 - TAIL])
-    return EqualKL(float(gaps[0]), float(ends[0]), float(ends[1]), float((high - low) / span))
+    lower, upper = np.nanquantile(gaps[1:], [_TAIL, 1 - _TAIL]).tolist()
+    span = max(last for _, last in ends) - min(first for first, _ in ends)
+    return EqualKL(float(gaps[0]), lower, upper, float((high - low) / span))
 
 
-def _reward_by_distance(side: tuple[Cells, Cells], seed: int) -> list[tuple[Floats, Floats]]:
-    """Return (distance, reward) by step: as observed, then with resampled prompts."""
-    (reward, rewards), (kl, kls) = (cells.by_group_and_step() for cells in side)
-    weights = np.vstack([np.ones(len(reward)), _resampled(len(reward), seed)[:_PATHS]])
+def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
+    """Return the steps' mean reward by √KL, ascending: observed, then with resampled prompts."""
+    prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
+    rewards, kls = (
+        np.vstack([observed, resampled[:_PATH_RESAMPLES]])
+        for observed, resampled in (
+            _resampled_curve(side, prompts, steps, seed, column) for column in (reward, "kl_k1")
+        )
+    )
+    return [
+        pd.Series(values, np.sqrt(np.maximum(kl, 0.0))).dropna().groupby(level=0).mean()
+        for values, kl in zip(rewards, kls, strict=True)
+    ]
+
+
+def _along(path: pd.Series, grid: Floats) -> Floats:
+    if path.empty:
+        return np.full(len(grid), np.nan)
+    return np.asarray(np.interp(grid, path.index.to_numpy(), path.to_numpy()))
+
+
+def _resampled_curve(
+    side: pd.DataFrame, prompts: np.ndarray, steps: Ints, seed: int, column: str = "reward"
+) -> tuple[Floats, Floats]:
+    """Return the mean by step, (steps,), and with resampled groups of prompts."""
+    side = _finite(side[side["step"].isin(steps)], column)
+    group = np.searchsorted(prompts, side["pair"].to_numpy()) % _GROUPS
+    place = group, np.searchsorted(steps, side["step"].to_numpy())
+    sums, counts = np.zeros((2, min(len(prompts), _GROUPS), len(steps)))
+    np.add.at(sums, place, side[column].to_numpy())
+    np.add.at(counts, place, 1)
+    weights = _bootstrap_weights(len(sums), seed)
     with np.errstate(invalid="ignore", divide="ignore"):
-        gained = (weights @ reward) / (weights @ rewards)
-        distance = np.sqrt(np.maximum((weights @ kl) / (weights @ kls), 0.0))
-    known = np.isfinite(distance) & np.isfinite(gained)
-    return [(d[k], g[k]) for d, g, k in zip(distance, gained, known, strict=True)]
+        return sums.sum(axis=0) / counts.sum(axis=0), (weights @ sums) / (weights @ counts)
 
 
-def _interpolated(distance: Floats, reward: Floats, grid: Floats) -> Floats:
-    """Return the reward along a path at the grid's distances; of steps at one distance the mean."""
-    order = np.argsort(distance, kind="stable")
-    at, groups = np.unique(distance[order], return_inverse=True)
-    mean = np.bincount(groups, reward[order]) / np.bincount(groups)
-    return np.asarray(np.interp(grid, at, mean))
-
-
-def _paired_curve(base: Cells, new: Cells, seed: int) -> tuple[Floats, Floats]:
-    """Return the mean difference of prompts that a step has on both sides, and resampled ones."""
-    steps = base.shape[1]
-    keys = [cells.prompts * steps + cells.steps for cells in (base, new)]
-    both, left, right = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
-    gap = new.sums[right] / new.counts[right] - base.sums[left] / base.counts[left]
-    prompts, step = both // steps, both % steps
-    gaps = _grouped(prompts, step, gap, base.shape)
-    counts = _grouped(prompts, step, np.ones(len(gap)), base.shape)
-    return _curve(gaps, counts, seed)
-
-
-def _curve(sums: Floats, counts: Floats, seed: int) -> tuple[Floats, Floats]:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        weights = _resampled(len(sums), seed)
-        observed = sums.sum(axis=0) / counts.sum(axis=0)
-        return observed, (weights @ sums) / (weights @ counts)
-
-
-def _grouped(prompts: Ints, steps: Ints, values: Floats, shape: tuple[int, int]) -> Floats:
-    """Add up by group of prompts and step: (groups, steps)."""
-    groups = min(shape[0], _GROUPS)
-    size = groups * shape[1]
-    total = np.bincount((prompts % groups) * shape[1] + steps, values, size)
-    return total.astype(np.float64).reshape(groups, -1)
+def _finite(side: pd.DataFrame, column: str = "reward") -> pd.DataFrame:
+    finite: pd.DataFrame = side[np.isfinite(side[column].to_numpy(np.float64))]
+    return finite
 
 
 @lru_cache(maxsize=8)
-def _resampled(count: int, seed: int) -> Floats:
+def _bootstrap_weights(count: int, seed: int) -> Floats:
     """Return how often each of ``count`` is drawn, float64 (RESAMPLES, count)."""
     drawn = np.random.default_rng([seed, count]).multinomial(count, [1 / count] * count, RESAMPLES)
     return drawn.astype(np.float64)
