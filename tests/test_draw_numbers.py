@@ -13,12 +13,11 @@ import pytest
 
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
-from rlreport.draw.layout import PADDING
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
-from rlreport.draw.tokens import token_charts
+from rlreport.draw.theme import PADDING
 from tests.draw_tables import response_table, responses_of, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")

@@ -43,10 +43,9 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Ranking": ((), ("unit",)),
     "Guide": ((3, 4), ()),
     "Extreme": ((0,), ()),
-    "_reference": ((0,), ()),
-    "CurveChart": ((1,), ("note",)),
-    "_single": ((1,), ("axis", "note")),
-    "Alternative": ((), ("said",)),
+    "_reference": ((1,), ()),
+    "_second": ((1,), ()),
+    "CurveChart": ((1,), ("axis", "note")),
     "Check": (
         (),
         ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),

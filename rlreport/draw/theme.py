@@ -1,8 +1,8 @@
-"""Design tokens: every colour of the report by name, for the light and the dark theme.
+"""The look of charts: the report's colours for the light and the dark theme, and sizes.
 
-The light colours do double duty. Specifications are written in them, so an exported chart
-opens anywhere in its true colours; and because no two tokens share a light colour, they are
-also the marks by which a baked chart's colours are turned into CSS custom properties.
+Specifications are written in the light colours, so that an exported chart opens anywhere in its
+true colours. No two names share a light colour: a rendered chart's colours are replaced by CSS
+custom properties.
 """
 
 from __future__ import annotations
@@ -13,6 +13,20 @@ Theme = Literal["light", "dark"]
 
 FONT = "sans-serif"
 SMALL = 11
+VALUE_FORMAT = ",.4~r"
+
+WIDTH = {"step": 320, "half": 664, "wide": 1352}
+"""Pixels, as the page's columns are at a window 1400 pixels wide: text keeps its size there."""
+
+HEIGHT = {"step": 220, "half": 220, "wide": 200}
+PADDING = {"left": 52, "top": 32, "bottom": 38}
+TITLES = {"x": 33, "y": -15}
+"""Pixels below the plot at which the x axis has its title, and above it the y axis."""
+
+INTERACTION = "interaction"
+"""Layers whose name starts so only serve the pointer; they are not drawn on paper."""
+
+DASHED = (6, 3)
 
 LIGHT: dict[str, str] = {
     "page": "#ffffff",
@@ -40,6 +54,18 @@ DARK: dict[str, str] = {
     "info": "#94b8da",
     "healthy": "#5cc48a",
 }
+PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
+    (LIGHT["policy"], (1, 0)),
+    (LIGHT["reference"], DASHED),
+    (LIGHT["healthy"], (1, 0)),
+    (LIGHT["critical"], (2, 2)),
+    (LIGHT["info"], (8, 3)),
+    (LIGHT["text"], (1, 0)),
+    (LIGHT["muted"], (4, 4)),
+    (LIGHT["warning"], (8, 2, 2, 2)),
+)
+"""Colour and dashes of curves that are neither policy nor reference: told apart by both."""
+
 _SIGNED = {
     "light": (
         "#b35806 #c37948 #d29875 #dfb8a0 #ecd7cb #f7f7f7 #ccdae9 #a2bddb #79a0cc #5083bc #2166ac"

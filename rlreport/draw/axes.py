@@ -1,4 +1,4 @@
-"""Axes: their extents, how their ticks are written, and bins along them."""
+"""Axes: their extents, ticks and bins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Axis:
         title: what it shows, with its unit.
         percent: values are shares.
         format: of the ticks, in d3's words; chosen by the extent unless given.
-        count: about how many ticks, unless the design's usual number.
+        count: about how many ticks, unless the usual number.
         values: the ticks, where they are given.
         scale: how values become places; ``symlog`` is linear around 0.
     """
@@ -43,20 +43,17 @@ class Axis:
     values: Sequence[float | None] | None = None
     scale: Scale = "linear"
 
-    @property
-    def domain(self) -> list[float]:
-        """Its extent, as a scale takes it."""
-        return [self.low, self.high]
-
-    @property
-    def ticks(self) -> dict[str, Any]:
-        """What Vega-Lite's and Vega's axes say of ticks, where it is not the design's."""
-        said = {
-            "format": self.format or self._usual_format(),
-            "tickCount": self.count,
-            "values": self.values if self.scale == "linear" else powers(self.low, self.high),
+    def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
+        """Return the placeholders of a design for the axis ``channel`` → their values."""
+        linear = self.scale == "linear"
+        return {
+            f"${channel}.low": self.low,
+            f"${channel}.high": self.high,
+            f"${channel}.title": self.title,
+            f"${channel}.format": self.format or self._usual_format(),
+            f"${channel}.count": self.count or usual_count,
+            f"${channel}.values": self.values if linear else powers(self.low, self.high),
         }
-        return {key: value for key, value in said.items() if value is not None}
 
     def _usual_format(self) -> str | None:
         """Percentages, SI prefixes for large values, powers of ten for huge and tiny ones."""
