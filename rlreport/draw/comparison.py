@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Finding, Severity
+from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.choose.detail import evenly
 from rlreport.draw.axes import Axis, limits
 from rlreport.draw.chart import Chart, fill
@@ -16,7 +16,7 @@ from rlreport.draw.labels import figure, records
 from rlreport.draw.series import MOST_POINTS, Series
 from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import message, sentences
+from rlreport.text.messages import marked, message, sentences
 
 Band = tuple[Floats, Floats, Floats]
 
@@ -69,26 +69,20 @@ def _runs(base: Floats, new: Floats) -> list[Series]:
 def _findings(steps: Floats, band: Band) -> list[Finding]:
     """Findings about the steps at which the band excludes 0."""
     _, low, high = band
-    worse, better = (tuple(map(int, steps[outside])) for outside in (high < 0, low > 0))
-    below = message(
-        "The whole band lies below 0 at {some:count} of {all:count} steps",
-        some=len(worse),
-        all=len(steps),
-    )
-    above = message(
-        "The whole band lies above 0 at {some:count} of {all:count} steps",
-        some=len(better),
-        all=len(steps),
-    )
-    found: list[tuple[str, Severity, tuple[int, ...], str]] = [
-        ("below 0", "warning", worse, below),
-        ("above 0", "info", better, above),
-    ]
-    return [
-        Finding(check, severity, "note", steps=named, charts=("difference",), title=title)
-        for check, severity, named, title in found
-        if named
-    ]
+    below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
+    above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")
+    findings = []
+    for name, severity, outside, literal in (
+        ("below 0", SEVERITIES[1], high < 0, below),
+        ("above 0", SEVERITIES[2], low > 0, above),
+    ):
+        if outside.any():
+            named = tuple(map(int, steps[outside]))
+            title = message(literal, some=len(named), all=len(steps))
+            findings.append(
+                Finding(name, severity, "note", steps=named, charts=("difference",), title=title)
+            )
+    return findings
 
 
 def _paths(paths: Sequence[pd.DataFrame]) -> Chart:

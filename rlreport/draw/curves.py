@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from rlreport.check.finding import SEVERITIES, Finding
+from rlreport.check.finding import SEVERITIES, Finding, Severity
 from rlreport.draw.axes import Axis, Scale, drawable, limits, stretched
 from rlreport.draw.chart import Chart, Rows, Spec, fill, layer_named, plot_height
 from rlreport.draw.labels import finite_or_none, label, records
 from rlreport.draw.series import SMOOTHING, Series, in_words, smoothed, thinned
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT
 from rlreport.figures.ragged import Floats, spans
-from rlreport.text.messages import clauses, message, sentences
+from rlreport.text.messages import clauses, message, sentences, told
 
 LABEL_GAP = 13
 """Least distance of two labels, in pixels."""
@@ -63,63 +64,51 @@ class Frame:
         """Return the axis of the steps with about ``count`` ticks."""
         return Axis(*self.extent, message("step"), format=",d", count=count)
 
-    def marks(self, chart: str) -> list[dict[str, Any]]:
-        """Return the runs of steps that findings show on a chart; least severe first."""
-        rows = []
+    def marks(self, chart: str) -> list[Mark]:
+        """Return what is marked on a chart: the step in progress, and findings that name it."""
+        marks = []
         if self.in_progress is not None:
-            rows += self._runs([self.in_progress], "info", self._progress())
-        by_severity = sorted(self.findings, key=lambda one: -SEVERITIES.index(one.severity))
-        for finding in by_severity:
-            if chart in finding.charts:
-                rows += self._runs(self._shown(finding), finding.severity, finding.title)
-        return rows
-
-    def legend(self, chart: str) -> tuple[tuple[str, str], ...]:
-        """Return severity and words of each finding marked on a chart."""
-        entries: list[tuple[str, str]] = []
-        if self.in_progress is not None:
-            entries.append(("info", self._progress()))
+            words = message("step {step} is in progress", step=self.in_progress)
+            marks.append(Mark("info", words, words, self._spans(self.steps == self.in_progress)))
         for finding in self.findings:
-            if chart not in finding.charts or not self._named(self._shown(finding)).any():
+            if chart not in finding.charts:
                 continue
-            words: str = finding.name or finding.title
+            words, shown = finding.name or finding.title, np.isin(self.steps, finding.steps)
             if finding.onset is not None:
                 since, until = finding.onset.step, finding.until
+                shown = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
+                places = {"name": words, "since": since, "until": until}
                 words = (
-                    message("{name}, since step {since}", name=words, since=since)
+                    told("{name}, since step {since}", places)
                     if until is None
-                    else message(
-                        "{name}, since step {since} until step {until}",
-                        name=words,
-                        since=since,
-                        until=until,
-                    )
+                    else told("{name}, since step {since} until step {until}", places)
                 )
-            entries.append((finding.severity, words))
-        return tuple(entries)
+            marks.append(Mark(finding.severity, finding.title, words, self._spans(shown)))
+        return [mark for mark in marks if mark.spans]
 
-    def _progress(self) -> str:
-        return message("step {step} is in progress", step=self.in_progress)
+    def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
+        """Runs of neighbouring steps, reaching half way to the steps on both sides."""
+        runs: list[list[float]] = self.edges[spans(marked)].tolist()
+        return runs
 
-    def _shown(self, finding: Finding) -> Sequence[float]:
-        """Steps that a finding is marked at: from its onset on where it has one."""
-        if finding.onset is None:
-            return finding.steps
-        last = np.inf if finding.until is None else finding.until
-        shown: list[float] = self.steps[
-            (self.steps >= finding.onset.step) & (self.steps <= last)
-        ].tolist()
-        return shown
 
-    def _named(self, steps: Sequence[float]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        return np.isin(self.steps, np.asarray(steps, dtype=np.float64))
+class Mark(NamedTuple):
+    """A finding on a chart: what the pointer shows, the legend's words, and spans of steps."""
 
-    def _runs(self, steps: Sequence[float], severity: str, words: str) -> list[dict[str, Any]]:
-        """Neighbouring steps as spans, reaching half way to the steps on both sides."""
-        ends = self.edges[spans(self._named(steps))].tolist()
-        return [
-            {"from": low, "to": high, "severity": severity, "finding": words} for low, high in ends
-        ]
+    severity: Severity
+    title: str
+    words: str
+    spans: list[list[float]]
+
+
+def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
+    """Return the layers that show the spans of findings, the least severe below."""
+    rows = [
+        {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
+        for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
+        for low, high in mark.spans
+    ]
+    return {"marked": rows, "marked_bar": rows}
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
@@ -166,9 +155,8 @@ def curve_chart(
     y = _value_axis(shown, axis, percent, scale, guide)
     rows = [row for one in reversed(shown) for row in _rows(steps, one)]
     marks = frame.marks(name)
-    layers: dict[str, Rows] = {
-        "marked": marks,
-        "marked_bar": marks,
+    layers = {
+        **mark_layers(marks),
         "guide": _shaded(guide, y),
         "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
         "point": _lonely(rows),
@@ -193,11 +181,12 @@ def curve_chart(
     if every > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=every))
     if marks:
-        titles = dict.fromkeys(mark["finding"] for mark in marks)
-        named = clauses(message("{mark:clause}", mark=mark) for mark in titles)
-        parts.append(message("Marked: {marks}.", marks=named))
+        titles = dict.fromkeys(row["finding"] for row in layers["marked"])
+        listed = clauses(message("{mark:clause}", mark=title) for title in titles)
+        parts.append(message("Marked: {marks}.", marks=listed))
     words = sentences([*parts, note])
-    return Chart(name, title, words, spec, vega, wide=wide, shaded=frame.legend(name))
+    shaded = tuple((mark.severity, mark.words) for mark in marks)
+    return Chart(name, title, words, spec, vega, wide=wide, shaded=shaded)
 
 
 def looks(series: Sequence[Series]) -> dict[str, Any]:

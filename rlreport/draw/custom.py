@@ -10,14 +10,14 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pandas as pd
 
 from rlreport.draw.chart import Chart, Spec
 from rlreport.draw.labels import label, unique_names
@@ -76,27 +76,17 @@ def custom_charts(
     """
     charts: list[Chart] = []
     notes = []
-
-    def failed(function: ChartFunction, error: BaseException) -> None:
-        text = message(
-            "own chart not drawn: {name} of {file}: {reason}",
-            name=function.name,
-            file=function.source,
-            reason=_reason(error) if quote else type(error).__name__,
-        )
-        notes.append(Note("charts", text, 1))
-
     for function in functions:
         try:
-            returned = _as_list(function.load()(_shallow_copy(tables)))
+            charts += _charts_of(function, tables)
         except (Exception, SystemExit) as error:
-            failed(function, error)
-            continue
-        for number, chart in enumerate(returned):
-            try:
-                charts.append(_drawn(chart, function, number))
-            except (Exception, SystemExit) as error:
-                failed(function, error)
+            text = message(
+                "own chart not drawn: {name} of {file}: {reason}",
+                name=function.name,
+                file=function.source,
+                reason=_reason(error) if quote else type(error).__name__,
+            )
+            notes.append(Note("charts", text, 1))
     names = unique_names([f"own_{chart.name}" for chart in charts])
     return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
 
@@ -126,50 +116,32 @@ def _of_file(file: Path) -> list[ChartFunction]:
     return functions
 
 
-def _shallow_copy(tables: Tables) -> Tables:
-    """Tables that a function may change: pandas copies what is written to."""
-    values = {field.name: getattr(tables, field.name) for field in fields(tables)}
-    for name, value in values.items():
-        if isinstance(value, pd.DataFrame):
-            values[name] = value.copy(deep=False)
-        elif isinstance(value, list | dict):
-            values[name] = value.copy()
-    return Tables(**values)
+def _charts_of(function: ChartFunction, tables: Tables) -> list[Chart]:
+    """Call a function with tables that it may change, as pandas copies what is written to."""
+    call = function.load()
+    copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
+    returned = call(Tables(**copies))
+    several = list(returned) if isinstance(returned, list | tuple | Iterator) else [returned]
+    if len(several) > MOST_CHARTS:
+        raise ValueError(f"returned {len(several)} charts, at most {MOST_CHARTS} are drawn")
+    title = function.name.replace("_", " ").capitalize()
+    summary = (inspect.getdoc(call) or title).split("\n\n")[0].replace("\n", " ")
+    names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(several) + 1))]
+    return [_drawn(chart, n, title, summary) for chart, n in zip(several, names, strict=False)]
 
 
-def _as_list(returned: Any) -> list[Any]:
+def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
     import altair as alt  # slow to import, and seldom needed
-
-    if isinstance(returned, alt.TopLevelMixin):
-        return [returned]
-    if not isinstance(returned, Iterable) or isinstance(returned, (str, dict)):
-        raise TypeError(f"returned {type(returned).__name__}, not an altair chart or several")
-    charts = list(returned)
-    if len(charts) > MOST_CHARTS:
-        raise ValueError(f"returned {len(charts)} charts, at most {MOST_CHARTS} are drawn")
-    return charts
-
-
-def _drawn(returned: Any, function: ChartFunction, number: int) -> Chart:
-    import altair as alt
 
     if not isinstance(returned, alt.TopLevelMixin):
         raise TypeError(f"returned {type(returned).__name__}, not an altair chart")
     spec = _themed(returned.to_dict())
-    words = function.name.replace("_", " ").capitalize()
-    title = spec.pop("title", None)
-    if isinstance(title, dict):
-        title = title.get("text")
-    summary = (inspect.getdoc(function.load()) or "").split("\n\n")[0].replace("\n", " ")
-    chart = Chart(
-        f"{function.name}_{number + 1}" if number else function.name,
-        label(title if isinstance(title, str) else words, 80),
-        label(str(spec.get("description") or summary or words), 400),
-        spec,
-        {},
-        group=GROUP,
-    )
-    return drawn_alone(chart)
+    given = spec.pop("title", None)
+    if isinstance(given, dict):
+        given = given.get("text")
+    heading = label(given if isinstance(given, str) else title, 80)
+    words = label(str(spec.get("description") or summary), 400)
+    return drawn_alone(Chart(name, heading, words, spec, {}, group=GROUP))
 
 
 def _themed(spec: Spec) -> Spec:
@@ -190,8 +162,8 @@ def _themed(spec: Spec) -> Spec:
     config["range"] = {"category": [colour for colour, _ in PALETTE]}
     for key, value in spec.get("config", {}).items():
         usual = config.get(key)
-        both = isinstance(usual, dict) and isinstance(value, dict)
-        config[key] = {**usual, **value} if both else value
+        merge = isinstance(usual, dict) and isinstance(value, dict)
+        config[key] = usual | value if merge else value
     datasets = spec.get("datasets", {})
     if len(datasets) == 1 and spec.get("data", {}).get("name") in datasets:
         spec["data"] = {"values": spec.pop("datasets")[spec["data"]["name"]]}

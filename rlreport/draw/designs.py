@@ -29,12 +29,15 @@ from rlreport.draw.theme import (
 from rlreport.text.messages import marked
 
 Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)
+Look = dict[str, Any]
 ROWS = "rows"
+THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
+HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 PASSES_FILTERS = "datum.kept !== false"
 """The page marks the responses that its filters leave out."""
 
 
-def curves(scale: str = "") -> Spec:
+def curves(scale: Any) -> Spec:
     """Curves over the steps with bands, direct labels and the marks of findings.
 
     Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with their own data:
@@ -43,11 +46,10 @@ def curves(scale: str = "") -> Spec:
     ``point`` (as data), ``label`` (``step``, ``series``, ``y``, ``label``).
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
-    band = _layer("band").mark_area(fillOpacity=0.13)
-    guide = _layer("guide", "guide").mark_rect(fillOpacity=0.1, color=LIGHT["healthy"])
-    line = _layer("line").mark_line()
-    point = _layer("point", "point").mark_circle(size=30, opacity=1)
-    label = _text("label", align="left", dx=7, dy=3, baseline="alphabetic")
+    x, y = _x("step", tickMinStep=1), _y("value", scale)
+    label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
     hover = alt.selection_point(
         name="hover",
         on="pointerover",
@@ -58,29 +60,20 @@ def curves(scale: str = "") -> Spec:
     )
     # A page sets ``at`` to the step that the pointer is at on another of its charts.
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
-    pointer = (
-        _layer(INTERACTION)
-        .transform_fold(["value", "low", "high"], as_=["part", "number"])
-        .transform_calculate(named="datum.series + '_' + datum.part")
-        .transform_pivot("named", value="number", groupby=["step"])
-        .mark_rule(strokeWidth=1, color=LIGHT["muted"])
-    )
     return _design(
         *_finding_marks(),
-        guide.encode(y="low:Q", y2="high:Q"),
+        _own("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
         _zero(),
-        band.encode(x="step:Q", y="low:Q", y2="high:Q", color=color),
-        line.encode(
-            x=_x("step", tickMinStep=1),
-            y=_y("value", **({"type": scale} if scale else {})),
-            color=color,
-            strokeDash=dash,
+        _layer(
+            "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
         ),
-        point.encode(x="step:Q", y="value:Q", color=color),
-        label.encode(x="step:Q", y="y:Q", text="label:N", color=color),
-        pointer.encode(
-            x="step:Q", opacity=alt.condition("datum.step === at", alt.value(1), alt.value(0))
-        ).add_params(hover, at),
+        _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
+        _own("point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color),
+        _own("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
+        pointer.transform_fold(["value", "low", "high"], as_=["part", "number"])
+        .transform_calculate(named="datum.series + '_' + datum.part")
+        .transform_pivot("named", value="number", groupby=["step"])
+        .add_params(hover, at),
     )
 
 
@@ -89,23 +82,23 @@ def steps_heat() -> Spec:
 
     Layers with their own data: ``marked``, ``marked_bar``.
     """
-    cells = _layer("cells").mark_rect(strokeWidth=0)
-    return _design(
-        cells.encode(
-            x=_x("from", tickMinStep=1),
-            x2="to:Q",
-            y=_y("low"),
-            y2="high:Q",
-            color=_share_color(domain=[0, 1]),
-            tooltip=[
-                _tip("from", marked("step from"), None),
-                _tip("low", marked("from")),
-                _tip("high", marked("to")),
-                _tip("share", marked("share"), ".1%"),
-            ],
-        ),
-        *_finding_marks(),
+    cells = _layer(
+        "cells",
+        "rect",
+        {"strokeWidth": 0},
+        x=_x("from", tickMinStep=1),
+        x2="to:Q",
+        y=_y("low"),
+        y2="high:Q",
+        color=_share_color(domain=[0, 1]),
+        tooltip=[
+            alt.Tooltip("from:Q", title=marked("step from")),
+            _tip("low", title=marked("from")),
+            _tip("high", title=marked("to")),
+            _tip("share", ".1%", title=marked("share")),
+        ],
     )
+    return _design(cells, *_finding_marks())
 
 
 def path() -> Spec:
@@ -114,9 +107,14 @@ def path() -> Spec:
     Layers with their own data: ``label`` and the ``halo`` behind it.
     """
     place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
-    line = _layer("line").mark_line(color=LIGHT["policy"], strokeOpacity=0.45)
-    point = _layer("point").mark_circle(color=LIGHT["policy"], size=22, opacity=1)
-    return _path(line, point, _text("label", **place, color=LIGHT["text"]), place)
+    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    point = _ink("policy", size=22, opacity=1)
+    return _design(
+        _layer("line", "line", _ink("policy", strokeOpacity=0.45), **_plane(), order="step:Q"),
+        _layer("point", "circle", point, x="x:Q", y="y:Q", tooltip=tooltip),
+        _own("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _own("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
+    )
 
 
 def paths() -> Spec:
@@ -127,31 +125,24 @@ def paths() -> Spec:
     """
     color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
     place = {"align": "left", "dx": 7, "baseline": "middle"}
-    line = _layer("line").mark_line(strokeOpacity=0.5).encode(color=color, strokeDash=dash)
-    point = _layer("point").mark_circle(size=22, opacity=1).encode(color=color)
-    label = _text("label", **place).encode(color=color)
-    return _path(line, point, label, place, _tip("series", marked("run"), None, "N"))
-
-
-def _path(
-    line: alt.Chart, point: alt.Chart, label: alt.Chart, place: dict[str, Any], *tips: alt.Tooltip
-) -> Spec:
-    halo = _text("halo", **place, color=LIGHT["page"], stroke=LIGHT["page"], strokeWidth=4)
-    tooltip = [*tips, _tip("step", marked("step"), ",d"), _tip("x"), _tip("y")]
+    line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
+    run = alt.Tooltip("series:N", title=marked("run"))
+    tooltip = [run, _tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
     return _design(
-        line.encode(x=_x("x"), y=_y("y"), order="step:Q"),
-        point.encode(x="x:Q", y="y:Q", tooltip=tooltip),
-        *(text.encode(x="x:Q", y="y:Q", text="label:N") for text in (halo, label)),
+        line.encode(color=color, strokeDash=dash),
+        point.encode(color=color),
+        _own("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _own("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
     )
 
 
 def columns() -> Spec:
     """Columns over ranges of x. Data: ``from``, ``to``, ``y``."""
-    bars = _layer("columns").mark_bar(color=LIGHT["policy"], binSpacing=2)
-    tooltip = [_tip("from", marked("from")), _tip("to", marked("to")), _tip("y")]
-    return _design(
-        bars.encode(x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0), tooltip=tooltip)
-    )
+    look = _ink("policy", binSpacing=2)
+    tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
+    bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
+    return _design(bars.encode(tooltip=tooltip))
 
 
 def histogram() -> Spec:
@@ -161,42 +152,23 @@ def histogram() -> Spec:
     ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``, ``share``) and ``key``.
     """
     place = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
-
-    def binned(name: str, field: str) -> alt.Chart:
-        return (
-            _layer(name)
-            .transform_filter(f"isValid(datum.{field})")
-            .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
-            # Shares are of all responses of the page, so that the axis holds what a filter leaves.
-            .transform_joinaggregate(total="sum(weight)")
-            .transform_filter(PASSES_FILTERS)
-            .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
-            .transform_aggregate(count="sum(weight)", total="max(total)", groupby=["low", "high"])
-            .transform_calculate(share="datum.count / datum.total")
-            .encode(**place)
-        )
-
-    ghost = _layer("ghost", "ghost").encode(**place)
-    policy = binned("policy", "reward").encode(
-        tooltip=[
-            _tip("low", marked("from")),
-            _tip("high", marked("to")),
-            _tip("share", marked("share"), ".1%"),
-            _tip("count", marked("responses"), ",d"),
-        ]
-    )
+    policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
+    reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
+    reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
+    tooltip = [
+        _tip("low", title=marked("from")),
+        _tip("high", title=marked("to")),
+        _tip("share", ".1%", title=marked("share")),
+        _tip("count", ",d", title=marked("responses")),
+    ]
     return _design(
-        ghost.mark_bar(color=LIGHT["muted"], fillOpacity=0.28, binSpacing=0),
-        policy.mark_bar(color=LIGHT["policy"], fillOpacity=0.7, binSpacing=1),
-        binned("reference", "ref_reward").mark_bar(
-            fill=LIGHT["reference"],
-            fillOpacity=0,
-            stroke=LIGHT["reference"],
-            strokeDash=[4, 2],
-            strokeWidth=1.5,
-            binSpacing=0,
-        ),
-        _text("key", align="right", baseline="alphabetic").encode(
+        _own("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
+        _binned(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
+        _binned(_layer("reference", "bar", reference, **place), "ref_reward"),
+        _own(
+            "key",
+            "text",
+            {"align": "right", "baseline": "alphabetic"},
             x=alt.X("px:Q", scale=None, axis=None),
             y=alt.value(-13),
             text="label:N",
@@ -206,62 +178,70 @@ def histogram() -> Spec:
     )
 
 
+def _binned(bars: Any, field: str) -> Any:
+    # Shares are of all responses of the page, so that the axis holds what a filter leaves.
+    return (
+        bars.transform_filter(f"isValid(datum.{field})")
+        .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
+        .transform_joinaggregate(total="sum(weight)")
+        .transform_filter(PASSES_FILTERS)
+        .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
+        .transform_aggregate(count="sum(weight)", total="max(total)", groupby=["low", "high"])
+        .transform_calculate(share="datum.count / datum.total")
+    )
+
+
 def ordered_bars() -> Spec:
     """A signed figure of each response, smallest first. Data: rows with the field ``reward_gap``.
 
     A row that stands for several has ``weight``. Layer with its own data: ``zero``.
     """
     side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
-    bars = (
-        _layer("bars")
-        .transform_filter("isValid(datum.reward_gap)")
+    bars = _layer(
+        "bars",
+        "bar",
+        {"binSpacing": 0},
+        x=_x("before", tickMinStep=1),
+        x2="to:Q",
+        y=_y("reward_gap"),
+        y2=alt.datum(0),
+        # Those left out keep their place, and the axis its extent.
+        opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
+        color=alt.Color("side:N", scale=side, legend=None),
+        tooltip=[
+            alt.Tooltip("n:Q", title=marked("response")),
+            _tip("reward_gap", title=marked("reward gap")),
+            _tip("reward", title=marked("reward")),
+        ],
+    )
+    order = [alt.SortField("reward_gap"), alt.SortField("n")]
+    ordered = (
+        bars.transform_filter("isValid(datum.reward_gap)")
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
-        .transform_window(
-            to="sum(weight)",
-            sort=[alt.SortField("reward_gap"), alt.SortField("n")],
-            frame=[None, 0],
-        )
+        .transform_window(to="sum(weight)", sort=order, frame=[None, 0])
         .transform_calculate(
             before="datum.to - datum.weight",
             side="datum.reward_gap < 0 ? 'below' : 'above'",
         )
-        .mark_bar(binSpacing=0)
-        .encode(
-            x=_x("before", tickMinStep=1),
-            x2="to:Q",
-            y=_y("reward_gap"),
-            y2=alt.datum(0),
-            # Those left out keep their place, and the axis its extent.
-            opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
-            color=alt.Color("side:N", scale=side, legend=None),
-            tooltip=[
-                _tip("n", marked("response"), None),
-                _tip("reward_gap", marked("reward gap")),
-                _tip("reward", marked("reward")),
-            ],
-        )
     )
-    return _design(bars, _zero())
+    return _design(ordered, _zero())
 
 
 def scatter() -> Spec:
-    """Responses in a plane, brushed over both axes. The fields of x and y are placeholders."""
-    point = (
-        _layer("point")
-        .transform_filter(PASSES_FILTERS)
-        .mark_circle(color=LIGHT["policy"], size=26, opacity=1, fillOpacity=0.5)
-        .encode(x=_x("x"), y=_y("y"), tooltip=[_tip("n", marked("response"), None)])
-    )
-    return _design(point, _brush(["x", "y"], x="x:Q", y="y:Q"))
+    """Responses in a plane, brushed over both axes; the caller sets the fields of x and y."""
+    look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
+    tooltip = [alt.Tooltip("n:Q", title=marked("response"))]
+    point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
+    return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
 
 
 def plane_heat() -> Spec:
     """Counts in cells of a plane. Data: ``x``, ``x2``, ``y``, ``y2``, ``share``."""
-    cells = _layer("cells").mark_rect(strokeWidth=0)
-    return _design(cells.encode(x=_x("x"), x2="x2:Q", y=_y("y"), y2="y2:Q", color=_share_color()))
+    cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
+    return _design(cells.encode(color=_share_color()))
 
 
-def _design(*layers: alt.Chart) -> Spec:
+def _design(*layers: Any) -> Spec:
     """Return the Vega-Lite of layers that share positions but not colours, in the report's look."""
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
@@ -282,14 +262,21 @@ def _design(*layers: alt.Chart) -> Spec:
     return spec
 
 
-def _layer(name: str, data: str = ROWS) -> alt.Chart:
-    chart: alt.Chart = alt.Chart(alt.NamedData(name=data)).properties(name=name)
-    return chart
+def _layer(
+    name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
+) -> Any:
+    """A layer over the chart's data."""
+    chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {})))
+    return chart.encode(**encoding).properties(name=name)
 
 
-def _text(name: str, **look: Any) -> alt.Chart:
-    chart: alt.Chart = _layer(name, name).mark_text(**look)
-    return chart
+def _own(name: str, mark: str, look: Look, **encoding: Any) -> Any:
+    """A layer with its own data."""
+    return _layer(name, mark, look, name, **encoding)
+
+
+def _ink(colour: str, **look: Any) -> Look:
+    return {"color": LIGHT[colour], **look}
 
 
 def _x(field: str, **axis: Any) -> alt.X:
@@ -298,17 +285,19 @@ def _x(field: str, **axis: Any) -> alt.X:
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
 
 
-def _y(field: str, **scale: Any) -> alt.Y:
+def _y(field: str, scale: Any = "linear") -> alt.Y:
     """The axis on the left; its title lies flat above it, from the chart's left edge."""
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
-    return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **scale), axis=look)
+    kind = {} if scale == "linear" else {"type": scale}
+    return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
 
 
-def _tip(
-    field: str, title: str | None = None, format: str | None = VALUE_FORMAT, type: str = "Q"
-) -> alt.Tooltip:
-    given = {key: value for key, value in {"title": title, "format": format}.items() if value}
-    return alt.Tooltip(f"{field}:{type}", **given)
+def _plane() -> dict[str, Any]:
+    return {"x": _x("x"), "y": _y("y")}
+
+
+def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
+    return alt.Tooltip(f"{field}:Q", format=format, **options)
 
 
 def _by_series(channel: type[Channel]) -> Channel:
@@ -317,51 +306,43 @@ def _by_series(channel: type[Channel]) -> Channel:
     return channel("series:N", scale=scale, legend=None)
 
 
-def _share_color(**scale: Any) -> alt.Color:
-    return alt.Color(
-        "share:Q", scale=alt.Scale(type="quantize", range=unsigned_scale(), **scale), legend=None
-    )
+def _share_color(**extent: Any) -> alt.Color:
+    scale = alt.Scale(type="quantize", range=unsigned_scale(), **extent)
+    return alt.Color("share:Q", scale=scale, legend=None)
 
 
-def _zero() -> alt.Chart:
-    rule = _layer("zero", "zero").mark_rule(strokeWidth=1, color=LIGHT["muted"], strokeDash=[2, 2])
-    chart: alt.Chart = rule.encode(y="zero:Q")
-    return chart
+def _zero() -> Any:
+    return _own("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
 
 
-def _finding_marks() -> list[alt.Chart]:
+def _finding_marks() -> list[Any]:
     """The steps that findings name: a tint over the plot under a bar in the severity's colour."""
     names = ["critical", "warning", "info"]
-    severity = alt.Color(
-        "severity:N",
-        scale=alt.Scale(domain=names, range=[LIGHT[name] for name in names]),
-        legend=None,
-    )
-    tint = _layer("marked", "marked").mark_rect(fillOpacity=0.07)
-    bar = _layer("marked_bar", "marked_bar").mark_rect(fillOpacity=1)
-    tip = _tip("finding", marked("finding"), None, "N")
+    scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
+    place = {
+        "x": "from:Q",
+        "x2": "to:Q",
+        "color": alt.Color("severity:N", scale=scale, legend=None),
+    }
+    bar = {"y": alt.value(-5), "y2": alt.value(-1)}
+    tip = alt.Tooltip("finding:N", title=marked("finding"))
     return [
-        tint.encode(x="from:Q", x2="to:Q", color=severity),
-        bar.encode(
-            x="from:Q", x2="to:Q", y=alt.value(-5), y2=alt.value(-1), color=severity, tooltip=tip
-        ),
+        _own("marked", "rect", {"fillOpacity": 0.07}, **place),
+        _own("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
     ]
 
 
-def _brush(encodings: list[Any], **places: Any) -> alt.Chart:
+def _brush(encodings: list[Any], **places: Any) -> Any:
     """An invisible layer over raw rows, so that the brush speaks of columns, not of bins."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
-    layer = _layer(f"{INTERACTION}_brush").mark_point(opacity=0)
-    chart: alt.Chart = layer.encode(**places).add_params(brush)
-    return chart
+    return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
 
 
 def compile_designs() -> bytes:
     """Author and compile every design; return the content of ``designs.json``."""
     authors = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
     specs = {author.__name__: author() for author in authors}
-    specs |= {"curves_linear": curves(), "curves_log": curves("log")}
-    specs |= {"curves_symlog": curves("symlog")}
+    specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
     designs = {name: {"spec": spec, "vega": _compiled(spec)} for name, spec in specs.items()}
     content = {"sources": design_sources(), "designs": designs}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from rlreport.draw.rewards import (
 )
 from rlreport.draw.series import Series
 from rlreport.draw.small_multiples import column_charts, metric_charts
-from rlreport.draw.theme import DASHED, LIGHT
+from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
@@ -32,9 +33,14 @@ ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
 """Gets the tables and what the charts over the steps share; gives the charts they can feed."""
 
 
+REFERENCE = (LIGHT["reference"], DASHED)
+VALIDATION = (LIGHT["policy"], DASHED)
+SECOND = (LIGHT["info"], DOTTED)
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve: its column of the step table, the column of its band, its label and its look.
+    """A curve: its column of the step table, its label, the column of its band, and its look.
 
     ``key`` tells it from others in the chart's data; it is the label unless given.
     """
@@ -43,8 +49,7 @@ class Curve:
     title: str
     std: str = ""
     key: str = ""
-    colour: str = LIGHT["policy"]
-    dash: tuple[int, ...] = (1, 0)
+    style: Style = (LIGHT["policy"], SOLID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,149 +74,132 @@ class CurveChart:
     note: str = ""
 
 
-def _reference(column: str, title: str, std: str = "", key: str = "") -> Curve:
-    return Curve(column, title, std, key, LIGHT["reference"], DASHED)
-
-
-def _second(column: str, title: str, key: str = "", colour: str = "info") -> Curve:
-    return Curve(column, title, "", key, LIGHT[colour], (2, 2))
-
-
-def _validation(column: str) -> Curve:
-    return Curve(column, "validation", dash=DASHED)
+def _chart(name: str, title: str, *curves: Curve, **options: Any) -> CurveChart:
+    return CurveChart(name, title, curves, **options)
 
 
 OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
-    CurveChart(
+    _chart(
         "reward",
         "Reward",
-        (
-            Curve("reward_mean", "policy", "reward_std"),
-            _reference("ref_reward_mean", "reference", "ref_reward_std"),
-            _validation("validation_reward_mean"),
-            _second("valid_reward_mean", "valid, policy", "valid", "healthy"),
-            Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", LIGHT["muted"], (2, 4)),
-        ),
+        Curve("reward_mean", "policy", "reward_std"),
+        Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
+        Curve("validation_reward_mean", "validation", style=VALIDATION),
+        Curve("valid_reward_mean", "valid, policy", key="valid", style=(LIGHT["healthy"], DOTTED)),
+        Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
         wide=True,
     ),
     distribution_charts,
-    CurveChart(
+    _chart(
         "kl",
         "KL to the reference (nats a response)",
-        (Curve("kl_k1_mean", "KL", "kl_k1_std", "k1"), _second("kl_k3_mean", "KL, k3", "k3")),
+        Curve("kl_k1_mean", "KL", "kl_k1_std", "k1"),
+        Curve("kl_k3_mean", "KL, k3", key="k3", style=SECOND),
         axis="mean over responses, nats",
         note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
     ),
     frontier_charts,
-    CurveChart(
+    _chart(
         "length",
         "Response length",
-        (
-            Curve("response_tokens_mean", "policy", "response_tokens_std"),
-            _validation("validation_tokens_mean"),
-        ),
+        Curve("response_tokens_mean", "policy", "response_tokens_std"),
+        Curve("validation_tokens_mean", "validation", style=VALIDATION),
     ),
-    CurveChart(
+    _chart(
         "length",
         "Response length",
-        (
-            Curve("response_chars_mean", "policy", "response_chars_std"),
-            _reference("ref_response_chars_mean", "reference"),
-            _validation("validation_chars_mean"),
-        ),
+        Curve("response_chars_mean", "policy", "response_chars_std"),
+        Curve("ref_response_chars_mean", "reference", style=REFERENCE),
+        Curve("validation_chars_mean", "validation", style=VALIDATION),
     ),
-    CurveChart(
+    _chart(
         "surprisal",
         "Surprisal (nats a token)",
-        (Curve("surprisal_mean", "policy"),),
+        Curve("surprisal_mean", "policy"),
         note="A sample's estimate of the policy's entropy.",
     ),
-    CurveChart(
+    _chart(
         "win_rate",
         "Against the reference",
-        (Curve("win_rate", "better", key="win"), _reference("lose_rate", "worse", key="lose")),
+        Curve("win_rate", "better", key="win"),
+        Curve("lose_rate", "worse", key="lose", style=REFERENCE),
         axis="share of responses",
         percent=True,
     ),
-    CurveChart("eos", "Finished responses", (Curve("eos_rate", "policy"),), percent=True),
-    CurveChart(
-        "distinct_2", "Variety of word pairs (distinct-2)", (Curve("distinct_2", "policy"),)
-    ),
-    CurveChart(
-        "duplicates", "Repeated responses", (Curve("duplicate_rate", "policy"),), percent=True
-    ),
-    CurveChart(
+    _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
+    _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
+    _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy"), percent=True),
+    _chart(
         "explained_variance",
         "Explained variance of the critic",
-        (Curve("explained_variance", "critic"),),
+        Curve("explained_variance", "critic"),
         scale="symlog",
     ),
-    CurveChart(
+    _chart(
         "value",
         "Value and return",
-        (
-            Curve("value_mean", "value", "value_std"),
-            _second("return_mean", "return", colour="healthy"),
-        ),
+        Curve("value_mean", "value", "value_std"),
+        Curve("return_mean", "return", style=(LIGHT["healthy"], DOTTED)),
     ),
     error_by_position_charts,
-    CurveChart(
+    _chart(
         "groups",
         "Groups without variance",
-        (Curve("zero_variance_groups", "no variance", key="zero"),),
+        Curve("zero_variance_groups", "no variance", key="zero"),
         percent=True,
         note="Every response of such a group has the same reward: it teaches nothing.",
     ),
-    CurveChart(
+    _chart(
         "rlhf_reward",
         "Reward with and without the KL penalty",
-        (
-            Curve("rlhf_reward_mean", "with penalty", key="rlhf", colour=LIGHT["info"]),
-            _second("reward_mean", "score", colour="policy"),
-        ),
+        Curve("rlhf_reward_mean", "with penalty", key="rlhf", style=(LIGHT["info"], SOLID)),
+        Curve("reward_mean", "score", style=(LIGHT["policy"], DOTTED)),
         needs="non_score_reward_mean",
     ),
     reward_part_charts,
-    CurveChart(
+    _chart(
         "kl_coefficient",
         "KL coefficient, inferred",
-        (Curve("kl_coefficient", "coefficient"),),
+        Curve("kl_coefficient", "coefficient"),
         needs="kl_coefficient",
     ),
-    CurveChart(
+    _chart(
         "mismatch",
         "Sampler against trainer",
-        (Curve("mismatch_ratio", "mismatch"),),
+        Curve("mismatch_ratio", "mismatch"),
         note="1 means that both give the sampled tokens the same probability.",
     ),
-    CurveChart(
+    _chart(
         "turns",
         "Turns a response",
-        (Curve("turns_mean", "mean"), _second("turns_p95", "95th percentile", "p95")),
+        Curve("turns_mean", "mean"),
+        Curve("turns_p95", "95th percentile", key="p95", style=SECOND),
     ),
-    CurveChart(
+    _chart(
         "tool_calls",
         "Tool calls a response",
-        (Curve("tool_calls_mean", "mean"), _second("tool_calls_p95", "95th percentile", "p95")),
+        Curve("tool_calls_mean", "mean"),
+        Curve("tool_calls_p95", "95th percentile", key="p95", style=SECOND),
         needs="tool_calls_p95",
     ),
-    CurveChart(
+    _chart(
         "tool_errors",
         "Tool calls that end in an error",
-        (Curve("tool_error_share", "errors"),),
+        Curve("tool_error_share", "errors"),
         percent=True,
     ),
-    CurveChart(
+    _chart(
         "lag",
         "Lag behind the policy (steps)",
-        (Curve("lag_mean", "mean"), _second("lag_max", "largest", "max")),
+        Curve("lag_mean", "mean"),
+        Curve("lag_max", "largest", key="max", style=SECOND),
         needs="lag_max",
         note="How many steps older than its step the policy was that sampled a response.",
     ),
-    CurveChart(
+    _chart(
         "failed_rollouts",
         "Rollouts that failed",
-        (Curve("failed_rollouts", "failed"),),
+        Curve("failed_rollouts", "failed"),
         needs="failed_rollouts",
     ),
     column_charts,
@@ -294,9 +282,7 @@ def _curve_chart(tables: Tables, frame: Frame, wanted: CurveChart, band: float) 
 
 def _series(tables: Tables, curve: Curve, band: float) -> Series:
     values = floats(tables.steps, curve.column)
-    series = Series(
-        curve.key or curve.title, message(curve.title), values, curve.colour, curve.dash
-    )
+    series = Series(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
         return series
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band

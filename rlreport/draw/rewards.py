@@ -11,7 +11,7 @@ from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
 from rlreport.draw.axes import Axis, drawable, limits
 from rlreport.draw.chart import Chart, fill
-from rlreport.draw.curves import Frame, curve_chart, floats
+from rlreport.draw.curves import Frame, curve_chart, floats, mark_layers
 from rlreport.draw.labels import figure, finite_or_none, records, unique_names
 from rlreport.draw.series import MOST_POINTS, Series
 from rlreport.draw.theme import PALETTE
@@ -85,14 +85,13 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
         "high": heights[level + 1],
         "share": counts[column, level] / counts.sum(axis=1)[column],
     }
-    marks = frame.marks("reward_distribution")
     title = message("reward; the stronger the colour, the larger its share of the step")
     ticks = [finite_or_none(value) for value in values] if len(values) <= 6 else None
     forms = fill(
         "steps_heat",
         records(cells),
         (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
-        {"marked": marks, "marked_bar": marks},
+        mark_layers(frame.marks("reward_distribution")),
         right=92,
     )
     # Of the steps themselves: a column may hold several.

@@ -76,8 +76,8 @@ def smoothed(values: Floats, factor: float) -> Floats:
         factor: in [0, 1).
     """
     known = pd.Series(values).dropna()
-    averages: Floats = known.ewm(alpha=1 - factor).mean().reindex(range(len(values))).to_numpy()
-    return averages
+    averages = known.ewm(alpha=1 - factor).mean()
+    return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
@@ -88,8 +88,7 @@ def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Serie
     groups = np.arange(len(steps)) // every
 
     def mean(values: Floats) -> Floats:
-        means: Floats = pd.Series(values).groupby(groups).mean().to_numpy()
-        return means
+        return np.asarray(pd.Series(values).groupby(groups).mean(), dtype=np.float64)
 
     centres = np.concatenate([steps[:1], mean(steps)[1:-1], steps[-1:]])
     return centres, [one.map(mean) for one in series], every

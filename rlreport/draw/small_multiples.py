@@ -126,7 +126,7 @@ def _metrics(tables: Tables) -> _Columns:
         message("as logged"),
         MOST_METRICS,
         floats(metrics, "step"),
-        {str(name): floats(metrics, name) for name in metrics if name != "step"},
+        {name: floats(metrics, name) for name in map(str, metrics) if name != "step"},
     )
 
 
@@ -141,7 +141,7 @@ def _further_columns(tables: Tables) -> _Columns:
         message("mean"),
         MOST_COLUMNS,
         floats(means, "step"),
-        {str(name): floats(means, name) for name in means if name not in left_out},
+        {name: floats(means, name) for name in map(str, means) if name not in left_out},
     )
 
 

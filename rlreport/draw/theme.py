@@ -26,7 +26,10 @@ TITLES = {"x": 33, "y": -15}
 INTERACTION = "interaction"
 """Layers whose name starts so only serve the pointer; they are not drawn on paper."""
 
-DASHED = (6, 3)
+Style = tuple[str, tuple[int, ...]]
+"""Colour of a curve, and its dashes and gaps in pixels."""
+
+SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
 
 LIGHT: dict[str, str] = {
     "page": "#ffffff",
@@ -54,13 +57,13 @@ DARK: dict[str, str] = {
     "info": "#94b8da",
     "healthy": "#5cc48a",
 }
-PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
-    (LIGHT["policy"], (1, 0)),
+PALETTE: tuple[Style, ...] = (
+    (LIGHT["policy"], SOLID),
     (LIGHT["reference"], DASHED),
-    (LIGHT["healthy"], (1, 0)),
-    (LIGHT["critical"], (2, 2)),
+    (LIGHT["healthy"], SOLID),
+    (LIGHT["critical"], DOTTED),
     (LIGHT["info"], (8, 3)),
-    (LIGHT["text"], (1, 0)),
+    (LIGHT["text"], SOLID),
     (LIGHT["muted"], (4, 4)),
     (LIGHT["warning"], (8, 2, 2, 2)),
 )
