@@ -13,8 +13,8 @@ import pytest
 import vl_convert
 
 from rlreport.check.finding import Finding
+from rlreport.draw.axes import label, unique_names
 from rlreport.draw.chart import Chart
-from rlreport.draw.labels import label, unique_names
 from rlreport.draw.overview import overview_charts
 from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.step import step_charts

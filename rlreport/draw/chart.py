@@ -37,10 +37,9 @@ class Chart:
 
     Attributes:
         name: stable id, also the file name in ``data/charts/<name>.vl.json``.
-        title: heading above the chart, in words, with its unit.
         description: one or two sentences with the figures, for screen readers.
-        spec: Vega-Lite with its data inline (``{"data": {"values": […]}}``), safe field names.
-        vega: Vega of what is drawn on paper, data and all.
+        spec: Vega-Lite with its data inline, or with the dataset ``rows`` of the page.
+        vega: Vega of what is drawn on paper.
         svg: the chart drawn, themed by CSS custom properties, no script, no style element.
         wide: spans the page's width (True) or half of it.
         interactive: the page may replace the SVG by Vega.

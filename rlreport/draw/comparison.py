@@ -9,10 +9,9 @@ import pandas as pd
 
 from rlreport.check.finding import SEVERITIES, Finding
 from rlreport.choose.detail import evenly
-from rlreport.draw.axes import Axis, limits
+from rlreport.draw.axes import Axis, figure, limits, records
 from rlreport.draw.chart import Chart, fill
 from rlreport.draw.curves import Frame, curve_chart, floats, looks
-from rlreport.draw.labels import figure, records
 from rlreport.draw.series import MOST_POINTS, Series
 from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats

@@ -12,9 +12,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.finding import SEVERITIES, Finding, Severity
-from rlreport.draw.axes import Axis, Scale, drawable, limits, stretched
+from rlreport.draw.axes import (
+    Axis,
+    Scale,
+    drawable,
+    finite_or_none,
+    label,
+    limits,
+    records,
+    stretched,
+)
 from rlreport.draw.chart import Chart, Rows, Spec, fill, layer_named, plot_height
-from rlreport.draw.labels import finite_or_none, label, records
 from rlreport.draw.series import SMOOTHING, Series, in_words, smoothed, thinned
 from rlreport.draw.theme import INTERACTION, VALUE_FORMAT
 from rlreport.figures.ragged import Floats, spans
@@ -257,7 +265,7 @@ def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows
     scale = (y.high - y.low) / height
     ends = [(one.values[np.isfinite(one.values)][-1], one) for one in series if one.has_line]
     ends.sort(key=lambda end: end[0])
-    places = spread_out([(value - y.low) / scale for value, _ in ends], LABEL_GAP, height)
+    places = spread_out(np.array([(value - y.low) / scale for value, _ in ends]), height)
     return [
         {
             "step": float(step),
@@ -265,20 +273,16 @@ def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows
             "y": finite_or_none(y.low + place * scale),
             "label": label(one.title, 22),
         }
-        for place, (_, one) in zip(places, ends, strict=True)
+        for place, (_, one) in zip(places.tolist(), ends, strict=True)
     ]
 
 
-def spread_out(places: Sequence[float], gap: float, height: float) -> list[float]:
-    """Move ascending places apart to at least ``gap``, within 0 and ``height`` if they fit."""
-    moved = list(places)
-    for index in range(1, len(moved)):
-        moved[index] = max(moved[index], moved[index - 1] + gap)
-    if moved and moved[-1] > height:
-        moved[-1] = height
-        for index in range(len(moved) - 2, -1, -1):
-            moved[index] = min(moved[index], moved[index + 1] - gap)
-    return moved
+def spread_out(places: Floats, height: float) -> Floats:
+    """Move ascending places apart by LABEL_GAP, within 0 and ``height`` if they fit."""
+    gaps = LABEL_GAP * np.arange(len(places))
+    moved = np.maximum.accumulate(places - gaps)
+    below_top = np.minimum(moved, height - gaps[-1:])
+    return below_top + gaps
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:

@@ -19,8 +19,8 @@ from typing import Any
 
 import orjson
 
+from rlreport.draw.axes import label, unique_names
 from rlreport.draw.chart import Chart, Spec
-from rlreport.draw.labels import label, unique_names
 from rlreport.draw.svg import drawn_alone
 from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, vega_config
 from rlreport.errors import UsageError

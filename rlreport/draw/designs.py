@@ -220,8 +220,7 @@ def ordered_bars() -> Spec:
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
         .transform_window(to="sum(weight)", sort=order, frame=[None, 0])
         .transform_calculate(
-            before="datum.to - datum.weight",
-            side="datum.reward_gap < 0 ? 'below' : 'above'",
+            before="datum.to - datum.weight", side="datum.reward_gap < 0 ? 'below' : 'above'"
         )
     )
     return _design(ordered, _zero())

@@ -20,7 +20,7 @@ from rlreport.draw.rewards import (
     reward_part_charts,
 )
 from rlreport.draw.series import Series
-from rlreport.draw.small_multiples import column_charts, metric_charts
+from rlreport.draw.small_multiples import small_multiples
 from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
@@ -202,18 +202,13 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         Curve("failed_rollouts", "failed"),
         needs="failed_rollouts",
     ),
-    column_charts,
-    metric_charts,
+    small_multiples,
 )
 """In the order of the page. Of charts with one name, the first that the log can feed is drawn."""
 
 
 def overview_charts(
-    tables: Tables,
-    findings: Sequence[Finding] = (),
-    *,
-    band: float = 1.0,
-    run: str = "",
+    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
 ) -> list[Chart]:
     """Make every chart of the overview that the tables can feed, still to be drawn.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.axes import Axis, bins, counts, drawable, limits
+from rlreport.draw.axes import Axis, bins, counts, drawable, figure, label, limits
 from rlreport.draw.chart import Chart, fill
 from rlreport.draw.curves import Frame, curve_chart, floats
-from rlreport.draw.labels import figure, label
 from rlreport.draw.rewards import FEW_VALUES
 from rlreport.draw.series import Series
 from rlreport.draw.theme import DASHED, LIGHT, PALETTE

@@ -9,10 +9,9 @@ import pandas as pd
 
 from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
-from rlreport.draw.axes import Axis, drawable, limits
+from rlreport.draw.axes import Axis, drawable, figure, finite_or_none, limits, records, unique_names
 from rlreport.draw.chart import Chart, fill
 from rlreport.draw.curves import Frame, curve_chart, floats, mark_layers
-from rlreport.draw.labels import figure, finite_or_none, records, unique_names
 from rlreport.draw.series import MOST_POINTS, Series
 from rlreport.draw.theme import PALETTE
 from rlreport.figures.ragged import Floats

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlreport.choose.detail import evenly
-from rlreport.draw.axes import drawable
-from rlreport.draw.labels import figure
+from rlreport.draw.axes import drawable, figure
 from rlreport.draw.theme import LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
@@ -30,10 +29,8 @@ class Series:
     Attributes:
         key: safe field name.
         title: direct label and name in tooltips.
-        values: float64 (S,), one a step, NaN where missing.
-        colour: a light colour of the theme.
-        dash: dashes and gaps in pixels.
-        low, high: float64 (S,), edges of the band, or None.
+        values, low, high: float64 (S,), one per step, NaN where missing; edges of the band.
+        colour, dash: of the line, see ``theme.Style``.
     """
 
     key: str

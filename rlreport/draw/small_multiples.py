@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
-from rlreport.draw.axes import LEAST_VARIED, Scale, drawable
+from rlreport.draw.axes import LEAST_VARIED, Scale, drawable, figure, label, unique_names
 from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, floats
-from rlreport.draw.labels import figure, label, unique_names
 from rlreport.draw.series import Series
 from rlreport.figures.ragged import Floats
 from rlreport.metrics.guidance import guide_for
@@ -41,16 +41,13 @@ _FIRST = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
-    """Columns by step that are drawn one by one.
+class _Group:
+    """Columns of a table by step that are drawn one by one, under a heading.
 
     Attributes:
         prefix: of the charts' names: columns may be named "step" or "constructor".
-        heading: above the charts.
         axis: what the values are.
         most: charts at most.
-        steps: float64 (S,), ascending.
-        values: name -> float64 (S,), as logged or as a mean.
     """
 
     prefix: str
@@ -72,102 +69,82 @@ class _Columns:
         return [name for name in self.varied if name in kept]
 
 
-def metric_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Draw the trainer's own metrics, one small chart each, under the names it gave them.
+def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
+    """Draw the means of further columns that are no part of the reward, and the trainer's metrics.
 
     What matters first stands first; the range that guidance calls unremarkable is shaded.
     """
-    return _charts(_metrics(tables), frame)
-
-
-def column_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
-    """Draw the means of further logged columns that are no part of the reward."""
-    return _charts(_further_columns(tables), frame)
+    for group in _groups(tables):
+        within = Frame(group.steps, frame.findings, frame.extent)
+        for key, name in zip(unique_names(group.drawn), group.drawn, strict=True):
+            axis, note, guide = group.axis, "", guide_for(name)
+            if guide is not None:
+                places = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
+                axis = told("{axis}; shaded: {low} to {high}", places)
+                places |= {"meaning": message(guide.meaning), "source": message(guide.source)}
+                note = told("Shaded is {low} to {high}: {meaning} ({source}).", places)
+            chart = curve_chart(
+                within,
+                group.prefix + key,
+                label(name, 80),
+                [Series(group.prefix + key, name, group.values[name])],
+                axis=axis,
+                labels=0,
+                note=note,
+                guide=None if guide is None else (guide.low, guide.high),
+                scale=_scale(group.values[name]),
+            )
+            yield None if chart is None else replace(chart, group=group.heading)
 
 
 def not_drawn(tables: Tables) -> list[str]:
     """Return sentences about columns without a chart: constants with their value, how many more."""
     notes = []
-    for columns in (_further_columns(tables), _metrics(tables)):
-        finite = {name: values[np.isfinite(values)] for name, values in columns.values.items()}
+    for group in _groups(tables):
+        finite = {name: values[np.isfinite(values)] for name, values in group.values.items()}
         constant = [
             f"{label(name)} {figure(values[0])}"
             for name, values in finite.items()
             if len(values) and not _varies(values)
         ]
-        if constant:
-            places = {"heading": columns.heading, "named": " · ".join(constant[:MOST_NAMED])}
-            more = len(constant) - MOST_NAMED
-            notes.append(
-                message("{heading}, constant: {named} and {more:count} more.", more=more, **places)
-                if more > 0
-                else message("{heading}, constant: {named}.", **places)
+        places = {"heading": group.heading, "named": " · ".join(constant[:MOST_NAMED])}
+        if (more := len(constant) - MOST_NAMED) > 0:
+            text = message(
+                "{heading}, constant: {named} and {more:count} more.", more=more, **places
             )
-        if left := len(columns.varied) - len(columns.drawn):
-            notes.append(
-                plural(
-                    "{heading}: {count} more is not drawn.",
-                    "{heading}: {count} more are not drawn.",
-                    left,
-                    heading=columns.heading,
-                )
+            notes.append(text)
+        elif constant:
+            notes.append(message("{heading}, constant: {named}.", **places))
+        if left := len(group.varied) - len(group.drawn):
+            text = plural(
+                "{heading}: {count} more is not drawn.",
+                "{heading}: {count} more are not drawn.",
+                left,
+                heading=group.heading,
             )
+            notes.append(text)
     return notes
 
 
-def _metrics(tables: Tables) -> _Columns:
-    metrics = tables.metrics
+def _groups(tables: Tables) -> Iterator[_Group]:
+    means, metrics = tables.extras_by_step, tables.metrics
+    if "step" in means:
+        means = means.drop_duplicates("step", keep="last").sort_values("step")
+        columns = _columns(means, {"step", *tables.reward_parts})
+        heading = message("Further columns of the log")
+        steps = floats(means, "step")
+        yield _Group("column_", heading, message("mean"), MOST_COLUMNS, steps, columns)
     if "step" in metrics:
         extent = Frame(floats(tables.steps, "step")).extent
         metrics = metrics[metrics["step"].between(*extent)].sort_values("step")
-    return _Columns(
-        "metric_",
-        message("Trainer metrics"),
-        message("as logged"),
-        MOST_METRICS,
-        floats(metrics, "step"),
-        {name: floats(metrics, name) for name in map(str, metrics) if name != "step"},
-    )
+        columns = _columns(metrics, {"step"})
+        heading = message("Trainer metrics")
+        steps = floats(metrics, "step")
+        yield _Group("metric_", heading, message("as logged"), MOST_METRICS, steps, columns)
 
 
-def _further_columns(tables: Tables) -> _Columns:
-    means = tables.extras_by_step
-    if "step" in means:
-        means = means.drop_duplicates("step", keep="last").sort_values("step")
-    left_out = {"step", *tables.reward_parts}
-    return _Columns(
-        "column_",
-        message("Further columns of the log"),
-        message("mean"),
-        MOST_COLUMNS,
-        floats(means, "step"),
-        {name: floats(means, name) for name in map(str, means) if name not in left_out},
-    )
-
-
-def _charts(columns: _Columns, frame: Frame) -> Iterator[Chart | None]:
-    names = columns.drawn
-    within = Frame(columns.steps, frame.findings, frame.extent)
-    for key, name in zip(unique_names(names), names, strict=True):
-        values = columns.values[name]
-        axis, note, guide = columns.axis, "", guide_for(name)
-        if guide is not None:
-            places = {"axis": axis, "low": f"{guide.low:g}", "high": f"{guide.high:g}"}
-            axis = told("{axis}; shaded: {low} to {high}", places)
-            places |= {"meaning": message(guide.meaning), "source": message(guide.source)}
-            note = told("Shaded is {low} to {high}: {meaning} ({source}).", places)
-        chart = curve_chart(
-            within,
-            columns.prefix + key,
-            label(name, 80),
-            [Series(columns.prefix + key, name, values)],
-            axis=axis,
-            labels=0,
-            note=note,
-            guide=None if guide is None else (guide.low, guide.high),
-            scale=_scale(values),
-        )
-        yield None if chart is None else replace(chart, group=columns.heading)
+def _columns(table: pd.DataFrame, left_out: set[str]) -> dict[str, Floats]:
+    return {name: floats(table, name) for name in map(str, table) if name not in left_out}
 
 
 def _varies(values: Floats) -> bool:

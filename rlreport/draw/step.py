@@ -9,10 +9,19 @@ import pandas as pd
 
 from rlreport.choose.detail import evenly
 from rlreport.columns import RESPONSE
-from rlreport.draw.axes import Axis, bins, correlation, counts, drawable, limits, mean
+from rlreport.draw.axes import (
+    Axis,
+    bins,
+    correlation,
+    counts,
+    drawable,
+    figure,
+    limits,
+    mean,
+    records,
+)
 from rlreport.draw.chart import PAGE_ROWS, Chart, Rows, fill, layer_named
 from rlreport.draw.curves import floats
-from rlreport.draw.labels import figure, records
 from rlreport.draw.theme import LIGHT, PADDING, VALUE_FORMAT, WIDTH
 from rlreport.figures.ragged import Floats
 from rlreport.tables import length_column

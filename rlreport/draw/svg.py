@@ -25,7 +25,7 @@ DENSITY = 2
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
-_INHERITED = (
+_INHERITED = [
     "fill",
     "fill-opacity",
     "stroke",
@@ -35,7 +35,7 @@ _INHERITED = (
     "stroke-linejoin",
     "font-size",
     "text-anchor",
-)
+]
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
 _DEFAULTS = {

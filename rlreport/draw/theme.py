@@ -31,32 +31,20 @@ Style = tuple[str, tuple[int, ...]]
 
 SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
 
-LIGHT: dict[str, str] = {
-    "page": "#ffffff",
-    "panel": "#f7f8fa",
-    "line": "#dfe3e8",
-    "text": "#1b1f24",
-    "muted": "#59636e",
-    "policy": "#1a63d2",
-    "reference": "#9a6700",
-    "critical": "#b42318",
-    "warning": "#9a5b00",
-    "info": "#3b5b7a",
-    "healthy": "#1a7f4b",
+_COLOURS = {
+    "page": ("#ffffff", "#14171a"),
+    "panel": ("#f7f8fa", "#1b1f24"),
+    "line": ("#dfe3e8", "#30363d"),
+    "text": ("#1b1f24", "#e6e9ed"),
+    "muted": ("#59636e", "#9aa4af"),
+    "policy": ("#1a63d2", "#6cb0ff"),
+    "reference": ("#9a6700", "#e3a548"),
+    "critical": ("#b42318", "#ff8f84"),
+    "warning": ("#9a5b00", "#e0a83a"),
+    "info": ("#3b5b7a", "#94b8da"),
+    "healthy": ("#1a7f4b", "#5cc48a"),
 }
-DARK: dict[str, str] = {
-    "page": "#14171a",
-    "panel": "#1b1f24",
-    "line": "#30363d",
-    "text": "#e6e9ed",
-    "muted": "#9aa4af",
-    "policy": "#6cb0ff",
-    "reference": "#e3a548",
-    "critical": "#ff8f84",
-    "warning": "#e0a83a",
-    "info": "#94b8da",
-    "healthy": "#5cc48a",
-}
+LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
 PALETTE: tuple[Style, ...] = (
     (LIGHT["policy"], SOLID),
     (LIGHT["reference"], DASHED),
