@@ -158,6 +158,14 @@ def test_a_line_runs_through_its_values() -> None:
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
 
 
+def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step() -> None:
+    table = response_table([{"step": 500 + i, "reward": float(i)} for i in range(4)])
+    chart = drawn(overview_charts(tables_of(table)))[0]
+    path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
+    across = [float(x) for x, _ in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
+    assert across == pytest.approx(np.linspace(0, chart.spec["width"], 4), abs=0.1)
+
+
 def test_steps_that_findings_name_are_marked() -> None:
     table = response_table([{"step": s, "reward": float(s)} for s in range(9)])
     finding = Finding(

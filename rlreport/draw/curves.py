@@ -144,11 +144,9 @@ def curve_chart(
 
     Args:
         frame: steps and findings of the page.
-        name: name of the chart.
-        title: heading.
+        name, title, wide: see ``Chart``.
         series: curves, the first is drawn last.
         axis: title of the y axis with its unit.
-        wide: whether the chart spans the page.
         percent: values are shares.
         note: ends the description.
         labels: pixels for the names of curves right of the plot, 0 for no names.

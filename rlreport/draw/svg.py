@@ -58,12 +58,9 @@ def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
     for chart in charts:
         # Measuring every text would take most of Vega's time, and no place depends on it.
         unmeasured = {**language.of(chart.vega), "background": None}
-        drawing = _TEXT_SIZE.sub(r"\g<1>0", _json(unmeasured))
-        padding = chart.vega["padding"]
-        width = padding["left"] + chart.vega["width"] + padding["right"]
-        height = padding["top"] + chart.vega["height"] + padding["bottom"]
-        box, words = f"0 0 {width} {height}", language.of(chart.description)
-        result.append(replace(chart, svg=_themed(_svg(drawing), chart.name, box, words)))
+        drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(unmeasured)))
+        svg = _themed(drawing, chart.name, language.of(chart.description))
+        result.append(replace(chart, svg=svg))
     return result
 
 
@@ -76,9 +73,8 @@ def drawn_alone(chart: Chart) -> Chart:
     import vl_convert  # starts V8
 
     vega = vl_convert.vegalite_to_vega(_json(chart.spec))
-    drawing = _svg(_json(vega))
-    box = drawing.get("viewBox", "0 0 1 1")
-    return replace(chart, vega=vega, svg=_themed(drawing, chart.name, box, chart.description))
+    svg = _themed(_svg(_json(vega)), chart.name, chart.description)
+    return replace(chart, vega=vega, svg=svg)
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
@@ -123,13 +119,13 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def _themed(drawing: ET.Element, name: str, box: str, words: str) -> str:
+def _themed(drawing: ET.Element, name: str, words: str) -> str:
     """Return a drawn chart for a page: an SVG of what it needs, coloured by the page's theme."""
     root = ET.Element(
         "svg",
         {
             "xmlns": SVG[1:-1],
-            "viewBox": box,
+            "viewBox": drawing.attrib["viewBox"],
             "width": "100%",
             "role": "img",
             "aria-label": printable(words),
