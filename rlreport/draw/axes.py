@@ -164,8 +164,8 @@ def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[f
     """
     last = round((high - low) / step) - 1
     places = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    held = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
-    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(held) if n]
+    counted = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
+    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(counted) if n]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

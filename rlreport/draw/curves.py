@@ -144,7 +144,9 @@ def curve_chart(
 
     Args:
         frame: steps and findings of the page.
-        name, title, wide: see ``Chart``.
+        name: see ``Chart``.
+        title: heading.
+        wide: whether the chart spans the page.
         series: curves, the first is drawn last.
         axis: title of the y axis with its unit.
         percent: values are shares.
@@ -278,9 +280,9 @@ def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows
 def spread_out(places: Floats, height: float) -> Floats:
     """Move ascending places apart by LABEL_GAP, within 0 and ``height`` if they fit."""
     gaps = LABEL_GAP * np.arange(len(places))
-    moved = np.maximum.accumulate(places - gaps)
-    below_top = np.minimum(moved, height - gaps[-1:])
-    return below_top + gaps
+    moved: Floats = np.maximum.accumulate(places - gaps)
+    moved = np.minimum(moved, height - gaps[-1:])
+    return moved + gaps
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:

@@ -136,10 +136,10 @@ def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
     if not isinstance(returned, alt.TopLevelMixin):
         raise TypeError(f"returned {type(returned).__name__}, not an altair chart")
     spec = _themed(returned.to_dict())
-    given = spec.pop("title", None)
-    if isinstance(given, dict):
-        given = given.get("text")
-    heading = label(given if isinstance(given, str) else title, 80)
+    chart_title = spec.pop("title", None)
+    if isinstance(chart_title, dict):
+        chart_title = chart_title.get("text")
+    heading = label(chart_title if isinstance(chart_title, str) else title, 80)
     words = label(str(spec.get("description") or summary), 400)
     return drawn_alone(Chart(name, heading, words, spec, {}, group=GROUP))
 

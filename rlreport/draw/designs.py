@@ -62,14 +62,16 @@ def curves(scale: Any) -> Spec:
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     return _design(
         *_finding_marks(),
-        _own("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
+        _data_layer("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
         _zero(),
         _layer(
             "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
         ),
         _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
-        _own("point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color),
-        _own("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
+        _data_layer(
+            "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
+        ),
+        _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
         pointer.transform_fold(["value", "low", "high"], as_=["part", "number"])
         .transform_calculate(named="datum.series + '_' + datum.part")
         .transform_pivot("named", value="number", groupby=["step"])
@@ -112,8 +114,8 @@ def path() -> Spec:
     return _design(
         _layer("line", "line", _ink("policy", strokeOpacity=0.45), **_plane(), order="step:Q"),
         _layer("point", "circle", point, x="x:Q", y="y:Q", tooltip=tooltip),
-        _own("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _own("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
+        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _data_layer("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
     )
 
 
@@ -132,8 +134,8 @@ def paths() -> Spec:
     return _design(
         line.encode(color=color, strokeDash=dash),
         point.encode(color=color),
-        _own("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
-        _own("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
+        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _data_layer("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
     )
 
 
@@ -151,7 +153,7 @@ def histogram() -> Spec:
     Data: rows with ``reward`` and ``ref_reward``; a row that stands for several has
     ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``, ``share``) and ``key``.
     """
-    place = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
+    place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
     reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
     reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
@@ -162,10 +164,10 @@ def histogram() -> Spec:
         _tip("count", ",d", title=marked("responses")),
     ]
     return _design(
-        _own("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
+        _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
         _binned(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
         _binned(_layer("reference", "bar", reference, **place), "ref_reward"),
-        _own(
+        _data_layer(
             "key",
             "text",
             {"align": "right", "baseline": "alphabetic"},
@@ -269,7 +271,7 @@ def _layer(
     return chart.encode(**encoding).properties(name=name)
 
 
-def _own(name: str, mark: str, look: Look, **encoding: Any) -> Any:
+def _data_layer(name: str, mark: str, look: Look, **encoding: Any) -> Any:
     """A layer with its own data."""
     return _layer(name, mark, look, name, **encoding)
 
@@ -311,7 +313,7 @@ def _share_color(**extent: Any) -> alt.Color:
 
 
 def _zero() -> Any:
-    return _own("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
+    return _data_layer("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
 
 
 def _finding_marks() -> list[Any]:
@@ -326,8 +328,8 @@ def _finding_marks() -> list[Any]:
     bar = {"y": alt.value(-5), "y2": alt.value(-1)}
     tip = alt.Tooltip("finding:N", title=marked("finding"))
     return [
-        _own("marked", "rect", {"fillOpacity": 0.07}, **place),
-        _own("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
+        _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
+        _data_layer("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
     ]
 
 

@@ -32,7 +32,6 @@ SAMPLED = ("distinct_2", "error_by_position")
 ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
 """Gets the tables and what the charts over the steps share; gives the charts they can feed."""
 
-
 REFERENCE = (LIGHT["reference"], DASHED)
 VALIDATION = (LIGHT["policy"], DASHED)
 SECOND = (LIGHT["info"], DOTTED)
@@ -58,7 +57,7 @@ class CurveChart:
 
     Attributes:
         axis: title of the y axis; that of the first curve's column unless given.
-        scale: of the y axis; a symlog one is used where values leave [-2, 2], and said.
+        scale: of the y axis; a symlog one is used where values leave [-2, 2].
         needs: a column that is not 0 throughout, or the chart says nothing.
         note: ends the description.
     """
@@ -223,13 +222,13 @@ def overview_charts(
     frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
     training = replace(tables.training(), steps=tables.steps)
     charts: dict[str, Chart] = {}
-    for wanted in OVERVIEW:
-        made = (
-            [_curve_chart(tables, frame, wanted, band)]
-            if isinstance(wanted, CurveChart)
-            else wanted(training, frame)
+    for entry in OVERVIEW:
+        entry_charts = (
+            [_curve_chart(tables, frame, entry, band)]
+            if isinstance(entry, CurveChart)
+            else entry(training, frame)
         )
-        for chart in made:
+        for chart in entry_charts:
             if chart is not None:
                 charts.setdefault(chart.name, _described(chart, run, tables.sample_note))
     return list(charts.values())
@@ -246,13 +245,13 @@ def _described(chart: Chart, run: str, sample_note: str) -> Chart:
     return replace(chart, title=title, spec={**chart.spec, "description": words})
 
 
-def _curve_chart(tables: Tables, frame: Frame, wanted: CurveChart, band: float) -> Chart | None:
-    if wanted.needs and not np.nan_to_num(floats(tables.steps, wanted.needs)).any():
+def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -> Chart | None:
+    if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
         return None
-    series = [_series(tables, curve, band) for curve in wanted.curves]
-    axis = message(wanted.axis) or STEP[wanted.curves[0].column].axis
-    note = message(wanted.note)
-    if wanted.name == "reward":
+    series = [_series(tables, curve, band) for curve in entry.curves]
+    axis = message(entry.axis) or STEP[entry.curves[0].column].axis
+    note = message(entry.note)
+    if entry.name == "reward":
         series += _trainer_curves(tables, {one.key for one in series if one.has_line})
     if any(one.has_band for one in series):
         factor = f"{band:g}"
@@ -264,13 +263,13 @@ def _curve_chart(tables: Tables, frame: Frame, wanted: CurveChart, band: float) 
         note = sentences([meaning, note])
     return curve_chart(
         frame,
-        wanted.name,
-        message(wanted.title),
+        entry.name,
+        message(entry.title),
         series,
         axis=axis,
-        wide=wanted.wide,
-        percent=wanted.percent,
-        scale=wanted.scale,
+        wide=entry.wide,
+        percent=entry.percent,
+        scale=entry.scale,
         note=note,
     )
 
@@ -290,18 +289,18 @@ def _series(tables: Tables, curve: Curve, band: float) -> Series:
     return replace(series, low=low, high=high)
 
 
-def _trainer_curves(tables: Tables, known: Collection[str]) -> list[Series]:
+def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
     """The reward and the validation reward that the trainer logged, on the chart's steps."""
     if tables.metrics.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])
     by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
-    wanted = (
+    curves = (
         ("reward", "trainer", marked("trainer"), (8, 2, 2, 2)),
         ("validation", "validation", marked("validation"), DASHED),
     )
     return [
         Series(key, message(title), floats(by_step, roles[role]), LIGHT["muted"], dash)
-        for role, key, title, dash in wanted
-        if role in roles and key not in known
+        for role, key, title, dash in curves
+        if role in roles and key not in present
     ]

@@ -117,11 +117,11 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
             telling text first. Texts beyond the first MOST_TEXTS are not drawn.
     """
-    known = by_step[by_step["share"].notna()] if len(by_step) else by_step
-    if known.empty:
+    counted = by_step[by_step["share"].notna()] if len(by_step) else by_step
+    if counted.empty:
         return []
-    texts = known["ngram"].unique()
-    shares = known.drop_duplicates(["step", "ngram"]).pivot(
+    texts = counted["ngram"].unique()
+    shares = counted.drop_duplicates(["step", "ngram"]).pivot(
         index="step", columns="ngram", values="share"
     )
     series = [

@@ -48,7 +48,7 @@ def distribution_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
 
 
 def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
-    shares = [0.05, 0.25, 0.5, 0.75, 0.95]
+    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     quantiles = finite.groupby("step")["reward"].quantile(shares).unstack().reindex(frame.steps)
     p5, p25, p50, p75, p95 = quantiles.to_numpy(dtype=np.float64).T
     return curve_chart(
@@ -121,13 +121,13 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
     means = tables.extras_by_step.drop_duplicates("step", keep="last").set_index("step")[names]
     means = means.reindex(frame.steps).astype(np.float64).apply(drawable, raw=True)
     widest = (means.max() - means.min()).fillna(-1.0).sort_values(ascending=False, kind="stable")
-    kept = [name for name in names if name in widest.index[:MOST_PARTS]]
-    left_out = len(names) - len(kept)
+    drawn = [name for name in names if name in widest.index[:MOST_PARTS]]
+    left_out = len(names) - len(drawn)
     yield curve_chart(
         frame,
         "reward_parts",
         message("Parts of the reward"),
-        _series(means[kept]),
+        _series(means[drawn]),
         axis=message("mean of each part"),
         labels=150,
         note=plural(
@@ -144,7 +144,7 @@ def reward_part_charts(tables: Tables, frame: Frame) -> Iterator[Chart | None]:
         frame,
         "reward_part_shares",
         message("What the reward's variance comes from"),
-        _series(variance_shares(tables, kept).reindex(frame.steps)),
+        _series(variance_shares(tables, drawn).reindex(frame.steps)),
         axis=message("Cov(part, reward) / Var(reward)"),
         labels=150,
         note=message(
@@ -176,15 +176,16 @@ def variance_shares(tables: Tables, names: Sequence[str]) -> pd.DataFrame:
         variance = deviation.pow(2).groupby(step).mean()
         judged = parts.astype(np.float64).fillna(0.0)
         covariance = judged.mul(deviation, axis=0).groupby(step).mean()
-        known = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
-        shares: pd.DataFrame = covariance.div(known, axis=0)
+        divisor = variance.where((variance > LEAST_STD**2) & np.isfinite(variance))
+        shares: pd.DataFrame = covariance.div(divisor, axis=0)
     return shares
 
 
 def _series(parts: pd.DataFrame) -> list[Series]:
+    names = [str(name) for name in parts]
     return [
         Series(f"part_{key}", name, floats(parts, name), *style)
-        for key, name, style in zip(unique_names(list(parts)), parts, PALETTE, strict=False)
+        for key, name, style in zip(unique_names(names), names, PALETTE, strict=False)
     ]
 
 

@@ -72,8 +72,8 @@ def smoothed(values: Floats, factor: float) -> Floats:
         values: float64 (S,), NaN where missing.
         factor: in [0, 1).
     """
-    known = pd.Series(values).dropna()
-    averages = known.ewm(alpha=1 - factor).mean()
+    finite = pd.Series(values).dropna()
+    averages = finite.ewm(alpha=1 - factor).mean()
     return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 

@@ -65,8 +65,8 @@ class _Group:
     @property
     def drawn(self) -> list[str]:
         """Columns with a chart: those with guidance before others where they are many."""
-        kept = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
-        return [name for name in self.varied if name in kept]
+        chosen = set(sorted(self.varied, key=lambda name: guide_for(name) is None)[: self.most])
+        return [name for name in self.varied if name in chosen]
 
 
 def small_multiples(tables: Tables, frame: Frame) -> Iterator[Chart | None]:

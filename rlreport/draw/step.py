@@ -66,8 +66,10 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
         return None
     drawn = [drawable(values) for values in (policy, reference, ghost)]
     edges = bins(np.concatenate(drawn))
-    held = [counts(values, *edges) for values in drawn]
-    shares = [n / len(values) for bars, values in zip(held, drawn, strict=True) for *_, n in bars]
+    counted = [counts(values, *edges) for values in drawn]
+    shares = [
+        n / len(values) for bars, values in zip(counted, drawn, strict=True) for *_, n in bars
+    ]
     names = [(message("policy"), LIGHT["policy"])]
     words = [
         message(
@@ -88,7 +90,7 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
         # A row a bin, standing for its responses: Vega need not sort hundreds into them.
         [
             {field: (low + high) / 2, "weight": n}
-            for field, bars in zip(("reward", "ref_reward"), held, strict=False)
+            for field, bars in zip(("reward", "ref_reward"), counted, strict=False)
             for low, high, n in bars
         ],
         (
@@ -96,7 +98,7 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
             Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
         ),
         {
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in held[2]],
+            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in counted[2]],
             "key": _key(names),
         },
         dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
@@ -180,14 +182,14 @@ def _rows(table: pd.DataFrame, fields: dict[str, str], more: dict[str, Any]) -> 
 
 def _cells(across: Floats, up: Floats, x: Axis, y: Axis) -> Rows:
     extent = [(x.low, x.high), (y.low, y.high)]
-    counted, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
-    i, j = np.nonzero(counted)
+    in_cell, x_edges, y_edges = np.histogram2d(across, up, bins=_CELLS, range=extent)
+    i, j = np.nonzero(in_cell)
     cells = {
         "x": x_edges[i],
         "x2": x_edges[i + 1],
         "y": y_edges[j],
         "y2": y_edges[j + 1],
-        "share": counted[i, j] / counted.max(),
+        "share": in_cell[i, j] / in_cell.max(),
     }
     return [dict(zip(cells, row, strict=True)) for row in np.transpose([*cells.values()]).tolist()]
 

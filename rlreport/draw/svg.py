@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -172,29 +171,19 @@ def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> lis
 
 
 def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> dict[str, str]:
-    kept = {}
+    attributes = {}
     for key, value in element.attrib.items():
         if key not in _KEPT or (key, value) in _DEFAULTS:
             continue
         if key in _GEOMETRY:
-            kept[key] = _in_tenths(value)
+            attributes[key] = _NUMBER.sub(lambda n: f"{round(float(n[0]), 1) + 0.0:g}", value)
         elif key in ("fill", "stroke"):
-            kept[key] = f"var({variables[value]})" if value in variables else value
+            attributes[key] = f"var({variables[value]})" if value in variables else value
         elif key == "id":
-            kept[key] = prefix + value
+            attributes[key] = prefix + value
         else:
-            kept[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
-    return kept
-
-
-@lru_cache(maxsize=4096)  # symbols of one size, ticks of one axis
-def _in_tenths(geometry: str) -> str:
-    return _NUMBER.sub(_tenth, geometry)
-
-
-def _tenth(number: re.Match[str]) -> str:
-    text = f"{float(number[0]):.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+            attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
+    return attributes
 
 
 def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:
