@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -176,7 +177,7 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
         if key not in _KEPT or (key, value) in _DEFAULTS:
             continue
         if key in _GEOMETRY:
-            attributes[key] = _NUMBER.sub(lambda n: f"{round(float(n[0]), 1) + 0.0:g}", value)
+            attributes[key] = _in_tenths(value)
         elif key in ("fill", "stroke"):
             attributes[key] = f"var({variables[value]})" if value in variables else value
         elif key == "id":
@@ -184,6 +185,11 @@ def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> 
         else:
             attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
     return attributes
+
+
+@lru_cache(maxsize=4096)  # symbols of one size, ticks of one axis
+def _in_tenths(geometry: str) -> str:
+    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
 
 
 def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:
