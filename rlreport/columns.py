@@ -60,17 +60,14 @@ _count = partial(Column, kind="count")
 _whole = partial(Column, dtype="int64", kind="count")
 _share = partial(Column, kind="share")
 _shown = partial(Column, listed="shown")
+_shown_count = partial(Column, kind="count", listed="shown")
 _asked = partial(Column, listed="hidden")
+_asked_count = partial(Column, kind="count", listed="hidden")
 
 
 def _inner(name: str, unit: str, help: str, dtype: str = "float64") -> Column:
     """A column that other stages need and no page shows."""
     return Column(name, "", unit, help, dtype)
-
-
-def by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
-    """Return columns by their names."""
-    return {column.name: column for column in columns}
 
 
 RESPONSE_COLUMNS = (
@@ -99,7 +96,7 @@ RESPONSE_COLUMNS = (
     _asked("kl_k3_mean", "Mean KL, k3", "nats", "mean over tokens of k3"),
     _shown("kl_max", "Largest token KL, k3", "nats", "k3 of the token furthest from the reference"),
     _inner("kl_max_position", "", "position (from 0) of that token"),
-    _count("response_tokens", "Length", "tokens", "sampled tokens", listed="shown"),
+    _shown_count("response_tokens", "Length", "tokens", "sampled tokens"),
     _whole("response_chars", "Length", "characters", "of the cleaned response", listed="shown"),
     _inner("structure", "", "forms as bits: 1 list, 2 numbers, 4 headings, 8 parts", "int8"),
     _inner("ref_response_chars", "characters", "characters of the reference response"),
@@ -128,23 +125,18 @@ RESPONSE_COLUMNS = (
     _inner("kl_penalty_xy", "", "sum of log-ratio · token_reward over those tokens"),
     _inner("kl_penalty_yy", "", "sum of squared token_reward over those tokens"),
     _asked("distinct_2", "Distinct-2", "", "distinct bigrams / bigrams of the response"),
-    _count("finished", "Finished", "", "1: ended with EOS; 0: at the limit", listed="hidden"),
-    _count("turns", "Turns", "", "turns that the policy took", listed="shown"),
-    _count("tool_calls", "Tool calls", "", "tools that it called", listed="shown"),
-    _count("tool_errors", "Tool errors", "", "answers of tools that were errors", listed="shown"),
+    _asked_count("finished", "Finished", "", "1: ended with EOS; 0: at the limit"),
+    _shown_count("turns", "Turns", "", "turns that the policy took"),
+    _shown_count("tool_calls", "Tool calls", "", "tools that it called"),
+    _shown_count("tool_errors", "Tool errors", "", "answers of tools that were errors"),
     _count("env_tokens", "Environment tokens", "tokens", "not sampled; no figure counts them",
            listed="shown"),
-    _count("thinking_tokens", "Thinking", "tokens", "up to </think>, marks included",
-           listed="hidden"),
-    _count("answer_tokens", "Answer", "tokens", "sampled tokens that are no thinking",
-           listed="hidden"),
-    _count("thinking_chars", "Thinking", "characters", "inside <think>, or logged apart",
-           listed="hidden"),
-    _count("unclosed_thinking", "Unclosed thinking", "", "1: its thinking never ends",
-           listed="hidden"),
-    _count("void_turns", "Void turns", "", "turns with neither call nor answer", listed="hidden"),
-    _count("at_turn_limit", "At the turn limit", "", "1: stopped for its number of turns",
-           listed="hidden"),
+    _asked_count("thinking_tokens", "Thinking", "tokens", "up to </think>, marks included"),
+    _asked_count("answer_tokens", "Answer", "tokens", "sampled tokens that are no thinking"),
+    _asked_count("thinking_chars", "Thinking", "characters", "inside <think>, or logged apart"),
+    _asked_count("unclosed_thinking", "Unclosed thinking", "", "1: its thinking never ends"),
+    _asked_count("void_turns", "Void turns", "", "turns with neither call nor answer"),
+    _asked_count("at_turn_limit", "At the turn limit", "", "1: stopped for its number of turns"),
     _asked("seconds", "Time", "seconds", "that the rollout took"),
     _asked("lag", "Lag", "steps", "step − version of the policy that sampled it"),
     _asked("mismatch_ratio", "Engine mismatch", "", "mean of exp|trainer − sampler logp|"),
@@ -321,6 +313,7 @@ TOKEN_FIGURES = (
 )
 """Figures of a token, as the token view offers them."""
 
-RESPONSE, STEP, PROMPT, TOKEN = map(
-    by_name, (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
+RESPONSE, STEP, PROMPT, TOKEN = (
+    {column.name: column for column in columns}
+    for columns in (RESPONSE_COLUMNS, STEP_COLUMNS, PROMPT_COLUMNS, TOKEN_COLUMNS)
 )

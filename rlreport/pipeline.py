@@ -31,7 +31,7 @@ from rlreport.deliver.github import append_summary, summary_file
 from rlreport.deliver.notebook import notebook_html
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.display import fetch, prompt_texts
-from rlreport.draw.own import own_charts, own_functions
+from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
 from rlreport.progress import Progress
@@ -106,7 +106,7 @@ def build_report(
     chosen_form.check(report)
     check_destination(out, chosen_form)
 
-    own = own_functions(tuple(map(Path, report.charts)))
+    own = chart_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
 
     card = _card(logs, report)
@@ -135,7 +135,7 @@ def build_report(
     verdict = worded(verdict, card.entries, tables.sample_note)
 
     limit = report.max_size or chosen_form.default_size
-    charts, failed = own_charts(own, tables, quote=not report.redact)
+    charts, failed = custom_charts(own, tables, quote=not report.redact)
     tables = replace(tables, notes=[*tables.notes, *failed])
 
     prepared = prepare(

@@ -16,7 +16,7 @@ from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
 from rlreport.check.registry import CHECKS, LIMITS, describe
 from rlreport.check.windows import Trend
-from rlreport.draw.catalogue import OVERVIEW, CurveChart
+from rlreport.draw.overview import OVERVIEW, CurveChart
 from rlreport.errors import UsageError
 from tests.check_cases import tables
 from tools.docs import checks_page

@@ -12,12 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlreport import api
-from rlreport.draw.extent import correlation, limits, mean
+from rlreport.draw.axes import correlation, limits, mean
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.series import sparkline
 from rlreport.draw.step import step_charts
-from rlreport.draw.tokens import token_charts
 from tests.draw_tables import response_table, tables_of
 from tests.reading import tokens, write
 from tests.running import SEARCH

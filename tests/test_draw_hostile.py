@@ -13,14 +13,13 @@ import pytest
 import vl_convert
 
 from rlreport.check.finding import Finding
+from rlreport.draw.axes import label, unique_names
 from rlreport.draw.chart import Chart
-from rlreport.draw.labels import label, unique_names
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn, png
 from rlreport.draw.theme import tokens
-from rlreport.draw.tokens import token_charts
 from rlreport.text.clean import printable
 from tests.draw_tables import response_table, responses_of, tables_of
 

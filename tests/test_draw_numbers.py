@@ -13,12 +13,11 @@ import pytest
 
 from rlreport.check.finding import Finding
 from rlreport.draw.chart import Chart
-from rlreport.draw.layout import PADDING
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
-from rlreport.draw.tokens import token_charts
+from rlreport.draw.theme import PADDING
 from tests.draw_tables import response_table, responses_of, tables_of
 
 NUMBER = re.compile(r"-?\d+\.?\d*")
@@ -157,6 +156,14 @@ def test_a_line_runs_through_its_values() -> None:
     for (x, y), (step, value) in zip(line, enumerate(values), strict=True):
         assert value_at(chart, "x", x) == pytest.approx(step, abs=slack(chart, "x"))
         assert value_at(chart, "y", y) == pytest.approx(value, abs=slack(chart, "y"))
+
+
+def test_the_axis_of_a_run_that_was_resumed_begins_at_its_first_step() -> None:
+    table = response_table([{"step": 500 + i, "reward": float(i)} for i in range(4)])
+    chart = drawn(overview_charts(tables_of(table)))[0]
+    path = next(d for d in re.findall(r'd="(M[^"]*)"', chart.svg) if d.count("L") == 3)
+    across = [float(x) for x, _ in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
+    assert across == pytest.approx(np.linspace(0, chart.spec["width"], 4), abs=0.1)
 
 
 def test_steps_that_findings_name_are_marked() -> None:

@@ -18,9 +18,9 @@ import rlreport
 from rlreport.check.run import Run
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
+from rlreport.draw.small_multiples import MOST_METRICS, not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
-from rlreport.draw.wall import MOST_METRICS, not_drawn
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.metrics.guidance import GUIDANCE
 from tests.draw_tables import response_table, tables_of

@@ -16,7 +16,7 @@ from rlreport.bake.key_figures import change
 from rlreport.bake.overview_page import extreme_number
 from rlreport.bake.views import number
 from rlreport.choose import Extreme
-from rlreport.draw.labels import figure
+from rlreport.draw.axes import figure
 from rlreport.tables import Note
 from rlreport.text.numbers import MINUS, byte_size, exact, written
 from tests.running import SEARCH

@@ -40,7 +40,7 @@ def test_the_sdist_carries_tests_and_sample_logs_too(wheel):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/smoke.py", "sample_logs/healthy/rank_0.jsonl", "CHANGELOG.md"} <= names
-    generated = {"rlreport/draw/vega.js", "rlreport/draw/designs/designs.json"}
+    generated = {"rlreport/draw/vega.js", "rlreport/draw/designs.json"}
     assert not generated & names  # written when it is installed
     assert not [name for name in names if name.startswith((".ci/", ".venv/"))]
 
@@ -60,7 +60,7 @@ def test_the_wheel_carries_templates_and_assets(wheel):
         assert ours
         assert {f"rlreport/{name}" for name in ours} <= names
     made = {
-        "rlreport/draw/designs/designs.json",
+        "rlreport/draw/designs.json",
         "rlreport/draw/vega.js",
         "rlreport/text/catalogues/zh.mo",
         "rlreport/py.typed",

@@ -43,10 +43,7 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Ranking": ((), ("unit",)),
     "Guide": ((3, 4), ()),
     "Extreme": ((0,), ()),
-    "_reference": ((0,), ()),
-    "CurveChart": ((1,), ("note",)),
-    "_single": ((1,), ("axis", "note")),
-    "Alternative": ((), ("said",)),
+    "_chart": ((1,), ("axis", "note")),
     "Check": (
         (),
         ("name", "looks_for", "title", "clause", "why", "suggestion", "source", "needs_also"),
@@ -54,7 +51,9 @@ _LITERALS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
 }
 """Calls whose literals are messages: by place, and by keyword."""
 
-_AS_COLUMNS = ("_whole", "_count", "_share", "_shown", "_asked", "_inner")
+_AS_COLUMNS = {
+    *("_whole", "_count", "_share", "_shown", "_asked", "_shown_count", "_asked_count", "_inner")
+}
 
 
 def extracted(root: Path) -> Catalog:

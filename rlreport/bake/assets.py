@@ -19,8 +19,7 @@ from pathlib import Path
 from rlreport.bake.environment import package_folder
 from rlreport.bake.script_json import script_json
 from rlreport.draw.bundle import vega_bundle
-from rlreport.draw.layout import PADDING, TITLES
-from rlreport.draw.theme import tokens
+from rlreport.draw.theme import PADDING, TITLES, tokens
 from rlreport.text.language import ENGLISH, Language
 
 _IMPORT = re.compile(

@@ -26,7 +26,7 @@ from rlreport.choose import Extreme
 from rlreport.columns import RESPONSE, STEP
 from rlreport.credentials import Scalar
 from rlreport.draw.chart import Chart
-from rlreport.draw.wall import not_drawn
+from rlreport.draw.small_multiples import not_drawn
 from rlreport.rollout import Rollout
 from rlreport.tables import Tables
 from rlreport.text.chat import spoken

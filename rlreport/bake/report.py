@@ -44,9 +44,8 @@ from rlreport.comparison.data import PATH as RESPONSES
 from rlreport.comparison.data import REPORT, packed, response_data
 from rlreport.draw.chart import Chart
 from rlreport.draw.overview import overview_charts
-from rlreport.draw.prompts import prompt_charts
+from rlreport.draw.prompts import prompt_charts, token_charts
 from rlreport.draw.svg import drawn
-from rlreport.draw.tokens import token_charts
 from rlreport.options import FigureOptions, ReadOptions, ReportOptions
 from rlreport.progress import Progress
 from rlreport.read.readback import RowLocations

@@ -30,8 +30,8 @@ from rlreport.bake.key_figures import distinct_2_note, step_figures
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
 from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number, table
 from rlreport.check.finding import Finding
+from rlreport.draw.axes import finite_or_none
 from rlreport.draw.chart import Chart
-from rlreport.draw.labels import finite_or_none
 from rlreport.draw.step import step_charts
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken

@@ -1,9 +1,34 @@
-"""A chart: its Vega-Lite specification, its drawing and its words."""
+"""Charts, and the designs that are filled with their data.
+
+A design has two forms with the same placeholders: Vega-Lite is what readers export and pages make
+interactive, Vega is what is drawn.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rlreport.draw.theme import HEIGHT, PADDING, WIDTH
+from rlreport.text.messages import message
+
+if TYPE_CHECKING:  # designs are compiled without NumPy
+    from rlreport.draw.axes import Axis
+
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+DESIGNS = Path(__file__).with_name("designs.json")
+PAGE_ROWS = {"name": "rows"}
+"""Data of a specification that gets its rows from the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,10 +37,9 @@ class Chart:
 
     Attributes:
         name: stable id, also the file name in ``data/charts/<name>.vl.json``.
-        title: heading above the chart, in words, with its unit.
         description: one or two sentences with the figures, for screen readers.
-        spec: Vega-Lite with its data inline (``{"data": {"values": […]}}``), safe field names.
-        vega: Vega of what is drawn on paper, data and all.
+        spec: Vega-Lite with its data inline, or with the dataset ``rows`` of the page.
+        vega: Vega of what is drawn on paper.
         svg: the chart drawn, themed by CSS custom properties, no script, no style element.
         wide: spans the page's width (True) or half of it.
         interactive: the page may replace the SVG by Vega.
@@ -26,10 +50,109 @@ class Chart:
     name: str
     title: str
     description: str
-    spec: dict[str, Any]
-    vega: dict[str, Any]
+    spec: Spec
+    vega: Spec
     svg: str = ""
     wide: bool = False
     interactive: bool = True
     shaded: tuple[tuple[str, str], ...] = ()
     group: str = ""
+
+
+def fill(
+    design: str,
+    rows: Rows,
+    axes: tuple[Axis, Axis],
+    layers: Mapping[str, Rows] | None = None,
+    placeholders: Mapping[str, Any] | None = None,
+    *,
+    size: str = "half",
+    right: int = 16,
+) -> tuple[Spec, Spec]:
+    """Fill a design.
+
+    Args:
+        design: its name.
+        rows: data of the layers that share it.
+        axes: x and y.
+        layers: name of a layer with its own data → its rows; without rows it is left out.
+        placeholders: further placeholders of the design → their values.
+        size: ``step``, ``half`` or ``wide``.
+        right: pixels right of the plot, for direct labels.
+
+    Returns:
+        Vega-Lite, with what serves the pointer, and Vega of what is drawn on paper.
+    """
+    forms = orjson.loads(_designs()[design])
+    data = {"rows": rows, **(layers or {})}
+    values = dict(placeholders or {})
+    for channel, axis, ticks in zip("xy", axes, (6, 5), strict=True):
+        values |= axis.placeholders(channel, ticks)
+    spec, vega = (
+        {
+            **_replaced(forms[form], values),
+            "width": WIDTH[size] - PADDING["left"] - right,
+            "height": plot_height(size),
+            "padding": {**PADDING, "right": right},
+        }
+        for form in ("spec", "vega")
+    )
+    spec["data"] = {"values": list(rows)}
+    spec["layer"] = [x for x in spec["layer"] if "data" not in x or data.get(x["name"])]
+    for layer in spec["layer"]:
+        if "data" in layer:
+            layer["data"] = {"values": list(data[layer["name"]])}
+    for source in vega["data"]:
+        if "source" not in source:
+            source["values"] = list(data.get(source["name"], ()))
+    return spec, vega
+
+
+def plot_height(size: str) -> int:
+    """Return the height of the plot inside its padding, in pixels."""
+    return HEIGHT[size] - PADDING["top"] - PADDING["bottom"]
+
+
+def layer_named(spec: Spec, name: str) -> Spec:
+    """Return the layer ``name`` of a Vega-Lite specification."""
+    layer: Spec = next(layer for layer in spec["layer"] if layer["name"] == name)
+    return layer
+
+
+def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
+    """Replace placeholders in a part of a design, and drop what is None; translate its titles."""
+    if isinstance(node, dict):
+        return {
+            key: _replaced(inner, values, key)
+            for key, inner in node.items()
+            if not isinstance(inner, str) or values.get(inner, inner) is not None
+        }
+    if isinstance(node, list):
+        if len(node) == 1 and isinstance(node[0], str) and node[0] in values:
+            return values[node[0]]
+        return [_replaced(inner, values) for inner in node]
+    if isinstance(node, str):
+        return values[node] if node in values else message(node) if key == "title" else node
+    return node
+
+
+@cache
+def _designs() -> dict[str, bytes]:
+    """Return each design as JSON: parsing is the fastest way to copy it."""
+    stored = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
+    if stored.get("sources") != design_sources():
+        from rlreport.draw.designs import compile_designs  # imports Altair
+
+        text = compile_designs()
+        stored = orjson.loads(text)
+        part = DESIGNS.with_suffix(f".{os.getpid()}.part")  # several processes may write at once
+        with suppress(OSError):  # a read-only installation compiles in every process
+            part.write_bytes(text)
+            part.replace(DESIGNS)
+    return {name: orjson.dumps(design) for name, design in stored["designs"].items()}
+
+
+def design_sources() -> str:
+    """Return a hash of the sources of the designs."""
+    sources = [DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")]
+    return hashlib.sha256(b"".join(sources)).hexdigest()

@@ -7,30 +7,23 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlreport.check.finding import Finding
-from rlreport.draw.chart import Chart
-from rlreport.draw.curves import curve_chart
-from rlreport.draw.extent import Axis, limits
-from rlreport.draw.fill import fill
-from rlreport.draw.frame import Frame
-from rlreport.draw.labels import figure, finite_or_none
-from rlreport.draw.series import DASHED, Series, every_nth
-from rlreport.draw.theme import LIGHT
+from rlreport.check.finding import SEVERITIES, Finding
+from rlreport.choose.detail import evenly
+from rlreport.draw.axes import Axis, figure, limits, records
+from rlreport.draw.chart import Chart, fill
+from rlreport.draw.curves import Frame, curve_chart, floats, looks
+from rlreport.draw.series import MOST_POINTS, Series
+from rlreport.draw.theme import DASHED, LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences
 
-BASE, NEW = "BASE", "NEW"
-_LOOKS = {BASE: (LIGHT["muted"], DASHED), NEW: (LIGHT["policy"], (1, 0))}
+Band = tuple[Floats, Floats, Floats]
 
 
 def comparison_charts(
-    steps: Floats,
-    base: Floats,
-    new: Floats,
-    band: tuple[Floats, Floats, Floats],
-    paths: Sequence[pd.DataFrame],
+    steps: Floats, base: Floats, new: Floats, band: Band, paths: Sequence[pd.DataFrame]
 ) -> list[Chart]:
-    """Draw what two runs feed.
+    """Make the charts that two runs can feed, still to be drawn.
 
     Args:
         steps: float64 (S,), steps of both runs.
@@ -41,111 +34,88 @@ def comparison_charts(
     """
     charts = []
     if len(steps):
-        frame = Frame(steps, _marked(steps, band))
-        charts.append(
+        frame = Frame(steps, _findings(steps, band))
+        difference, low, high = band
+        charts = [
             curve_chart(
                 frame,
                 "reward",
                 message("Reward of both runs"),
-                [_series(NEW, new), _series(BASE, base)],
+                _runs(base, new)[::-1],
                 axis=message("mean reward"),
                 wide=True,
-            )
-        )
-        charts.append(
+            ),
             curve_chart(
                 frame,
                 "difference",
                 message("Difference of the reward, NEW − BASE"),
-                [Series("difference", "NEW − BASE", *band)],
+                [Series("difference", "NEW − BASE", difference, low=low, high=high)],
                 axis=message("difference of the reward, with a 95% band for all steps at once"),
                 note=message(
                     "The band holds for all steps at once; steps where it excludes 0 are marked."
                 ),
-            )
-        )
-    if paths:
+            ),
+        ]
+    if paths and not any(path.empty for path in paths):
         charts.append(_paths(paths))
     return [chart for chart in charts if chart is not None]
 
 
-def _series(name: str, values: Floats) -> Series:
-    colour, dash = _LOOKS[name]
-    return Series(name, name, values, None, None, colour, dash)
+def _runs(base: Floats, new: Floats) -> list[Series]:
+    return [Series("BASE", "BASE", base, LIGHT["muted"], DASHED), Series("NEW", "NEW", new)]
 
 
-def _marked(steps: Floats, band: tuple[Floats, Floats, Floats]) -> list[Finding]:
+def _findings(steps: Floats, band: Band) -> list[Finding]:
+    """Findings about the steps at which the band excludes 0."""
     _, low, high = band
-    found: list[Finding] = []
-    for words, outside, said in (
-        (
-            "below 0",
-            high < 0,
-            marked("The whole band lies below 0 at {some:count} of {all:count} steps"),
-        ),
-        (
-            "above 0",
-            low > 0,
-            marked("The whole band lies above 0 at {some:count} of {all:count} steps"),
-        ),
+    below = marked("The whole band lies below 0 at {some:count} of {all:count} steps")
+    above = marked("The whole band lies above 0 at {some:count} of {all:count} steps")
+    findings = []
+    for name, severity, outside, literal in (
+        ("below 0", SEVERITIES[1], high < 0, below),
+        ("above 0", SEVERITIES[2], low > 0, above),
     ):
         if outside.any():
-            named = tuple(int(step) for step in steps[outside])
-            title = message(said, some=len(named), all=len(steps))
-            severity = "warning" if words == "below 0" else "info"
-            found.append(
-                Finding(
-                    words,
-                    severity,  # type: ignore[arg-type]
-                    "note",
-                    steps=named,
-                    charts=("difference",),
-                    title=title,
-                )
+            named = tuple(map(int, steps[outside]))
+            title = message(literal, some=len(named), all=len(steps))
+            findings.append(
+                Finding(name, severity, "note", steps=named, charts=("difference",), title=title)
             )
-    return found
+    return findings
 
 
-def _paths(paths: Sequence[pd.DataFrame]) -> Chart | None:
-    rows, ends, told = [], [], []
-    for name, path in zip((BASE, NEW), paths, strict=True):
-        if path.empty:
-            return None
-        kept = path.iloc[every_nth(len(path))]
-        own = [
-            {"step": int(step), "series": name, "x": finite_or_none(x), "y": finite_or_none(y)}
-            for step, x, y in zip(kept["step"], kept["distance"], kept["reward"], strict=True)
-        ]
-        rows += own
-        ends.append({**own[-1], "label": name})
-        last = kept.iloc[-1]
-        told.append(
+def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
+    rows, ends, words = [], [], []
+    for name, path in zip(("BASE", "NEW"), paths, strict=True):
+        drawn = path.iloc[evenly(len(path), MOST_POINTS)]
+        points = records(
+            {
+                "step": drawn["step"].astype(int).tolist(),
+                "series": [name] * len(drawn),
+                "x": floats(drawn, "distance"),
+                "y": floats(drawn, "reward"),
+            }
+        )
+        rows += points
+        ends.append({**points[-1], "label": name})
+        words.append(
             message(
                 "{name} ends with reward {reward} at a √KL of {distance}.",
                 name=name,
-                reward=figure(float(last["reward"])),
-                distance=figure(float(last["distance"])),
+                reward=figure(float(path["reward"].iloc[-1])),
+                distance=figure(float(path["distance"].iloc[-1])),
             )
         )
-    distances, rewards = (
-        [path[column].to_numpy(np.float64) for path in paths] for column in ("distance", "reward")
-    )
-    plot = fill(
+    forms = fill(
         "paths",
         rows,
-        {
-            "x": Axis(*limits(distances), message("√KL (√nats)")),
-            "y": Axis(*limits(rewards), message("mean reward")),
-        },
-        size="half",
+        (
+            Axis(*limits([floats(path, "distance") for path in paths]), message("√KL (√nats)")),
+            Axis(*limits([floats(path, "reward") for path in paths]), message("mean reward")),
+        ),
+        {"label": ends, "halo": ends},
+        looks(_runs(np.zeros(1), np.zeros(1))),
         right=72,
-        own={"label": ends, "halo": ends},
-        series=[_series(name, np.zeros(1)) for name in (BASE, NEW)],
     )
-    return Chart(
-        "reward_at_equal_kl",
-        message("Reward at the same distance from the reference"),
-        sentences(told),
-        plot.spec,
-        plot.vega,
-    )
+    title = message("Reward at the same distance from the reference")
+    return Chart("reward_at_equal_kl", title, sentences(words), *forms)

@@ -1,31 +1,129 @@
-"""Curves over the steps: values to a finished chart."""
+"""Charts of curves over the steps, with the marks of findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from rlreport.draw.chart import Chart
-from rlreport.draw.extent import Axis, Scale, limits, stretched
-from rlreport.draw.fill import Plot, Rows, fill, layer_named, plot_height
-from rlreport.draw.frame import Frame
-from rlreport.draw.labels import finite_or_none, label
-from rlreport.draw.layout import INTERACTION, VALUE_FORMAT
-from rlreport.draw.series import (
-    LEAST_SMOOTHED,
-    SMOOTHING,
-    Series,
-    in_words,
-    smoothed,
-    thinned,
+from rlreport.check.finding import SEVERITIES, Finding, Severity
+from rlreport.draw.axes import (
+    Axis,
+    Scale,
+    drawable,
+    finite_or_none,
+    label,
+    limits,
+    records,
+    stretched,
 )
-from rlreport.figures.ragged import Floats
-from rlreport.text.messages import clauses, message, sentences
+from rlreport.draw.chart import Chart, Rows, Spec, fill, layer_named, plot_height
+from rlreport.draw.series import SMOOTHING, Series, in_words, smoothed, thinned
+from rlreport.draw.theme import INTERACTION, VALUE_FORMAT
+from rlreport.figures.ragged import Floats, spans
+from rlreport.text.messages import clauses, message, sentences, told
 
 LABEL_GAP = 13
+"""Least distance of two labels, in pixels."""
+
+LEAST_SMOOTHED = 10
+"""Values of a curve from which there is something to smooth."""
+
+Guide = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the charts over the steps of one page share.
+
+    Attributes:
+        steps: float64 (S,), ascending.
+        findings: marked on the charts they name.
+        within: extent of the axis where it is not that of ``steps``.
+        in_progress: step that is still written, marked on every chart.
+    """
+
+    steps: Floats
+    findings: Sequence[Finding] = ()
+    within: tuple[float, float] | None = None
+    in_progress: int | None = None
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """First and last step; half a step to each side of a lone one."""
+        if self.within is not None:
+            return self.within
+        first, last = float(self.steps[0]), float(self.steps[-1])
+        half = max(0.5, abs(first) * 1e-9)  # far beyond 2**53, half a step would vanish
+        return (first, last) if last - first > half else (first - half, last + half)
+
+    @property
+    def edges(self) -> Floats:
+        """float64 (S + 1,): where each step's share of the axis begins and ends."""
+        middles = (self.steps[1:] + self.steps[:-1]) / 2
+        return np.concatenate([[self.extent[0]], middles, [self.extent[1]]])
+
+    def axis(self, count: int | None = None) -> Axis:
+        """Return the axis of the steps with about ``count`` ticks."""
+        return Axis(*self.extent, message("step"), format=",d", count=count)
+
+    def marks(self, chart: str) -> list[Mark]:
+        """Return what is marked on a chart: the step in progress, and findings that name it."""
+        marks = []
+        if self.in_progress is not None:
+            words = message("step {step} is in progress", step=self.in_progress)
+            marks.append(Mark("info", words, words, self._spans(self.steps == self.in_progress)))
+        for finding in self.findings:
+            if chart not in finding.charts:
+                continue
+            words, shown = finding.name or finding.title, np.isin(self.steps, finding.steps)
+            if finding.onset is not None:
+                since, until = finding.onset.step, finding.until
+                shown = (self.steps >= since) & (self.steps <= (np.inf if until is None else until))
+                places = {"name": words, "since": since, "until": until}
+                words = (
+                    told("{name}, since step {since}", places)
+                    if until is None
+                    else told("{name}, since step {since} until step {until}", places)
+                )
+            marks.append(Mark(finding.severity, finding.title, words, self._spans(shown)))
+        return [mark for mark in marks if mark.spans]
+
+    def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
+        """Runs of neighbouring steps, reaching half way to the steps on both sides."""
+        runs: list[list[float]] = self.edges[spans(marked)].tolist()
+        return runs
+
+
+class Mark(NamedTuple):
+    """A finding on a chart: what the pointer shows, the legend's words, and spans of steps."""
+
+    severity: Severity
+    title: str
+    words: str
+    spans: list[list[float]]
+
+
+def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
+    """Return the layers that show the spans of findings, the least severe below."""
+    rows = [
+        {"from": low, "to": high, "severity": mark.severity, "finding": mark.title}
+        for mark in sorted(marks, key=lambda mark: -SEVERITIES.index(mark.severity))
+        for low, high in mark.spans
+    ]
+    return {"marked": rows, "marked_bar": rows}
+
+
+def floats(table: pd.DataFrame, column: str) -> Floats:
+    """Return a column as float64 with NaN where it is missing; all NaN where there is none."""
+    if column not in table:
+        return np.full(len(table), np.nan)
+    return table[column].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def curve_chart(
@@ -37,260 +135,186 @@ def curve_chart(
     axis: str,
     wide: bool = False,
     percent: bool = False,
-    shiftable: bool = False,
     note: str = "",
-    right: int = 92,
-    labelled: bool = True,
+    labels: int = 92,
     scale: Scale = "linear",
-    guide: tuple[float, float] | None = None,
+    guide: Guide | None = None,
 ) -> Chart | None:
-    """Draws curves over the steps; None where no series has a value.
+    """Draw curves over the steps; None where no series has a value.
 
     Args:
         frame: steps and findings of the page.
-        name: name of the chart.
+        name: see ``Chart``.
         title: heading.
+        wide: whether the chart spans the page.
         series: curves, the first is drawn last.
         axis: title of the y axis with its unit.
-        wide: whether the chart spans the page.
         percent: values are shares.
-        shiftable: offer to start every curve at 0.
         note: ends the description.
-        right: pixels for direct labels.
-        labelled: whether curves carry their names.
+        labels: pixels for the names of curves right of the plot, 0 for no names.
         scale: of the y axis; ``log`` for positive values, ``symlog`` takes hold beyond ±2.
         guide: range shaded across the plot; the axis title and the note should say what it is.
     """
-    shown = [one for one in series if one.present]
+    shown = [one for one in series if one.has_line or one.has_band]
     if not shown:
         return None
-    size = "wide" if wide else "half"
     parts = [in_words(one, frame.steps, percent) for one in shown if one.has_line]
-    shown = [one.drawable() for one in shown]
-    steps, shown, every = thinned(frame.steps, shown)
-    arrays = [array for one in shown for array in one.arrays()]
-    extent = limits([*arrays, _nearest(guide, arrays)], percent)
-    if scale == "log":
-        extent = stretched(float(np.nanmin(arrays[0])), float(np.nanmax(arrays[0])))
-    elif scale == "symlog" and extent[0] >= -2 and extent[1] <= 2:
-        scale = "linear"
-    if scale != "linear":
-        axis = (
-            message("{axis}, logarithmic", axis=axis)
-            if scale == "log"
-            else message("{axis}, logarithmic beyond ±1", axis=axis)
-        )
-    rows = [row for one in reversed(shown) for row in _rows(steps, one, shiftable)]
+    steps, shown, every = thinned(frame.steps, [one.map(drawable) for one in shown])
+    y = _value_axis(shown, axis, percent, scale, guide)
+    rows = [row for one in reversed(shown) for row in _rows(steps, one)]
     marks = frame.marks(name)
-    plot = fill(
-        "curves",
+    layers = {
+        **mark_layers(marks),
+        "guide": _shaded(guide, y),
+        "zero": [{"zero": 0}] if y.low < 0 < y.high else [],
+        "point": _lonely(rows),
+    }
+    size = "wide" if wide else "half"
+    if labels:
+        layers["label"] = _labels(steps[-1], shown, y, plot_height(size))
+    spec, vega = fill(
+        f"curves_{y.scale}",
         rows,
-        {
-            "x": Axis(
-                *frame.extent,
-                message("step"),
-                format=",d",
-                count=min(12 if wide else 6, len(steps)),
-            ),
-            "y": Axis(*extent, axis, percent, scale=scale),
-        },
+        (frame.axis(min(12 if wide else 6, len(steps))), y),
+        layers,
+        looks(shown),
         size=size,
-        right=right,
-        own={
-            "marked": marks,
-            "marked_bar": marks,
-            "guide": _shaded(guide, extent),
-            "zero": [{"zero": 0}] if extent[0] < 0 < extent[1] else [],
-            "point": _lonely(rows),
-            "label": _labels(steps, shown, extent, plot_height(size), shiftable)
-            if labelled
-            else [],
-        },
-        series=shown,
+        right=labels or 16,
     )
-    _point_out(plot, shown, percent)
+    _add_tooltip(spec, shown, percent)
     if not any(one.has_band for one in shown):
-        plot.spec["layer"].remove(layer_named(plot.spec, "band"))
+        spec["layer"].remove(layer_named(spec, "band"))
     if any("ema_9" in row for row in rows):
-        _offer_smoothing(plot)
-    if shiftable and len(steps) > 1:
-        _offer_shift(plot, extent, rows)
+        _offer_smoothing(spec)
     if every > 1:
         parts.append(message("Each point is the mean of up to {every} steps.", every=every))
     if marks:
-        found = dict.fromkeys(mark["finding"] for mark in marks)
-        marked_ones = clauses(message("{mark:clause}", mark=mark) for mark in found)
-        parts.append(message("Marked: {marks}.", marks=marked_ones))
-    if note:
-        parts.append(note)
-    words = sentences(parts)
-    return Chart(name, title, words, plot.spec, plot.vega, wide=wide, shaded=frame.legend(name))
+        titles = dict.fromkeys(row["finding"] for row in layers["marked"])
+        listed = clauses(message("{mark:clause}", mark=title) for title in titles)
+        parts.append(message("Marked: {marks}.", marks=listed))
+    words = sentences([*parts, note])
+    shaded = tuple((mark.severity, mark.words) for mark in marks)
+    return Chart(name, title, words, spec, vega, wide=wide, shaded=shaded)
 
 
-def _nearest(guide: tuple[float, float] | None, arrays: Sequence[Floats]) -> Floats:
-    """The edge of the guide that values beyond it leave out of sight; none if they meet it.
-
-    A curve well inside keeps its own extent, or a wide guide would flatten it.
-    """
-    if guide is None:
-        return np.array([])
-    values = np.concatenate(arrays)
-    low, high = np.nanmin(values), np.nanmax(values)
-    return np.array([edge for edge in guide if low > guide[1] == edge or high < guide[0] == edge])
+def looks(series: Sequence[Series]) -> dict[str, Any]:
+    """Return the placeholders of designs that tell series apart → keys, colours and dashes."""
+    return {
+        "$series.key": [one.key for one in series],
+        "$series.color": [one.colour for one in series],
+        "$series.dash": [list(one.dash) for one in series],
+    }
 
 
-def _shaded(guide: tuple[float, float] | None, extent: tuple[float, float]) -> Rows:
+def _value_axis(
+    series: Sequence[Series], title: str, percent: bool, scale: Scale, guide: Guide | None
+) -> Axis:
+    values = np.concatenate([array for one in series for array in one.arrays().values()])
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    # Of a guide that the curve does not meet, its nearest edge; one well inside keeps its own
+    # extent, or a wide guide would flatten it.
+    edges = [e for e in guide or () if guide and (low > guide[1] == e or high < guide[0] == e)]
+    extent = limits([values, np.array(edges)], percent)
+    if scale == "log":
+        extent = stretched(low, high)
+        title = message("{axis}, logarithmic", axis=title)
+    elif scale == "symlog":
+        if extent[0] < -2 or extent[1] > 2:
+            title = message("{axis}, logarithmic beyond ±1", axis=title)
+        else:
+            scale = "linear"
+    return Axis(*extent, title, percent, scale=scale)
+
+
+def _shaded(guide: Guide | None, y: Axis) -> Rows:
     """The part of the guide that lies in the plot."""
     if guide is None:
         return []
-    low, high = max(guide[0], extent[0]), min(guide[1], extent[1])
+    low, high = max(guide[0], y.low), min(guide[1], y.high)
     return [{"low": low, "high": high}] if low < high else []
 
 
-def _rows(steps: Floats, one: Series, shiftable: bool) -> list[dict[str, Any]]:
-    finite = one.values[np.isfinite(one.values)]
-    averages = {
-        f"ema_{factor * 10:.0f}": smoothed(one.values, factor)
-        for factor in SMOOTHING
-        if len(finite) >= LEAST_SMOOTHED
+def _rows(steps: Floats, one: Series) -> list[dict[str, Any]]:
+    columns: dict[str, Any] = {
+        "step": [step if step % 1 else int(step) for step in steps.tolist()],
+        "series": [one.key] * len(steps),
+        "value": one.values,
     }
-    rows = []
-    for index, (step, value) in enumerate(zip(steps, one.values, strict=True)):
-        row: dict[str, Any] = {
-            "step": float(step) if step % 1 else int(step),
-            "series": one.key,
-            "value": finite_or_none(value),
-        }
-        if one.low is not None and one.high is not None:
-            row["low"] = finite_or_none(one.low[index])
-            row["high"] = finite_or_none(one.high[index])
-        for field, average in averages.items():
-            row[field] = finite_or_none(average[index], 4)
-        if shiftable and finite.size:
-            row["start"] = finite_or_none(finite[0])
-        rows.append(row)
-    return rows
+    if one.low is not None and one.high is not None:
+        columns |= {"low": one.low, "high": one.high}
+    if np.isfinite(one.values).sum() >= LEAST_SMOOTHED:
+        for factor in SMOOTHING:
+            averages = smoothed(one.values, factor).tolist()
+            columns[f"ema_{factor * 10:.0f}"] = [finite_or_none(value, 4) for value in averages]
+    return records(columns)
 
 
-def _lonely(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _lonely(rows: list[dict[str, Any]]) -> Rows:
     """Values without a neighbour, which a line cannot show, and all where they are few."""
-    lonely = []
-    for index, row in enumerate(rows):
-        if row["value"] is None:
-            continue
-        beside = [rows[i] for i in (index - 1, index + 1) if 0 <= i < len(rows)]
-        if not any(x["series"] == row["series"] and x["value"] is not None for x in beside):
-            lonely.append(row)
-    return [row for row in rows if row["value"] is not None] if len(rows) <= 4 else lonely
-
-
-def _labels(
-    steps: Floats,
-    series: Sequence[Series],
-    extent: tuple[float, float],
-    height: int,
-    shiftable: bool,
-) -> list[dict[str, Any]]:
-    """Names at the ends of the curves, moved apart where they would overlap."""
-    scale = (extent[1] - extent[0]) / height
-    ends = []
-    for one in series:
-        if not one.has_line:
-            continue
-        finite = np.flatnonzero(np.isfinite(one.values))
-        ends.append((float(one.values[finite[-1]]), float(one.values[finite[0]]), one))
-    ends.sort(key=lambda end: end[0])
-    places = spread_out([(end[0] - extent[0]) / scale for end in ends], LABEL_GAP, height)
-    rows = []
-    for place, (_, start, one) in zip(places, ends, strict=True):
-        row = {
-            "step": float(steps[-1]),
-            "series": one.key,
-            "y": finite_or_none(extent[0] + place * scale),
-            "label": label(one.title, 22),
-        }
-        if shiftable:
-            row["start"] = finite_or_none(start)
-        rows.append(row)
-    return rows
-
-
-def spread_out(places: Sequence[float], gap: float, height: float) -> list[float]:
-    """Moves ascending places apart to at least ``gap``, within 0 and ``height`` if they fit."""
-    moved = list(places)
-    for index in range(1, len(moved)):
-        moved[index] = max(moved[index], moved[index - 1] + gap)
-    if moved and moved[-1] > height:
-        moved[-1] = height
-        for index in range(len(moved) - 2, -1, -1):
-            moved[index] = min(moved[index], moved[index + 1] - gap)
-    return moved
-
-
-def _point_out(plot: Plot, series: Sequence[Series], percent: bool) -> None:
-    """Adds what the pointer shows: every curve's value, and the edges of its band."""
-    form = ".1%" if percent else VALUE_FORMAT
-    told = [(f"{one.key}_value", label(one.title)) for one in series if one.has_line]
-    for one in series:
-        if one.has_band:
-            told += [
-                (f"{one.key}_low", message("{name}, band from", name=label(one.title))),
-                (f"{one.key}_high", message("{name}, band to", name=label(one.title))),
-            ]
-    plot.encoding(INTERACTION)["tooltip"] = [
-        {"field": "step", "type": "quantitative", "format": ",~f", "title": message("step")},
-        *(
-            {"field": field, "type": "quantitative", "format": form, "title": title}
-            for field, title in told
-        ),
+    present = [row["series"] if row["value"] is not None else None for row in rows]
+    around = zip([None, *present], present, [*present[1:], None], strict=False)
+    return [
+        row
+        for row, (before, here, after) in zip(rows, around, strict=True)
+        if here is not None and (len(rows) <= 4 or here not in (before, after))
     ]
 
 
-def _offer_smoothing(plot: Plot) -> None:
-    """Adds a choice of moving averages to draw, the values as logged behind them."""
-    options: list[float] = [0, *SMOOTHING]
-    line = layer_named(plot.spec, "line")
-    behind = deepcopy(line)
-    behind["name"] = f"{INTERACTION}_raw"
+def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows:
+    """Names at the ends of the curves, moved apart where they would overlap."""
+    scale = (y.high - y.low) / height
+    ends = [(one.values[np.isfinite(one.values)][-1], one) for one in series if one.has_line]
+    ends.sort(key=lambda end: end[0])
+    places = spread_out(np.array([(value - y.low) / scale for value, _ in ends]), height)
+    return [
+        {
+            "step": float(step),
+            "series": one.key,
+            "y": finite_or_none(y.low + place * scale),
+            "label": label(one.title, 22),
+        }
+        for place, (_, one) in zip(places.tolist(), ends, strict=True)
+    ]
+
+
+def spread_out(places: Floats, height: float) -> Floats:
+    """Move ascending places apart by LABEL_GAP, within 0 and ``height`` if they fit."""
+    gaps = LABEL_GAP * np.arange(len(places))
+    moved: Floats = np.maximum.accumulate(places - gaps)
+    moved = np.minimum(moved, height - gaps[-1:])
+    return moved + gaps
+
+
+def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
+    """Show every curve's value, and the edges of its band."""
+    shown = [("step", ",~f", message("step"))]
+    form = ".1%" if percent else VALUE_FORMAT
+    shown += [(f"{one.key}_value", form, label(one.title)) for one in series if one.has_line]
+    for one in series:
+        if one.has_band:
+            name = label(one.title)
+            shown += [
+                (f"{one.key}_low", form, message("{name}, band from", name=name)),
+                (f"{one.key}_high", form, message("{name}, band to", name=name)),
+            ]
+    layer_named(spec, INTERACTION)["encoding"]["tooltip"] = [
+        {"field": field, "type": "quantitative", "format": form, "title": title}
+        for field, form, title in shown
+    ]
+
+
+def _offer_smoothing(spec: Spec) -> None:
+    """Add a choice of moving averages to draw, the values as logged behind them."""
+    line = layer_named(spec, "line")
+    behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.3 : 0"}, "strokeWidth": 1}
-    plot.spec["layer"].insert(plot.spec["layer"].index(line), behind)
+    spec["layer"].insert(spec["layer"].index(line), behind)
     chosen = "".join(f"smoothing == {f} ? datum.ema_{f * 10:.0f} : " for f in SMOOTHING)
     line["transform"] = [{"calculate": f"{chosen}datum.value", "as": "value"}]
-    labels = [message("none"), *(f"{factor}" for factor in SMOOTHING)]
-    bind = {"input": "select", "options": options, "labels": labels, "name": message("smoothing ")}
-    plot.spec["params"].append({"name": "smoothing", "value": 0, "bind": bind})
-
-
-def _offer_shift(plot: Plot, extent: tuple[float, float], rows: Rows) -> None:
-    """Adds a check box that moves every curve to start at 0, to compare trends."""
-    moved = {
-        "band": ("low", "high"),
-        "line": ("value",),
-        f"{INTERACTION}_raw": ("value",),
-        "point": ("value",),
-        "label": ("y",),
+    bind = {
+        "input": "select",
+        "options": [0, *SMOOTHING],
+        "labels": [message("none"), *map(str, SMOOTHING)],
+        "name": message("smoothing "),
     }
-    for layer in plot.spec["layer"]:
-        layer.setdefault("transform", []).extend(
-            {"calculate": f"datum.{name} - (zero_shift ? datum.start : 0)", "as": name}
-            for name in moved.get(layer["name"], ())
-        )
-    ends = np.array(
-        [
-            row[key] - row["start"]
-            for row in rows
-            for key in ("low", "high", "value")
-            if row.get(key) is not None and "start" in row
-        ]
-    )
-    shifted = limits([ends])
-    scale = plot.encoding("line")["y"]["scale"]
-    for side, here, there in zip(("domainMin", "domainMax"), extent, shifted, strict=True):
-        scale[side] = {"expr": f"zero_shift ? {there!r} : {here!r}"}
-    plot.spec["params"].append(
-        {
-            "name": "zero_shift",
-            "value": False,
-            "bind": {"input": "checkbox", "name": message("start every curve at 0 ")},
-        }
-    )
+    spec["params"].append({"name": "smoothing", "value": 0, "bind": bind})

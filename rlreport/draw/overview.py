@@ -1,19 +1,27 @@
-"""The overview's charts: whatever the log can feed, all over the same steps."""
+"""The charts of the overview: whatever the log can feed, all over the same steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from rlreport.check.finding import Finding
-from rlreport.draw.catalogue import OVERVIEW, Curve, CurveChart
+from rlreport.columns import STEP
+from rlreport.draw.axes import Scale
 from rlreport.draw.chart import Chart
-from rlreport.draw.curves import curve_chart
-from rlreport.draw.frame import Frame, floats, of_training
-from rlreport.draw.series import DASHED, Series
-from rlreport.draw.theme import LIGHT
+from rlreport.draw.curves import Frame, curve_chart, floats
+from rlreport.draw.rewards import (
+    distribution_charts,
+    error_by_position_charts,
+    frontier_charts,
+    reward_part_charts,
+)
+from rlreport.draw.series import Series
+from rlreport.draw.small_multiples import small_multiples
+from rlreport.draw.theme import DASHED, DOTTED, LIGHT, SOLID, Style
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables
 from rlreport.text.messages import marked, message, sentences
@@ -21,15 +29,187 @@ from rlreport.text.messages import marked, message, sentences
 SAMPLED = ("distinct_2", "error_by_position")
 """Names of charts that come from the sample of responses."""
 
+ChartMaker = Callable[[Tables, Frame], Iterable[Chart | None]]
+"""Gets the tables and what the charts over the steps share; gives the charts they can feed."""
+
+REFERENCE = (LIGHT["reference"], DASHED)
+VALIDATION = (LIGHT["policy"], DASHED)
+SECOND = (LIGHT["info"], DOTTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve: its column of the step table, its label, the column of its band, and its look.
+
+    ``key`` tells it from others in the chart's data; it is the label unless given.
+    """
+
+    column: str
+    title: str
+    std: str = ""
+    key: str = ""
+    style: Style = (LIGHT["policy"], SOLID)
+
+
+@dataclass(frozen=True, slots=True)
+class CurveChart:
+    """A chart of step figures.
+
+    Attributes:
+        axis: title of the y axis; that of the first curve's column unless given.
+        scale: of the y axis; a symlog one is used where values leave [-2, 2].
+        needs: a column that is not 0 throughout, or the chart says nothing.
+        note: ends the description.
+    """
+
+    name: str
+    title: str
+    curves: tuple[Curve, ...]
+    axis: str = ""
+    wide: bool = False
+    percent: bool = False
+    scale: Scale = "linear"
+    needs: str = ""
+    note: str = ""
+
+
+def _chart(name: str, title: str, *curves: Curve, **options: Any) -> CurveChart:
+    return CurveChart(name, title, curves, **options)
+
+
+OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
+    _chart(
+        "reward",
+        "Reward",
+        Curve("reward_mean", "policy", "reward_std"),
+        Curve("ref_reward_mean", "reference", "ref_reward_std", style=REFERENCE),
+        Curve("validation_reward_mean", "validation", style=VALIDATION),
+        Curve("valid_reward_mean", "valid, policy", key="valid", style=(LIGHT["healthy"], DOTTED)),
+        Curve("ref_valid_reward_mean", "valid, ref.", "", "ref_valid", (LIGHT["muted"], (2, 4))),
+        wide=True,
+    ),
+    distribution_charts,
+    _chart(
+        "kl",
+        "KL to the reference (nats a response)",
+        Curve("kl_k1_mean", "KL", "kl_k1_std", "k1"),
+        Curve("kl_k3_mean", "KL, k3", key="k3", style=SECOND),
+        axis="mean over responses, nats",
+        note="KL is the sum of log-ratios (k1); k3 is the estimate that is never negative.",
+    ),
+    frontier_charts,
+    _chart(
+        "length",
+        "Response length",
+        Curve("response_tokens_mean", "policy", "response_tokens_std"),
+        Curve("validation_tokens_mean", "validation", style=VALIDATION),
+    ),
+    _chart(
+        "length",
+        "Response length",
+        Curve("response_chars_mean", "policy", "response_chars_std"),
+        Curve("ref_response_chars_mean", "reference", style=REFERENCE),
+        Curve("validation_chars_mean", "validation", style=VALIDATION),
+    ),
+    _chart(
+        "surprisal",
+        "Surprisal (nats a token)",
+        Curve("surprisal_mean", "policy"),
+        note="A sample's estimate of the policy's entropy.",
+    ),
+    _chart(
+        "win_rate",
+        "Against the reference",
+        Curve("win_rate", "better", key="win"),
+        Curve("lose_rate", "worse", key="lose", style=REFERENCE),
+        axis="share of responses",
+        percent=True,
+    ),
+    _chart("eos", "Finished responses", Curve("eos_rate", "policy"), percent=True),
+    _chart("distinct_2", "Variety of word pairs (distinct-2)", Curve("distinct_2", "policy")),
+    _chart("duplicates", "Repeated responses", Curve("duplicate_rate", "policy"), percent=True),
+    _chart(
+        "explained_variance",
+        "Explained variance of the critic",
+        Curve("explained_variance", "critic"),
+        scale="symlog",
+    ),
+    _chart(
+        "value",
+        "Value and return",
+        Curve("value_mean", "value", "value_std"),
+        Curve("return_mean", "return", style=(LIGHT["healthy"], DOTTED)),
+    ),
+    error_by_position_charts,
+    _chart(
+        "groups",
+        "Groups without variance",
+        Curve("zero_variance_groups", "no variance", key="zero"),
+        percent=True,
+        note="Every response of such a group has the same reward: it teaches nothing.",
+    ),
+    _chart(
+        "rlhf_reward",
+        "Reward with and without the KL penalty",
+        Curve("rlhf_reward_mean", "with penalty", key="rlhf", style=(LIGHT["info"], SOLID)),
+        Curve("reward_mean", "score", style=(LIGHT["policy"], DOTTED)),
+        needs="non_score_reward_mean",
+    ),
+    reward_part_charts,
+    _chart(
+        "kl_coefficient",
+        "KL coefficient, inferred",
+        Curve("kl_coefficient", "coefficient"),
+        needs="kl_coefficient",
+    ),
+    _chart(
+        "mismatch",
+        "Sampler against trainer",
+        Curve("mismatch_ratio", "mismatch"),
+        note="1 means that both give the sampled tokens the same probability.",
+    ),
+    _chart(
+        "turns",
+        "Turns a response",
+        Curve("turns_mean", "mean"),
+        Curve("turns_p95", "95th percentile", key="p95", style=SECOND),
+    ),
+    _chart(
+        "tool_calls",
+        "Tool calls a response",
+        Curve("tool_calls_mean", "mean"),
+        Curve("tool_calls_p95", "95th percentile", key="p95", style=SECOND),
+        needs="tool_calls_p95",
+    ),
+    _chart(
+        "tool_errors",
+        "Tool calls that end in an error",
+        Curve("tool_error_share", "errors"),
+        percent=True,
+    ),
+    _chart(
+        "lag",
+        "Lag behind the policy (steps)",
+        Curve("lag_mean", "mean"),
+        Curve("lag_max", "largest", key="max", style=SECOND),
+        needs="lag_max",
+        note="How many steps older than its step the policy was that sampled a response.",
+    ),
+    _chart(
+        "failed_rollouts",
+        "Rollouts that failed",
+        Curve("failed_rollouts", "failed"),
+        needs="failed_rollouts",
+    ),
+    small_multiples,
+)
+"""In the order of the page. Of charts with one name, the first that the log can feed is drawn."""
+
 
 def overview_charts(
-    tables: Tables,
-    findings: Sequence[Finding] = (),
-    *,
-    band: float = 1.0,
-    run: str = "",
+    tables: Tables, findings: Sequence[Finding] = (), *, band: float = 1.0, run: str = ""
 ) -> list[Chart]:
-    """Every chart of the overview, still to be drawn, that the tables can feed.
+    """Make every chart of the overview that the tables can feed, still to be drawn.
 
     Args:
         tables: of the whole run.
@@ -40,90 +220,87 @@ def overview_charts(
     if tables.steps.empty:
         return []
     frame = Frame(floats(tables.steps, "step"), findings, in_progress=tables.in_progress)
-    trained = of_training(tables)
-    charts = []
-    for wanted in OVERVIEW:
-        if isinstance(wanted, CurveChart):
-            charts.append(_of_step_figures(tables, frame, wanted, band))
-        else:
-            charts.extend(wanted(trained, frame))
-    return [_told(chart, run, tables.sample_note) for chart in charts if chart is not None]
-
-
-def _told(chart: Chart, run: str, sample_note: str) -> Chart:
-    if sample_note and chart.name in SAMPLED:
-        chart = replace(
-            chart, title=message("{title}, {sample}", title=chart.title, sample=sample_note)
+    training = replace(tables.training(), steps=tables.steps)
+    charts: dict[str, Chart] = {}
+    for entry in OVERVIEW:
+        entry_charts = (
+            [_curve_chart(tables, frame, entry, band)]
+            if isinstance(entry, CurveChart)
+            else entry(training, frame)
         )
-    parts = (
-        run,
-        message("{title}. {description}", title=chart.title, description=chart.description),
+        for chart in entry_charts:
+            if chart is not None:
+                charts.setdefault(chart.name, _described(chart, run, tables.sample_note))
+    return list(charts.values())
+
+
+def _described(chart: Chart, run: str, sample_note: str) -> Chart:
+    """Add the sample to the title, and a description to the specification."""
+    title = chart.title
+    if sample_note and chart.name in SAMPLED:
+        title = message("{title}, {sample}", title=title, sample=sample_note)
+    words = message("{title}. {description}", title=title, description=chart.description)
+    if run:
+        words = message("{run}. {words}", run=run, words=words)
+    return replace(chart, title=title, spec={**chart.spec, "description": words})
+
+
+def _curve_chart(tables: Tables, frame: Frame, entry: CurveChart, band: float) -> Chart | None:
+    if entry.needs and not np.nan_to_num(floats(tables.steps, entry.needs)).any():
+        return None
+    series = [_series(tables, curve, band) for curve in entry.curves]
+    axis = message(entry.axis) or STEP[entry.curves[0].column].axis
+    note = message(entry.note)
+    if entry.name == "reward":
+        series += _trainer_curves(tables, {one.key for one in series if one.has_line})
+    if any(one.has_band for one in series):
+        factor = f"{band:g}"
+        axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
+        meaning = message(
+            "The band is ± {factor} standard deviation, within the values that occur.",
+            factor=factor,
+        )
+        note = sentences([meaning, note])
+    return curve_chart(
+        frame,
+        entry.name,
+        message(entry.title),
+        series,
+        axis=axis,
+        wide=entry.wide,
+        percent=entry.percent,
+        scale=entry.scale,
+        note=note,
     )
-    told = message("{run}. {words}", run=parts[0], words=parts[1]) if run else parts[1]
-    return replace(chart, spec={**chart.spec, "description": told})
 
 
 def _series(tables: Tables, curve: Curve, band: float) -> Series:
-    steps = tables.steps
-    values = floats(steps, curve.column)
+    values = floats(tables.steps, curve.column)
+    series = Series(curve.key or curve.title, message(curve.title), values, *curve.style)
     if not curve.std or band <= 0:
-        return Series(curve.key, message(curve.title), values, None, None, curve.colour, curve.dash)
+        return series
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no band
-        half = band * floats(steps, curve.std)
+        half = band * floats(tables.steps, curve.std)
         low, high = values - half, values + half
     # No value lies beyond those seen: no negative length, none above the limit.
     seen = tables.responses.get(curve.column.removesuffix("_mean"))
     if seen is not None and seen.notna().any():
         low, high = np.maximum(low, seen.min()), np.minimum(high, seen.max())
-    return Series(curve.key, message(curve.title), values, low, high, curve.colour, curve.dash)
+    return replace(series, low=low, high=high)
 
 
-def _trainer_curves(tables: Tables, known: Collection[str]) -> list[Series]:
-    """Return the reward and the validation reward that the trainer logged, on the chart's steps."""
+def _trainer_curves(tables: Tables, present: Collection[str]) -> list[Series]:
+    """The reward and the validation reward that the trainer logged, on the chart's steps."""
     if tables.metrics.empty:
         return []
     roles = roles_of(str(name) for name in tables.metrics.columns[1:])
     by_step = tables.metrics.set_index("step").reindex(tables.steps["step"])
-    curves = []
-    for role, key, title, dash in (
+    curves = (
         ("reward", "trainer", marked("trainer"), (8, 2, 2, 2)),
         ("validation", "validation", marked("validation"), DASHED),
-    ):
-        if role in roles and key not in known:
-            values, colour = floats(by_step, roles[role]), LIGHT["muted"]
-            curves.append(Series(key, message(title), values, colour=colour, dash=dash))
-    return curves
-
-
-def _of_step_figures(tables: Tables, frame: Frame, wanted: CurveChart, band: float) -> Chart | None:
-    steps = tables.steps
-    if wanted.needs and not np.nan_to_num(floats(steps, wanted.needs)).any():
-        return None
-    for alternative in wanted.alternatives:
-        series = [_series(tables, curve, band) for curve in alternative.curves]
-        if not any(one.present for one in series[: alternative.needed]):
-            continue
-        axis, note = alternative.axis, message(wanted.note)
-        if wanted.name == "reward":
-            series += _trainer_curves(tables, {one.key for one in series if one.present})
-        if any(one.has_band for one in series):
-            factor = f"{band:g}"
-            axis = message("{axis}, band ± {factor} × std", axis=axis, factor=factor)
-            said = message(
-                "The band is ± {factor} standard deviation, within the values that occur.",
-                factor=factor,
-            )
-            note = sentences([said, note])
-        return curve_chart(
-            frame,
-            wanted.name,
-            message(wanted.title),
-            series,
-            axis=axis,
-            wide=wanted.wide,
-            percent=wanted.percent,
-            shiftable=wanted.shiftable,
-            scale=wanted.scale,
-            note=note,
-        )
-    return None
+    )
+    return [
+        Series(key, message(title), floats(by_step, roles[role]), LIGHT["muted"], dash)
+        for role, key, title, dash in curves
+        if role in roles and key not in present
+    ]

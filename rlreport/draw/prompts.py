@@ -1,94 +1,81 @@
-"""Charts of the prompts page: what prompts gained, and what their groups taught."""
+"""Charts of the pages of prompts and tokens."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from rlreport.draw.chart import Chart
-from rlreport.draw.curves import curve_chart
-from rlreport.draw.distribution import FEW_VALUES
-from rlreport.draw.extent import Axis, bins, counts, drawable, limits
-from rlreport.draw.fill import fill
-from rlreport.draw.frame import Frame, of_training
-from rlreport.draw.labels import figure
-from rlreport.draw.series import DASHED, Series
-from rlreport.draw.theme import LIGHT
+from rlreport.draw.axes import Axis, bins, counts, drawable, figure, label, limits
+from rlreport.draw.chart import Chart, fill
+from rlreport.draw.curves import Frame, curve_chart, floats
+from rlreport.draw.rewards import FEW_VALUES
+from rlreport.draw.series import Series
+from rlreport.draw.theme import DASHED, LIGHT, PALETTE
 from rlreport.figures.ragged import Floats
 from rlreport.tables import Tables
-from rlreport.text.messages import message
+from rlreport.text.messages import message, plural
 
 LEAST_PROMPTS = 5
 """Prompts seen in two steps or more, below which a distribution of gains says nothing."""
 
+MOST_TEXTS = 6
+
 
 def prompt_charts(tables: Tables) -> list[Chart]:
-    """The charts, still to be drawn, of the prompts page that the tables can feed."""
+    """Make the charts, still to be drawn, of the prompts page that the tables can feed."""
     if tables.steps.empty:
         return []
-    return [chart for chart in _charts(of_training(tables)) if chart is not None]
-
-
-def _charts(tables: Tables) -> Iterator[Chart | None]:
-    steps = tables.steps
-    frame = Frame(steps["step"].to_numpy(np.float64))
-    yield _gains(tables.prompts)
-    best_of_group = steps["group_best_mean"].to_numpy(np.float64)
-    mean = np.where(np.isnan(best_of_group), np.nan, steps["reward_mean"].to_numpy(np.float64))
-    yield curve_chart(
-        frame,
-        "group_best",
-        message("Best of a group"),
-        [
-            Series("best", message("best"), best_of_group),
-            Series("mean", message("mean"), mean, colour=LIGHT["muted"], dash=DASHED),
-        ],
-        axis=message("reward: mean over groups of the best, mean over responses"),
-        note=message("The gap is what taking the best response of each group would earn."),
+    prompts, steps = tables.prompts, tables.steps
+    if not tables.validation.empty:
+        prompts = prompts[prompts["validation"] == 0]
+    frame = Frame(floats(steps, "step"))
+    best = floats(steps, "group_best_mean")
+    mean = np.where(np.isnan(best), np.nan, floats(steps, "reward_mean"))
+    no_variance = floats(steps, "zero_variance_groups")
+    solved, grade = _solved(tables.training().responses, frame.steps)
+    charts = (
+        _gains(prompts),
+        curve_chart(
+            frame,
+            "group_best",
+            message("Best of a group"),
+            [
+                Series("best", message("best"), best),
+                Series("mean", message("mean"), mean, LIGHT["muted"], DASHED),
+            ],
+            axis=message("reward: mean over groups of the best, mean over responses"),
+            note=message("The gap is what taking the best response of each group would earn."),
+        ),
+        curve_chart(
+            frame,
+            "group_shares",
+            message("Groups solved, and groups without variance"),
+            [
+                Series("solved", message("solved"), solved),
+                Series("zero", message("no variance"), no_variance, LIGHT["reference"], DASHED),
+            ],
+            axis=message("share of groups"),
+            percent=True,
+            note=""
+            if grade is None
+            else message("Solved: a response earns {grade}, the run's best.", grade=figure(grade)),
+        ),
     )
-    no_variance = steps["zero_variance_groups"].to_numpy(np.float64)
-    solved, grade = _solved(tables.responses, frame.steps)
-    yield curve_chart(
-        frame,
-        "group_shares",
-        message("Groups solved, and groups without variance"),
-        [
-            Series("solved", message("solved"), solved),
-            Series(
-                "zero", message("no variance"), no_variance, colour=LIGHT["reference"], dash=DASHED
-            ),
-        ],
-        axis=message("share of groups"),
-        percent=True,
-        note=message("Solved: a response earns {grade}, the run's best.", grade=figure(grade))
-        if grade is not None
-        else "",
-    )
+    return [chart for chart in charts if chart is not None]
 
 
 def _gains(prompts: pd.DataFrame) -> Chart | None:
     """How much the mean reward of each prompt rose from its first step to its last."""
-    gain = prompts.loc[prompts["steps"] > 1, "reward_gain"].to_numpy(np.float64)
+    gain = floats(prompts[prompts["steps"] > 1], "reward_gain")
     gain = gain[np.isfinite(gain)]
     if len(gain) < LEAST_PROMPTS:
         return None
     shown = drawable(gain)
     step, low, high = bins(shown)
     rows = [{"from": a, "to": b, "y": n} for a, b, n in counts(shown, step, low, high)]
+    x = Axis(low, high, message("gain of mean reward, first to last step of the prompt"))
     most = limits([np.array([float(row["y"]) for row in rows])])[1]
-    plot = fill(
-        "columns",
-        rows,
-        {
-            "x": Axis(low, high, message("gain of mean reward, first to last step of the prompt")),
-            "y": Axis(0.0, most, message("prompts")),
-        },
-        size="half",
-    )
     median = 2 * float(np.median(gain / 2))  # a sum of two may be larger than a float holds
-    rose, fell = int((gain > 0).sum()), int((gain < 0).sum())
     return Chart(
         "prompt_gain",
         message("Reward gain of the prompts"),
@@ -96,14 +83,13 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
             "Of {seen:count} prompts seen in two steps or more, {rose:count} gained reward and "
             "{fell:count} lost; median gain {median}, from {low} to {high}.",
             seen=len(gain),
-            rose=rose,
-            fell=fell,
+            rose=int((gain > 0).sum()),
+            fell=int((gain < 0).sum()),
             median=figure(median),
             low=figure(float(gain.min())),
             high=figure(float(gain.max())),
         ),
-        plot.spec,
-        plot.vega,
+        *fill("columns", rows, (x, Axis(0.0, most, message("prompts")))),
     )
 
 
@@ -113,16 +99,48 @@ def _solved(responses: pd.DataFrame, steps: Floats) -> tuple[Floats, float | Non
     All NaN where rewards are no grades (more than FEW_VALUES of them, or only one), or where
     no group has two responses: a best reward that nothing else reaches is no solution.
     """
-    reward = responses["reward"].to_numpy(np.float64)
-    values = np.unique(reward[np.isfinite(reward)])
-    nothing = np.full(len(steps), np.nan)
-    if not 1 < len(values) <= FEW_VALUES:
-        return nothing, None
-    by_group = responses[np.isfinite(reward)].groupby(["step", "group"])["reward"]
-    groups = by_group.agg(["max", "size"])
+    graded = responses[np.isfinite(responses["reward"])]
+    values = graded["reward"].unique()
+    groups = graded.groupby(["step", "group"])["reward"].agg(["max", "size"])
     groups = groups[groups["size"] > 1]
-    if groups.empty:
-        return nothing, None
-    best = float(values[-1])
+    if not 1 < len(values) <= FEW_VALUES or groups.empty:
+        return np.full(len(steps), np.nan), None
+    best = float(values.max())
     share = (groups["max"] == best).groupby(level="step").mean()
     return share.reindex(steps.astype(np.int64)).to_numpy(np.float64), best
+
+
+def token_charts(by_step: pd.DataFrame) -> list[Chart]:
+    """Make the chart of the share of responses that hold each spreading text, still to be drawn.
+
+    Args:
+        by_step: ``step``, ``ngram`` (text as the model wrote it), ``share`` (0-1); the most
+            telling text first. Texts beyond the first MOST_TEXTS are not drawn.
+    """
+    counted = by_step[by_step["share"].notna()] if len(by_step) else by_step
+    if counted.empty:
+        return []
+    texts = counted["ngram"].unique()
+    shares = counted.drop_duplicates(["step", "ngram"]).pivot(
+        index="step", columns="ngram", values="share"
+    )
+    series = [
+        # Names are quoted: a text may be a space or look like a word of ours.
+        Series(f"text_{i}", f"“{label(text, 18)}”", floats(shares, text), *PALETTE[i])
+        for i, text in enumerate(texts[:MOST_TEXTS])
+    ]
+    left_out = len(texts) - len(series)
+    chart = curve_chart(
+        Frame(shares.index.to_numpy(np.float64)),
+        "spreading",
+        message("Texts that spread"),
+        series,
+        axis=message("share of responses that hold the text"),
+        wide=True,
+        percent=True,
+        labels=170,
+        note=plural("{count} more is in the table.", "{count} more are in the table.", left_out)
+        if left_out
+        else "",
+    )
+    return [chart] if chart else []

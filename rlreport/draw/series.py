@@ -1,16 +1,15 @@
-"""A curve's values: thinned where they are too many, told in words, drawn small."""
+"""Values of a curve: thinned where they are too many, smoothed, described, drawn small."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from rlreport.choose.detail import evenly
-from rlreport.draw.extent import drawable
-from rlreport.draw.labels import figure
+from rlreport.draw.axes import drawable, figure
 from rlreport.draw.theme import LIGHT
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import message
@@ -18,6 +17,9 @@ from rlreport.text.messages import message
 MOST_POINTS = 400
 SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
+
+SMOOTHING = (0.6, 0.9)
+"""Factors of the moving averages on offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +29,17 @@ class Series:
     Attributes:
         key: safe field name.
         title: direct label and name in tooltips.
-        values: float64 (S,), one a step, NaN where missing.
-        low, high: float64 (S,), edges of the band, or None.
-        colour: a light colour of the theme.
-        dash: dashes and gaps in pixels.
+        values, low, high: float64 (S,), one per step, NaN where missing; edges of the band.
+        colour, dash: of the line, see ``theme.Style``.
     """
 
     key: str
     title: str
     values: Floats
-    low: Floats | None = None
-    high: Floats | None = None
     colour: str = LIGHT["policy"]
     dash: tuple[int, ...] = (1, 0)
-
-    @property
-    def present(self) -> bool:
-        """Whether any step has a value or a band."""
-        return self.has_line or self.has_band
+    low: Floats | None = None
+    high: Floats | None = None
 
     @property
     def has_line(self) -> bool:
@@ -56,96 +51,48 @@ class Series:
         """Whether any step has a band."""
         return self.low is not None and bool(np.isfinite(self.low).any())
 
-    def drawable(self) -> Series:
-        """The curve as it can be drawn."""
-        return replace(
-            self,
-            values=drawable(self.values),
-            low=None if self.low is None else drawable(self.low),
-            high=None if self.high is None else drawable(self.high),
-        )
+    def arrays(self) -> dict[str, Floats]:
+        """Return the values and the edges of the band, by field."""
+        fields = {"values": self.values, "low": self.low, "high": self.high}
+        return {name: array for name, array in fields.items() if array is not None}
 
-    def arrays(self) -> list[Floats]:
-        """Everything that the axis must hold."""
-        return [array for array in (self.values, self.low, self.high) if array is not None]
-
-
-SMOOTHING = (0.6, 0.9)
-"""Factors of the moving averages on offer."""
-
-LEAST_SMOOTHED = 10
-"""Values of a curve from which there is something to smooth."""
+    def map(self, change: Callable[[Floats], Floats]) -> Series:
+        """Return the curve with its values and edges changed."""
+        changed = {name: change(array) for name, array in self.arrays().items()}
+        return replace(self, **changed)  # type: ignore[arg-type] # arrays only
 
 
 def smoothed(values: Floats, factor: float) -> Floats:
-    """The exponential moving average, each value weighed by ``factor`` for every later one.
+    """Return the exponential moving average, each value weighed by ``factor`` per later value.
 
-    Weights are normalised, so that the average does not start at 0 (Kingma and Ba (2015), section
-    3, as TensorBoard does). Missing values are passed over and stay missing.
+    Weights are normalized, so that the average does not start at 0 (Kingma and Ba (2015), section
+    3, as TensorBoard does). Missing values are skipped and stay missing.
 
     Args:
         values: float64 (S,), NaN where missing.
         factor: in [0, 1).
     """
-    result = np.full(len(values), np.nan)
-    total = weight = 0.0
-    for index in np.flatnonzero(np.isfinite(values)):
-        total = factor * total + (1 - factor) * float(values[index])
-        weight = factor * weight + (1 - factor)
-        result[index] = total / weight
-    return result
-
-
-DASHED = (6, 3)
-
-PALETTE: tuple[tuple[str, tuple[int, ...]], ...] = (
-    (LIGHT["policy"], (1, 0)),
-    (LIGHT["reference"], DASHED),
-    (LIGHT["healthy"], (1, 0)),
-    (LIGHT["critical"], (2, 2)),
-    (LIGHT["info"], (8, 3)),
-    (LIGHT["text"], (1, 0)),
-    (LIGHT["muted"], (4, 4)),
-    (LIGHT["warning"], (8, 2, 2, 2)),
-)
-"""Colour and dashes of curves that are neither policy nor reference: told apart by both."""
-
-
-def every_nth(count: int) -> NDArray[np.int64]:
-    """Positions of about MOST_POINTS of ``count`` values at most, evenly, and of the last."""
-    every = -(-count // MOST_POINTS)
-    return np.unique(np.append(np.arange(0, count, every), count - 1))
+    finite = pd.Series(values).dropna()
+    averages = finite.ewm(alpha=1 - factor).mean()
+    return averages.reindex(range(len(values))).to_numpy(dtype=np.float64)
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
-    """Means of neighbouring steps where there are too many to tell apart."""
+    """Return means of neighbouring steps where they are too many, and of how many each is."""
     every = -(-len(steps) // MOST_POINTS)
     if every == 1:
         return steps, list(series), 1
-    starts = np.arange(0, len(steps), every)
+    groups = np.arange(len(steps)) // every
 
     def mean(values: Floats) -> Floats:
-        finite = np.isfinite(values)
-        counts = np.add.reduceat(finite.astype(np.float64), starts)
-        sums = np.add.reduceat(np.where(finite, values, 0.0), starts)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        return np.asarray(pd.Series(values).groupby(groups).mean(), dtype=np.float64)
 
-    thin = [
-        replace(
-            one,
-            values=mean(one.values),
-            low=None if one.low is None else mean(one.low),
-            high=None if one.high is None else mean(one.high),
-        )
-        for one in series
-    ]
-    centres = mean(steps)
-    centres[0], centres[-1] = steps[0], steps[-1]
-    return centres, thin, every
+    centres = np.concatenate([steps[:1], mean(steps)[1:-1], steps[-1:]])
+    return centres, [one.map(mean) for one in series], every
 
 
 def in_words(one: Series, steps: Floats, percent: bool) -> str:
-    """First, last, lowest and highest value of a curve as a sentence."""
+    """Return first, last, lowest and highest value of a curve as a sentence."""
     finite = np.flatnonzero(np.isfinite(one.values))
     values = one.values[finite]
 
@@ -166,7 +113,7 @@ def in_words(one: Series, steps: Floats, percent: bool) -> str:
 
 
 def sparkline(values: Floats) -> str:
-    """Path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
+    """Return path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
 
     Longer series are thinned evenly to SPARKLINE_POINTS. "" when fewer than two are finite.
     """
@@ -178,9 +125,8 @@ def sparkline(values: Floats) -> str:
     across = np.linspace(0.0, _WIDTH, len(values))
     share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
     down = _MARGIN + (1.0 - share) * (_HEIGHT - 2 * _MARGIN)
-    parts, pen = [], "M"
-    for x, y, known in zip(across, down, finite, strict=True):
-        if known:
-            parts.append(f"{pen}{x:.4g} {y:.3g}")
-        pen = "L" if known else "M"
-    return "".join(parts)
+    starts = ~np.append(False, finite[:-1])
+    return "".join(
+        f"{'M' if start else 'L'}{x:.4g} {y:.3g}"
+        for x, y, start in zip(across[finite], down[finite], starts[finite], strict=True)
+    )

@@ -1,4 +1,4 @@
-"""Draws charts: all of a page in one call of Vega, as SVG that follows the page's theme.
+"""Draws charts with Vega, as SVG that follows the page's theme.
 
 The SVG has no style attribute, style element or script, so that the strictest
 Content-Security-Policy lets it pass; the same input gives the same bytes.
@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import orjson
 
-from rlreport.draw.chart import Chart
+from rlreport.draw.chart import Chart, Spec
 from rlreport.draw.theme import FONT, SMALL, sentinels
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
@@ -25,7 +25,7 @@ DENSITY = 2
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TAGS = {"g", "path", "line", "text", "tspan", "defs", "clipPath", "rect"}
-_INHERITED = (
+_INHERITED = [
     "fill",
     "fill-opacity",
     "stroke",
@@ -35,45 +35,37 @@ _INHERITED = (
     "stroke-linejoin",
     "font-size",
     "text-anchor",
-)
+]
 _GEOMETRY = {"d", "transform", "x", "y", "x2", "y2", "width", "height"}
 _KEPT = {*_INHERITED, *_GEOMETRY, "opacity", "clip-path", "id"}
-_SAYING_NOTHING = {
+_DEFAULTS = {
     ("opacity", "1"),
     ("transform", "translate(0,0)"),
     ("fill", "transparent"),
-    ("font-size", "0px"),  # of texts that were not measured, see drawn
+    ("font-size", "0px"),  # of texts that were not measured
 }
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e[-+]?\d+)?")
-_ESCAPED_CONTROL = re.compile(r"\\[bfru]")
 _TEXT_SIZE = re.compile(r'("(?:labelFontSize|titleFontSize|fontSize)":(?:\{"value":)?)\d+')
 
 
 def drawn(charts: Sequence[Chart], language: Language = ENGLISH) -> list[Chart]:
-    """Return the charts of a page with their SVG, texts in the given language.
+    """Return the charts with their SVG, texts in the given language.
 
     Raises:
         ValueError: Vega refused a chart.
     """
-    if not charts:
-        return []
-    translated = language.of([chart.vega for chart in charts])
-    whole = {
-        "width": 1,
-        "height": 1,
-        "config": charts[0].vega["config"],
-        "marks": [_group(vega, _label(i)) for i, vega in enumerate(translated)],
-    }
-    root = _vega(whole, measured=False)
-    groups = {group.get("class", "").rpartition(" ")[2]: group for group in root.iter()}
-    return [
-        replace(chart, svg=_themed(groups[_label(i)], chart, language.of(chart.description)))
-        for i, chart in enumerate(charts)
-    ]
+    result = []
+    for chart in charts:
+        # Measuring every text would take most of Vega's time, and no place depends on it.
+        unmeasured = {**language.of(chart.vega), "background": None}
+        drawing = _svg(_TEXT_SIZE.sub(r"\g<1>0", _json(unmeasured)))
+        svg = _themed(drawing, chart.name, language.of(chart.description))
+        result.append(replace(chart, svg=svg))
+    return result
 
 
 def drawn_alone(chart: Chart) -> Chart:
-    """A chart of any Vega-Lite with its Vega and its SVG, laid out by Vega.
+    """Return a chart of any Vega-Lite with its Vega and its SVG, laid out by Vega.
 
     Raises:
         ValueError: Vega refused the chart.
@@ -81,13 +73,12 @@ def drawn_alone(chart: Chart) -> Chart:
     import vl_convert  # starts V8
 
     vega = vl_convert.vegalite_to_vega(_json(chart.spec))
-    root = _vega(vega)
-    box = root.get("viewBox", "0 0 1 1")
-    return replace(chart, vega=vega, svg=_as_text(root, chart, box, chart.description))
+    svg = _themed(_svg(_json(vega)), chart.name, chart.description)
+    return replace(chart, vega=vega, svg=svg)
 
 
 def png(chart: Chart, width: int, font: str = FONT) -> bytes:
-    """Draws a chart as PNG in light colours, for mail and Markdown.
+    """Draw a chart as PNG in light colours, for mail and Markdown.
 
     Args:
         chart: the chart.
@@ -107,53 +98,18 @@ def png(chart: Chart, width: int, font: str = FONT) -> bytes:
     return picture
 
 
-def _vega(specification: dict[str, Any], *, measured: bool = True) -> ET.Element:
-    """What Vega draws; it would measure every text, which takes most of its time."""
-    text = _json(specification)
-    if not measured:
-        text = _TEXT_SIZE.sub(r"\g<1>0", text)
-    return ET.XML(_svg(text))
-
-
-@lru_cache(maxsize=8)  # a page that is weighed at several levels of detail
-def _svg(specification: str) -> str:
+def _svg(specification: str) -> ET.Element:
     import vl_convert  # starts V8
 
-    drawing: str = vl_convert.vega_to_svg(specification, allowed_base_urls=[])
-    return drawing
+    return ET.XML(vl_convert.vega_to_svg(specification, allowed_base_urls=[]))
 
 
-def _label(position: int) -> str:
-    """Name of a chart's group in the common drawing."""
-    return f"chart_{position}"
-
-
-def _group(vega: dict[str, Any], name: str) -> dict[str, Any]:
-    """A chart as a group of a larger drawing, where groups may lie over one another."""
-    place = {"x": vega["padding"]["left"], "y": vega["padding"]["top"]}
-    size = {side: vega[side] for side in ("width", "height")}
-    return {
-        "type": "group",
-        "name": name,
-        "encode": {"enter": {key: {"value": at} for key, at in {**place, **size}.items()}},
-        "signals": [{"name": side, "value": pixels} for side, pixels in size.items()]
-        + vega.get("signals", []),
-        **{key: vega.get(key, []) for key in ("data", "scales", "axes", "marks")},
-    }
-
-
-def _json(vega: dict[str, Any]) -> str:
-    try:
-        text = orjson.dumps(vega).decode()
-    except TypeError:  # lone surrogates
-        return orjson.dumps(_printable(vega)).decode()
-    if not _ESCAPED_CONTROL.search(text) and printable(text) == text:
-        return text
+def _json(vega: Spec) -> str:
+    """Return JSON with every text printable: a NUL would abort vl-convert's whole process."""
     return orjson.dumps(_printable(vega)).decode()
 
 
 def _printable(value: Any) -> Any:
-    """JSON with every text printable: a NUL in a label would abort vl-convert's whole process."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -163,21 +119,13 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def _themed(group: ET.Element, chart: Chart, words: str) -> str:
-    """A drawn chart for a page, as an SVG of its own."""
-    vega = chart.vega
-    padding = vega["padding"]
-    width = padding["left"] + vega["width"] + padding["right"]
-    height = padding["top"] + vega["height"] + padding["bottom"]
-    return _as_text(group, chart, f"0 0 {width} {height}", words)
-
-
-def _as_text(element: ET.Element, chart: Chart, box: str, words: str) -> str:
+def _themed(drawing: ET.Element, name: str, words: str) -> str:
+    """Return a drawn chart for a page: an SVG of what it needs, coloured by the page's theme."""
     root = ET.Element(
         "svg",
         {
             "xmlns": SVG[1:-1],
-            "viewBox": box,
+            "viewBox": drawing.attrib["viewBox"],
             "width": "100%",
             "role": "img",
             "aria-label": printable(words),
@@ -185,7 +133,7 @@ def _as_text(element: ET.Element, chart: Chart, box: str, words: str) -> str:
             "font-size": str(SMALL),
         },
     )
-    root.extend(_cleaned(element, f"{chart.name}-", sentinels()))
+    root.extend(_cleaned(drawing, f"{name}-", sentinels()))
     return ET.tostring(root, encoding="unicode")
 
 
@@ -224,29 +172,24 @@ def _cleaned(element: ET.Element, prefix: str, variables: dict[str, str]) -> lis
 
 
 def _attributes(element: ET.Element, prefix: str, variables: dict[str, str]) -> dict[str, str]:
-    kept = {}
+    attributes = {}
     for key, value in element.attrib.items():
-        if key not in _KEPT or (key, value) in _SAYING_NOTHING:
+        if key not in _KEPT or (key, value) in _DEFAULTS:
             continue
         if key in _GEOMETRY:
-            kept[key] = _in_tenths(value)
+            attributes[key] = _in_tenths(value)
         elif key in ("fill", "stroke"):
-            kept[key] = f"var({variables[value]})" if value in variables else value
+            attributes[key] = f"var({variables[value]})" if value in variables else value
         elif key == "id":
-            kept[key] = prefix + value
+            attributes[key] = prefix + value
         else:
-            kept[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
-    return kept
+            attributes[key] = value.replace("url(#", f"url(#{prefix}").removesuffix("px")
+    return attributes
 
 
 @lru_cache(maxsize=4096)  # symbols of one size, ticks of one axis
 def _in_tenths(geometry: str) -> str:
-    return _NUMBER.sub(_tenth, geometry)
-
-
-def _tenth(number: re.Match[str]) -> str:
-    text = f"{float(number[0]):.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    return _NUMBER.sub(lambda number: f"{round(float(number[0]), 1) + 0.0:g}", geometry)
 
 
 def _hoisted(children: Sequence[ET.Element]) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Design tokens: every colour of the report by name, for the light and the dark theme.
+"""The look of charts: the report's colours for the light and the dark theme, and sizes.
 
-The light colours do double duty. Specifications are written in them, so an exported chart
-opens anywhere in its true colours; and because no two tokens share a light colour, they are
-also the marks by which a baked chart's colours are turned into CSS custom properties.
+Specifications are written in the light colours, so that an exported chart opens anywhere in its
+true colours. No two names share a light colour: a rendered chart's colours are replaced by CSS
+custom properties.
 """
 
 from __future__ import annotations
@@ -13,33 +13,50 @@ Theme = Literal["light", "dark"]
 
 FONT = "sans-serif"
 SMALL = 11
+VALUE_FORMAT = ",.4~r"
 
-LIGHT: dict[str, str] = {
-    "page": "#ffffff",
-    "panel": "#f7f8fa",
-    "line": "#dfe3e8",
-    "text": "#1b1f24",
-    "muted": "#59636e",
-    "policy": "#1a63d2",
-    "reference": "#9a6700",
-    "critical": "#b42318",
-    "warning": "#9a5b00",
-    "info": "#3b5b7a",
-    "healthy": "#1a7f4b",
+WIDTH = {"step": 320, "half": 664, "wide": 1352}
+"""Pixels, as the page's columns are at a window 1400 pixels wide: text keeps its size there."""
+
+HEIGHT = {"step": 220, "half": 220, "wide": 200}
+PADDING = {"left": 52, "top": 32, "bottom": 38}
+TITLES = {"x": 33, "y": -15}
+"""Pixels below the plot at which the x axis has its title, and above it the y axis."""
+
+INTERACTION = "interaction"
+"""Layers whose name starts so only serve the pointer; they are not drawn on paper."""
+
+Style = tuple[str, tuple[int, ...]]
+"""Colour of a curve, and its dashes and gaps in pixels."""
+
+SOLID, DASHED, DOTTED = (1, 0), (6, 3), (2, 2)
+
+_COLOURS = {
+    "page": ("#ffffff", "#14171a"),
+    "panel": ("#f7f8fa", "#1b1f24"),
+    "line": ("#dfe3e8", "#30363d"),
+    "text": ("#1b1f24", "#e6e9ed"),
+    "muted": ("#59636e", "#9aa4af"),
+    "policy": ("#1a63d2", "#6cb0ff"),
+    "reference": ("#9a6700", "#e3a548"),
+    "critical": ("#b42318", "#ff8f84"),
+    "warning": ("#9a5b00", "#e0a83a"),
+    "info": ("#3b5b7a", "#94b8da"),
+    "healthy": ("#1a7f4b", "#5cc48a"),
 }
-DARK: dict[str, str] = {
-    "page": "#14171a",
-    "panel": "#1b1f24",
-    "line": "#30363d",
-    "text": "#e6e9ed",
-    "muted": "#9aa4af",
-    "policy": "#6cb0ff",
-    "reference": "#e3a548",
-    "critical": "#ff8f84",
-    "warning": "#e0a83a",
-    "info": "#94b8da",
-    "healthy": "#5cc48a",
-}
+LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
+PALETTE: tuple[Style, ...] = (
+    (LIGHT["policy"], SOLID),
+    (LIGHT["reference"], DASHED),
+    (LIGHT["healthy"], SOLID),
+    (LIGHT["critical"], DOTTED),
+    (LIGHT["info"], (8, 3)),
+    (LIGHT["text"], SOLID),
+    (LIGHT["muted"], (4, 4)),
+    (LIGHT["warning"], (8, 2, 2, 2)),
+)
+"""Colour and dashes of curves that are neither policy nor reference: told apart by both."""
+
 _SIGNED = {
     "light": (
         "#b35806 #c37948 #d29875 #dfb8a0 #ecd7cb #f7f7f7 #ccdae9 #a2bddb #79a0cc #5083bc #2166ac"

@@ -1,14 +1,19 @@
-"""Axes: their extents, how their ticks are written, and bins along them."""
+"""Axes and labels: extents, ticks and bins; how charts write names, texts and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from rlreport.figures.ragged import Floats
+from rlreport.text.clean import printable, shortened
+from rlreport.text.messages import Message
+from rlreport.text.numbers import written
 
 Scale = Literal["linear", "log", "symlog"]
 LEAST_SPAN = 0.02
@@ -18,6 +23,9 @@ LEAST_VARIED = 1e-12
 MOST, LEAST = 1e300, 1e-290
 """Magnitudes beyond are drawn at the edge and as 0, so that sums and powers of ten are finite."""
 MOST_BINS = 24
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+LONGEST_NAME = 80
+"""Names become names of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Axis:
         title: what it shows, with its unit.
         percent: values are shares.
         format: of the ticks, in d3's words; chosen by the extent unless given.
-        count: about how many ticks, unless the design's usual number.
+        count: about how many ticks, unless the usual number.
         values: the ticks, where they are given.
         scale: how values become places; ``symlog`` is linear around 0.
     """
@@ -43,20 +51,17 @@ class Axis:
     values: Sequence[float | None] | None = None
     scale: Scale = "linear"
 
-    @property
-    def domain(self) -> list[float]:
-        """Its extent, as a scale takes it."""
-        return [self.low, self.high]
-
-    @property
-    def ticks(self) -> dict[str, Any]:
-        """What Vega-Lite's and Vega's axes say of ticks, where it is not the design's."""
-        said = {
-            "format": self.format or self._usual_format(),
-            "tickCount": self.count,
-            "values": self.values if self.scale == "linear" else powers(self.low, self.high),
+    def placeholders(self, channel: str, usual_count: int) -> dict[str, Any]:
+        """Return the placeholders of a design for the axis ``channel`` → their values."""
+        linear = self.scale == "linear"
+        return {
+            f"${channel}.low": self.low,
+            f"${channel}.high": self.high,
+            f"${channel}.title": self.title,
+            f"${channel}.format": self.format or self._usual_format(),
+            f"${channel}.count": self.count or usual_count,
+            f"${channel}.values": self.values if linear else powers(self.low, self.high),
         }
-        return {key: value for key, value in said.items() if value is not None}
 
     def _usual_format(self) -> str | None:
         """Percentages, SI prefixes for large values, powers of ten for huge and tiny ones."""
@@ -159,5 +164,57 @@ def counts(values: Floats, step: float, low: float, high: float) -> list[tuple[f
     """
     last = round((high - low) / step) - 1
     places = np.floor(1e-14 + (values - low) / step).astype(np.int64)
-    held = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
-    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(held) if n]
+    counted = np.bincount(np.clip(places, 0, last), minlength=last + 1).tolist()
+    return [(low + step * i, low + step * (i + 1), n) for i, n in enumerate(counted) if n]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Return names of letters, digits and ``_``, with a number where they would be the same.
+
+    Vega reads ``.``, ``[]`` and quotes in a field name as a path and draws nothing. Upper and
+    lower case are the same, as they are in the file systems of Windows and macOS.
+    """
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        base = candidate = _UNSAFE.sub("_", name).strip("_")[:LONGEST_NAME] or "unnamed"
+        number = 2
+        while candidate.lower() in taken:
+            candidate = f"{base}_{number}"
+            number += 1
+        taken.add(candidate.lower())
+        result.append(candidate)
+    return result
+
+
+def label(text: str, longest: int = 40) -> str:
+    """Return a text of the log as one printable line, cut; a message as it is."""
+    if isinstance(text, Message):
+        return text
+    return shortened(printable(" ".join(text.split())), longest)
+
+
+def figure(value: float, percent: bool = False) -> str:
+    """Return three significant digits; a share as a percentage."""
+    return written(value, "share" if percent else "number")
+
+
+def finite_or_none(value: float, digits: int = 6) -> float | None:
+    """Return the value as data of a chart: ``digits`` significant, None for NaN and infinities.
+
+    JSON has neither; magnitudes that cannot be drawn are drawn at the edge and as 0.
+    """
+    if not math.isfinite(value):
+        return None
+    if abs(value) < LEAST:
+        return 0.0
+    return float(f"{max(-MOST, min(MOST, value)):.{digits}g}")
+
+
+def records(columns: Mapping[str, Floats | Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a chart's data: floats as ``finite_or_none``, lists as they are."""
+    values = [
+        map(finite_or_none, column.tolist()) if isinstance(column, np.ndarray) else column
+        for column in columns.values()
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]

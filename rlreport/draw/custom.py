@@ -1,0 +1,194 @@
+"""Custom charts: functions from the tables to Altair charts, drawn like ours.
+
+They come from a file that the user names, and from packages that offer them as entry points of
+the group ``rlreport.charts``. Files next to the logs are never run: a chart is code.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rlreport.draw.axes import label, unique_names
+from rlreport.draw.chart import Chart, Spec
+from rlreport.draw.svg import drawn_alone
+from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, vega_config
+from rlreport.errors import UsageError
+from rlreport.tables import Note, Tables
+from rlreport.text.messages import message
+
+ENTRY_POINTS = "rlreport.charts"
+GROUP = message("Charts of your own")
+MOST_BYTES = 500_000
+"""A larger specification belongs aggregated: it stands in the page."""
+
+MOST_CHARTS = 12
+"""Charts that one function may make."""
+
+PADDING = 4
+_REASON_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ChartFunction:
+    """A function that makes charts, and the file or entry point it comes from."""
+
+    name: str
+    source: str
+    load: Callable[[], Callable[[Tables], Any]]
+
+
+def chart_functions(files: Sequence[Path]) -> list[ChartFunction]:
+    """Return the functions of the files, in their order there, then those of installed packages.
+
+    A file's public functions that it defines itself all make charts.
+
+    Raises:
+        UsageError: a file cannot be read or run, or has no such function.
+    """
+    functions = [function for file in files for function in _of_file(file)]
+    installed = sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name)
+    return functions + [ChartFunction(entry.name, entry.value, entry.load) for entry in installed]
+
+
+def custom_charts(
+    functions: Sequence[ChartFunction], tables: Tables, *, quote: bool = True
+) -> tuple[list[Chart], list[Note]]:
+    """Call the functions and draw what they return.
+
+    Args:
+        functions: what makes charts.
+        tables: given to each; what it changes in them, no other sees.
+        quote: whether a note may repeat an error's words, which may quote the logs.
+
+    Returns:
+        Charts, and a note on each function or chart that failed.
+    """
+    charts: list[Chart] = []
+    notes = []
+    for function in functions:
+        try:
+            charts += _charts_of(function, tables)
+        except (Exception, SystemExit) as error:
+            text = message(
+                "own chart not drawn: {name} of {file}: {reason}",
+                name=function.name,
+                file=function.source,
+                reason=_reason(error) if quote else type(error).__name__,
+            )
+            notes.append(Note("charts", text, 1))
+    names = unique_names([f"own_{chart.name}" for chart in charts])
+    return [replace(c, name=n) for c, n in zip(charts, names, strict=True)], notes
+
+
+def _of_file(file: Path) -> list[ChartFunction]:
+    spec = importlib.util.spec_from_file_location(f"rlreport_charts_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise UsageError(f"--charts {file}: no Python file; name one that ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # as an import would: dataclasses look there
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--charts {file}: cannot be run: {_reason(error)}") from error
+    functions = [
+        ChartFunction(name, file.name, lambda value=value: value)  # type: ignore[misc]
+        for name, value in vars(module).items()
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+    if not functions:
+        raise UsageError(
+            f"--charts {file}: has no function; write one that takes the tables and returns "
+            "an altair chart"
+        )
+    return functions
+
+
+def _charts_of(function: ChartFunction, tables: Tables) -> list[Chart]:
+    """Call a function with tables that it may change, as pandas copies what is written to."""
+    call = function.load()
+    copies = {field.name: copy(getattr(tables, field.name)) for field in fields(tables)}
+    returned = call(Tables(**copies))
+    several = list(returned) if isinstance(returned, list | tuple | Iterator) else [returned]
+    if len(several) > MOST_CHARTS:
+        raise ValueError(f"returned {len(several)} charts, at most {MOST_CHARTS} are drawn")
+    title = function.name.replace("_", " ").capitalize()
+    summary = (inspect.getdoc(call) or title).split("\n\n")[0].replace("\n", " ")
+    names = [function.name, *(f"{function.name}_{i}" for i in range(2, len(several) + 1))]
+    return [_drawn(chart, n, title, summary) for chart, n in zip(several, names, strict=False)]
+
+
+def _drawn(returned: Any, name: str, title: str, summary: str) -> Chart:
+    import altair as alt  # slow to import, and seldom needed
+
+    if not isinstance(returned, alt.TopLevelMixin):
+        raise TypeError(f"returned {type(returned).__name__}, not an altair chart")
+    spec = _themed(returned.to_dict())
+    chart_title = spec.pop("title", None)
+    if isinstance(chart_title, dict):
+        chart_title = chart_title.get("text")
+    heading = label(chart_title if isinstance(chart_title, str) else title, 80)
+    words = label(str(spec.get("description") or summary), 400)
+    return drawn_alone(Chart(name, heading, words, spec, {}, group=GROUP))
+
+
+def _themed(spec: Spec) -> Spec:
+    """A specification in our look, whose data is inside it.
+
+    Raises:
+        ValueError: it asks for something from elsewhere, or is too large.
+    """
+    if address := _external(spec):
+        raise ValueError(f"asks for {address}; a report makes no request: put the data inside")
+    size = len(orjson.dumps(spec))
+    if size > MOST_BYTES:
+        raise ValueError(f"takes {size:,} bytes, more than {MOST_BYTES:,}: aggregate its data")
+    config = {**vega_config(), "mark": {"color": LIGHT["policy"]}}
+    # Our designs place titles and labels by hand; here Vega makes room for them.
+    config["axisX"] = {k: v for k, v in config["axisX"].items() if k.startswith(("grid", "domain"))}
+    config["axisY"] = {}
+    config["range"] = {"category": [colour for colour, _ in PALETTE]}
+    for key, value in spec.get("config", {}).items():
+        usual = config.get(key)
+        merge = isinstance(usual, dict) and isinstance(value, dict)
+        config[key] = usual | value if merge else value
+    datasets = spec.get("datasets", {})
+    if len(datasets) == 1 and spec.get("data", {}).get("name") in datasets:
+        spec["data"] = {"values": spec.pop("datasets")[spec["data"]["name"]]}
+    if "mark" in spec or "layer" in spec:
+        spec.setdefault("width", WIDTH["half"] - 2 * PADDING)
+        spec.setdefault("height", HEIGHT["half"])
+        spec["autosize"] = {"type": "fit", "contains": "padding"}
+    sides = dict.fromkeys(("left", "right", "top", "bottom"), PADDING)
+    return {**spec, "config": config, "padding": sides}
+
+
+def _external(value: Any) -> str:
+    """The first address or picture that a specification asks for, "" without any."""
+    if isinstance(value, list):
+        return next(filter(None, map(_external, value)), "")
+    if not isinstance(value, dict):
+        return ""
+    if isinstance(value.get("url"), str):
+        return str(value["url"])[:80]
+    mark = value.get("mark")
+    if mark == "image" or (isinstance(mark, dict) and mark.get("type") == "image"):
+        return "a picture"
+    return _external([part for key, part in value.items() if key not in ("values", "datasets")])
+
+
+def _reason(error: BaseException) -> str:
+    text = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")
+    return label(text, _REASON_CHARS)

@@ -1,0 +1,381 @@
+"""The designs of all charts, authored with Altair and compiled to Vega.
+
+A design is a Vega-Lite specification without data. Its placeholders, such as ``$x.low``, stay as
+they are when it is compiled; ``rlreport.draw.chart.fill`` replaces them in both forms. Layers with
+their own data are named in each docstring; without data they are left out.
+
+``designs.json`` holds both forms, so that a run needs neither Altair nor a compiler. It is written
+when the package is built (``hatch_build.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import altair as alt
+import orjson
+
+from rlreport.draw.chart import DESIGNS, Spec, design_sources
+from rlreport.draw.theme import (
+    INTERACTION,
+    LIGHT,
+    PADDING,
+    TITLES,
+    VALUE_FORMAT,
+    unsigned_scale,
+    vega_config,
+)
+from rlreport.text.messages import marked
+
+Channel = TypeVar("Channel", alt.Color, alt.StrokeDash)
+Look = dict[str, Any]
+ROWS = "rows"
+THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
+HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
+PASSES_FILTERS = "datum.kept !== false"
+"""The page marks the responses that its filters leave out."""
+
+
+def curves(scale: Any) -> Spec:
+    """Curves over the steps with bands, direct labels and the marks of findings.
+
+    Data: ``step``, ``series``, ``value``, ``low``, ``high``. Layers with their own data:
+    ``marked`` and ``marked_bar`` (``from``, ``to``, ``severity``, ``finding``), ``guide``
+    (``low``, ``high``: the range that guidance calls unremarkable), ``zero``,
+    ``point`` (as data), ``label`` (``step``, ``series``, ``y``, ``label``).
+    """
+    color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
+    x, y = _x("step", tickMinStep=1), _y("value", scale)
+    label = {"align": "left", "dx": 7, "dy": 3, "baseline": "alphabetic"}
+    at_step = alt.condition("datum.step === at", alt.value(1), alt.value(0))
+    pointer = _layer(INTERACTION, "rule", THIN, x="step:Q", opacity=at_step)
+    hover = alt.selection_point(
+        name="hover",
+        on="pointerover",
+        clear="pointerout",
+        fields=["step"],
+        nearest=True,
+        empty=False,
+    )
+    # A page sets ``at`` to the step that the pointer is at on another of its charts.
+    at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
+    return _design(
+        *_finding_marks(),
+        _data_layer("guide", "rect", _ink("healthy", fillOpacity=0.1), y="low:Q", y2="high:Q"),
+        _zero(),
+        _layer(
+            "band", "area", {"fillOpacity": 0.13}, x="step:Q", y="low:Q", y2="high:Q", color=color
+        ),
+        _layer("line", "line", x=x, y=y, color=color, strokeDash=dash),
+        _data_layer(
+            "point", "circle", {"size": 30, "opacity": 1}, x="step:Q", y="value:Q", color=color
+        ),
+        _data_layer("label", "text", label, x="step:Q", y="y:Q", text="label:N", color=color),
+        pointer.transform_fold(["value", "low", "high"], as_=["part", "number"])
+        .transform_calculate(named="datum.series + '_' + datum.part")
+        .transform_pivot("named", value="number", groupby=["step"])
+        .add_params(hover, at),
+    )
+
+
+def steps_heat() -> Spec:
+    """Shares in cells over the steps. Data: ``from``, ``to``, ``low``, ``high``, ``share``.
+
+    Layers with their own data: ``marked``, ``marked_bar``.
+    """
+    cells = _layer(
+        "cells",
+        "rect",
+        {"strokeWidth": 0},
+        x=_x("from", tickMinStep=1),
+        x2="to:Q",
+        y=_y("low"),
+        y2="high:Q",
+        color=_share_color(domain=[0, 1]),
+        tooltip=[
+            alt.Tooltip("from:Q", title=marked("step from")),
+            _tip("low", title=marked("from")),
+            _tip("high", title=marked("to")),
+            _tip("share", ".1%", title=marked("share")),
+        ],
+    )
+    return _design(cells, *_finding_marks())
+
+
+def path() -> Spec:
+    """A path through a plane, one point a step. Data: ``step``, ``x``, ``y``.
+
+    Layers with their own data: ``label`` and the ``halo`` behind it.
+    """
+    place = {"align": "left", "dx": 4, "dy": -5, "baseline": "alphabetic"}
+    tooltip = [_tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    point = _ink("policy", size=22, opacity=1)
+    return _design(
+        _layer("line", "line", _ink("policy", strokeOpacity=0.45), **_plane(), order="step:Q"),
+        _layer("point", "circle", point, x="x:Q", y="y:Q", tooltip=tooltip),
+        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _data_layer("label", "text", place | _ink("text"), x="x:Q", y="y:Q", text="label:N"),
+    )
+
+
+def paths() -> Spec:
+    """Paths through a plane, told apart by series. Data: ``step``, ``series``, ``x``, ``y``.
+
+    Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and the ``halo``
+    behind it.
+    """
+    color, dash = _by_series(alt.Color), _by_series(alt.StrokeDash)
+    place = {"align": "left", "dx": 7, "baseline": "middle"}
+    line = _layer("line", "line", {"strokeOpacity": 0.5}, **_plane(), order="step:Q")
+    run = alt.Tooltip("series:N", title=marked("run"))
+    tooltip = [run, _tip("step", ",d", title=marked("step")), _tip("x"), _tip("y")]
+    point = _layer("point", "circle", {"size": 22, "opacity": 1}, x="x:Q", y="y:Q", tooltip=tooltip)
+    return _design(
+        line.encode(color=color, strokeDash=dash),
+        point.encode(color=color),
+        _data_layer("halo", "text", place | HALO, x="x:Q", y="y:Q", text="label:N"),
+        _data_layer("label", "text", place, x="x:Q", y="y:Q", text="label:N", color=color),
+    )
+
+
+def columns() -> Spec:
+    """Columns over ranges of x. Data: ``from``, ``to``, ``y``."""
+    look = _ink("policy", binSpacing=2)
+    tooltip = [_tip("from", title=marked("from")), _tip("to", title=marked("to")), _tip("y")]
+    bars = _layer("columns", "bar", look, x=_x("from"), x2="to:Q", y=_y("y"), y2=alt.datum(0))
+    return _design(bars.encode(tooltip=tooltip))
+
+
+def histogram() -> Spec:
+    """Shares of responses by reward: policy filled, reference dashed, the first step behind.
+
+    Data: rows with ``reward`` and ``ref_reward``; a row that stands for several has
+    ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``, ``share``) and ``key``.
+    """
+    place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
+    policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
+    reference = {"fill": LIGHT["reference"], "fillOpacity": 0, "stroke": LIGHT["reference"]}
+    reference |= {"strokeDash": [4, 2], "strokeWidth": 1.5, "binSpacing": 0}
+    tooltip = [
+        _tip("low", title=marked("from")),
+        _tip("high", title=marked("to")),
+        _tip("share", ".1%", title=marked("share")),
+        _tip("count", ",d", title=marked("responses")),
+    ]
+    return _design(
+        _data_layer("ghost", "bar", _ink("muted", fillOpacity=0.28, binSpacing=0), **place),
+        _binned(_layer("policy", "bar", policy, **place, tooltip=tooltip), "reward"),
+        _binned(_layer("reference", "bar", reference, **place), "ref_reward"),
+        _data_layer(
+            "key",
+            "text",
+            {"align": "right", "baseline": "alphabetic"},
+            x=alt.X("px:Q", scale=None, axis=None),
+            y=alt.value(-13),
+            text="label:N",
+            color=alt.Color("colour:N", scale=None),
+        ),
+        _brush(["x"], x="reward:Q", y=alt.value(0)),
+    )
+
+
+def _binned(bars: Any, field: str) -> Any:
+    # Shares are of all responses of the page, so that the axis holds what a filter leaves.
+    return (
+        bars.transform_filter(f"isValid(datum.{field})")
+        .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
+        .transform_joinaggregate(total="sum(weight)")
+        .transform_filter(PASSES_FILTERS)
+        .transform_bin(["low", "high"], field, bin=alt.BinParams(step=1))
+        .transform_aggregate(count="sum(weight)", total="max(total)", groupby=["low", "high"])
+        .transform_calculate(share="datum.count / datum.total")
+    )
+
+
+def ordered_bars() -> Spec:
+    """A signed figure of each response, smallest first. Data: rows with the field ``reward_gap``.
+
+    A row that stands for several has ``weight``. Layer with its own data: ``zero``.
+    """
+    side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
+    bars = _layer(
+        "bars",
+        "bar",
+        {"binSpacing": 0},
+        x=_x("before", tickMinStep=1),
+        x2="to:Q",
+        y=_y("reward_gap"),
+        y2=alt.datum(0),
+        # Those left out keep their place, and the axis its extent.
+        opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
+        color=alt.Color("side:N", scale=side, legend=None),
+        tooltip=[
+            alt.Tooltip("n:Q", title=marked("response")),
+            _tip("reward_gap", title=marked("reward gap")),
+            _tip("reward", title=marked("reward")),
+        ],
+    )
+    order = [alt.SortField("reward_gap"), alt.SortField("n")]
+    ordered = (
+        bars.transform_filter("isValid(datum.reward_gap)")
+        .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
+        .transform_window(to="sum(weight)", sort=order, frame=[None, 0])
+        .transform_calculate(
+            before="datum.to - datum.weight", side="datum.reward_gap < 0 ? 'below' : 'above'"
+        )
+    )
+    return _design(ordered, _zero())
+
+
+def scatter() -> Spec:
+    """Responses in a plane, brushed over both axes; the caller sets the fields of x and y."""
+    look = _ink("policy", size=26, opacity=1, fillOpacity=0.5)
+    tooltip = [alt.Tooltip("n:Q", title=marked("response"))]
+    point = _layer("point", "circle", look, **_plane(), tooltip=tooltip)
+    return _design(point.transform_filter(PASSES_FILTERS), _brush(["x", "y"], x="x:Q", y="y:Q"))
+
+
+def plane_heat() -> Spec:
+    """Counts in cells of a plane. Data: ``x``, ``x2``, ``y``, ``y2``, ``share``."""
+    cells = _layer("cells", "rect", {"strokeWidth": 0}, **_plane(), x2="x2:Q", y2="y2:Q")
+    return _design(cells.encode(color=_share_color()))
+
+
+def _design(*layers: Any) -> Spec:
+    """Return the Vega-Lite of layers that share positions but not colours, in the report's look."""
+    chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
+    spec: Spec = chart.to_dict(validate=False)
+    spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
+    for layer in spec["layer"]:
+        if layer.get("data") == spec["data"]:
+            del layer["data"]
+        for transform in layer.get("transform", []):
+            if "bin" in transform:
+                transform["bin"] = {"step": "$bins.step", "extent": ["$bins.low", "$bins.high"]}
+        for channel in ("x", "y"):
+            place = layer["encoding"].get(channel, {})
+            if place.get("axis"):
+                place["title"] = f"${channel}.title"
+                place["scale"]["domain"] = [f"${channel}.low", f"${channel}.high"]
+                ticks = {"format": "format", "tickCount": "count", "values": "values"}
+                place["axis"] |= {key: f"${channel}.{name}" for key, name in ticks.items()}
+    return spec
+
+
+def _layer(
+    name: str, mark: Any, look: Look | None = None, data: str = ROWS, **encoding: Any
+) -> Any:
+    """A layer over the chart's data."""
+    chart = alt.Chart(alt.NamedData(name=data), mark=alt.MarkDef(type=mark, **(look or {})))
+    return chart.encode(**encoding).properties(name=name)
+
+
+def _data_layer(name: str, mark: str, look: Look, **encoding: Any) -> Any:
+    """A layer with its own data."""
+    return _layer(name, mark, look, name, **encoding)
+
+
+def _ink(colour: str, **look: Any) -> Look:
+    return {"color": LIGHT[colour], **look}
+
+
+def _x(field: str, **axis: Any) -> alt.X:
+    """The axis below; labels that touch in a narrow column give way."""
+    look = alt.Axis(titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", **axis)
+    return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
+
+
+def _y(field: str, scale: Any = "linear") -> alt.Y:
+    """The axis on the left; its title lies flat above it, from the chart's left edge."""
+    look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
+    kind = {} if scale == "linear" else {"type": scale}
+    return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
+
+
+def _plane() -> dict[str, Any]:
+    return {"x": _x("x"), "y": _y("y")}
+
+
+def _tip(field: str, format: str = VALUE_FORMAT, **options: Any) -> alt.Tooltip:
+    return alt.Tooltip(f"{field}:Q", format=format, **options)
+
+
+def _by_series(channel: type[Channel]) -> Channel:
+    name = "color" if channel is alt.Color else "dash"
+    scale = alt.Scale(domain=["$series.key"], range=[f"$series.{name}"])
+    return channel("series:N", scale=scale, legend=None)
+
+
+def _share_color(**extent: Any) -> alt.Color:
+    scale = alt.Scale(type="quantize", range=unsigned_scale(), **extent)
+    return alt.Color("share:Q", scale=scale, legend=None)
+
+
+def _zero() -> Any:
+    return _data_layer("zero", "rule", THIN | {"strokeDash": [2, 2]}, y="zero:Q")
+
+
+def _finding_marks() -> list[Any]:
+    """The steps that findings name: a tint over the plot under a bar in the severity's colour."""
+    names = ["critical", "warning", "info"]
+    scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
+    place = {
+        "x": "from:Q",
+        "x2": "to:Q",
+        "color": alt.Color("severity:N", scale=scale, legend=None),
+    }
+    bar = {"y": alt.value(-5), "y2": alt.value(-1)}
+    tip = alt.Tooltip("finding:N", title=marked("finding"))
+    return [
+        _data_layer("marked", "rect", {"fillOpacity": 0.07}, **place),
+        _data_layer("marked_bar", "rect", {"fillOpacity": 1}, **place, **bar, tooltip=tip),
+    ]
+
+
+def _brush(encodings: list[Any], **places: Any) -> Any:
+    """An invisible layer over raw rows, so that the brush speaks of columns, not of bins."""
+    brush = alt.selection_interval(name="brush", encodings=encodings)
+    return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
+
+
+def compile_designs() -> bytes:
+    """Author and compile every design; return the content of ``designs.json``."""
+    authors = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
+    specs = {author.__name__: author() for author in authors}
+    specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
+    designs = {name: {"spec": spec, "vega": _compiled(spec)} for name, spec in specs.items()}
+    content = {"sources": design_sources(), "designs": designs}
+    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+
+
+def _compiled(spec: Spec) -> Spec:
+    """Return the Vega of what is drawn on paper, for any data."""
+    import vl_convert  # starts V8
+
+    still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
+    still["layer"] = [layer for layer in spec["layer"] if not layer["name"].startswith(INTERACTION)]
+    vega: Spec = vl_convert.vegalite_to_vega(still)
+    lines = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
+    vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
+    for axis in vega["axes"]:
+        # Which labels are dropped depends on the width of text, and so on the fonts of a machine.
+        axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
+        if axis["scale"] in lines:  # one axis costs half of two
+            axis |= {"grid": True, "gridScale": lines[axis["scale"]]["gridScale"]}
+    vega["axes"].sort(key=lambda axis: not axis["grid"])  # under all else
+    for mark in _marks(vega):
+        mark["encode"]["update"].pop("tooltip", None)
+    return vega
+
+
+def _marks(group: Spec) -> Iterator[Spec]:
+    for mark in group["marks"]:
+        if "marks" in mark:
+            yield from _marks(mark)
+        else:
+            yield mark
+
+
+if __name__ == "__main__":
+    DESIGNS.write_bytes(compile_designs())

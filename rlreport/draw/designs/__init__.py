@@ -1,1 +1,0 @@
-"""The designs of all charts, authored with Altair."""
