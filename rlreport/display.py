@@ -9,9 +9,9 @@ from typing import Any
 
 from rlreport.figures.metadata import is_number
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
+from rlreport.read.tables import Scan
 from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.chat import turns, turns_in_text

@@ -8,7 +8,6 @@ import os
 import pickle
 import random
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -27,9 +26,9 @@ from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read import cache as chunk_cache
 from rlreport.read.chunk import read_chunk
-from rlreport.read.files import Source
 from rlreport.read.lines import byte_ranges
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
+from rlreport.read.tables import Scan
 from rlreport.store import Store, pack, store_at, unpack
 from rlreport.text.messages import Message, from_plain, listed, message, plural, to_plain
 from tests.reading import row, tokens, write
@@ -198,35 +197,6 @@ def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
     warm = found(tmp_path / "logs", tmp_path / "cache")
     assert max(starts_read) < RANGE
     assert warm == found(tmp_path / "logs")
-
-
-def test_the_time_of_a_file_is_believed_only_two_seconds_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "log.jsonl", lines(3))
-    source = Source("log.jsonl", str(path), path.stat().st_size)
-    assert source.fingerprint() is None
-    now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
-    assert source.fingerprint() is not None
-    with path.open("ab") as file:
-        file.write(b"{}\n")
-    assert source.fingerprint() is None  # of another size than when it was listed
-
-
-def test_a_file_whose_fingerprint_is_unchanged_is_not_hashed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs = write(tmp_path / "log.jsonl", lines(40))
-    now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
-    cold = found(logs, tmp_path / "cache")
-
-    def fail(*_: object) -> None:
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(Source, "digest", fail)
-    assert found(logs, tmp_path / "cache") == cold
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Tables of byte ranges kept for the next build (``--cache``).
 
-The key holds everything that a table depends on except the bytes of the logs: the program, the
-options, the format, path and range. An entry is used if the file's fingerprint is unchanged, else
-if the bytes of the range are: so appending to a file invalidates its last range only.
+The key holds everything that a table depends on: the program, the options, the format, name and
+range, and a hash of the bytes. So appending to a file invalidates its last range only.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ import pickle
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from rlreport.options import RESTARTS, FigureOptions, ReadOptions
 from rlreport.read.batch import Chunk, Extra, RangeCounts
@@ -25,85 +22,50 @@ from rlreport.read.chunk import read_chunk
 from rlreport.read.files import NATIVE, LogFormat
 from rlreport.read.lines import ByteRange
 from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
-from rlreport.store import Store, pack, program, store_at, unpack
+from rlreport.store import Store, pack, program, unpack
 from rlreport.text.messages import from_plain, to_plain
 
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
 """Containers that are one file each; a database may have a log of writes next to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkCache:
-    """Tables of byte ranges, kept from one build to the next."""
-
-    store: Store
-    options: ReadOptions
-    figures: FigureOptions
-
-    def load(self, group: Sequence[ByteRange]) -> Chunk | None:
-        """Return what reading these ranges would give; None if that is unknown."""
-        key = self._key(group)
-        data = self.store.get(key) if key else None
-        if data is None:
-            return None
-        try:
-            head, arrays = unpack(data)
-            same = head["fingerprints"] and head["fingerprints"] == _fingerprints(group)
-            if not same and not (head["digests"] and head["digests"] == _digests(group)):
-                return None
-            return _in_files(_decode(head, arrays), [part.file for part in group])
-        except (ValueError, TypeError, LookupError, AttributeError):
-            return None  # not such a table: the logs are read again
-
-    def read(self, group: Sequence[ByteRange]) -> Chunk:
-        """Read the ranges, and keep the result if the files did not change meanwhile."""
-        key = self._key(group)
-        if not key:
-            return read_chunk(group, self.options, self.figures)
-        fingerprints, digests = _fingerprints(group), _digests(group)
-        # What is kept numbers the files of the ranges, as another build may list more.
-        numbered = [replace(part, file=i) for i, part in enumerate(group)]
-        chunk = read_chunk(numbered, self.options, self.figures)
-        settled = bool(fingerprints) and fingerprints == _fingerprints(group)
-        if settled or (digests and digests == _digests(group)):
-            head = {"fingerprints": fingerprints if settled else "", "digests": digests}
-            with suppress(TypeError):  # text that is not Unicode
-                self.store.put(key, _encode(chunk, head))
-        return _in_files(chunk, [part.file for part in group])
-
-    def _key(self, group: Sequence[ByteRange]) -> bytes:
-        """Return the address of an entry; b"" if these ranges are not cached."""
-        settings = replace(
-            self.options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
-            cache_size=0, ray=None,
-        )  # fmt: skip
-        places = [
-            (part.source.path, part.source.name, part.start, part.stop is None) for part in group
-        ]
-        formats = format_keys([part.format for part in group], settings.tokenizer)
-        if not formats:
-            return b""
-        parts = (
-            "chunk",
-            program(),
-            settings,
-            self.options.pad_tokens,
-            self.figures,
-            places,
-            formats,
-        )
-        return repr(parts).encode(errors="surrogatepass")
+def read_cached(
+    group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, store: Store
+) -> Chunk:
+    """Return the table of byte ranges: that of an earlier build if nothing has changed since."""
+    key = _key(group, options, figures)
+    files = [part.file for part in group]
+    if key and (data := store.get(key)):
+        # What is not such a table is read again.
+        with suppress(ValueError, TypeError, LookupError, AttributeError):
+            return _in_files(_decoded(data), files)
+    # What is stored numbers the files of the ranges, as another build may list more.
+    numbered = [replace(part, file=number) for number, part in enumerate(group)]
+    chunk = read_chunk(numbered, options, figures)
+    if key and key == _key(group, options, figures):  # nothing changed meanwhile
+        with suppress(TypeError):  # text that is not Unicode
+            store.put(key, _encoded(chunk))
+    return _in_files(chunk, files)
 
 
-def chunk_cache(options: ReadOptions, figures: FigureOptions) -> ChunkCache | None:
-    """Return the cache that the options name, None if they name none.
-
-    Raises:
-        UsageError: it is not a folder.
-    """
-    if not options.cache:
-        return None
-    return ChunkCache(store_at(options.cache, options.cache_size), options, figures)
+def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
+    """Return the key of a table; b"" if these ranges are not cached or cannot be read."""
+    formats = format_keys([part.format for part in group], options.tokenizer)
+    if not formats:
+        return b""
+    contents = [part.source.digest(part.start, part.stop) for part in group]
+    if not all(contents):
+        return b""
+    settings = replace(
+        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
+        cache_size=0, ray=None,
+    )  # fmt: skip
+    ranges = [
+        (part.source.name, part.start, part.stop is None, content)
+        for part, content in zip(group, contents, strict=True)
+    ]
+    parts = "chunk", program(), settings, options.pad_tokens, figures, ranges, formats
+    return repr(parts).encode(errors="surrogatepass")
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
@@ -121,18 +83,6 @@ def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str
         if id(one) not in keys:
             keys[id(one)] = xxhash.xxh3_128_hexdigest(pickle.dumps(one, 5))
     return [*(keys[id(one)] for one in formats), _digest_of(tokenizer) if tokenizer else ""]
-
-
-def _fingerprints(group: Sequence[ByteRange]) -> str:
-    """Return the fingerprints of all files, "" if one cannot be trusted."""
-    found = [part.source.fingerprint() for part in group]
-    return "" if None in found else " ".join(map(str, found))
-
-
-def _digests(group: Sequence[ByteRange]) -> str:
-    """Return a hash of all bytes that are read, "" if they cannot be read."""
-    found = [part.source.digest(part.start, part.stop) for part in group]
-    return "" if None in found else " ".join(one.hex() for one in found if one is not None)
 
 
 @cache
@@ -157,10 +107,9 @@ def _in_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
     return chunk
 
 
-def _encode(chunk: Chunk, head: dict[str, Any]) -> bytes:
-    """Encode a table: a JSON header with its length before it, then the arrays."""
+def _encoded(chunk: Chunk) -> bytes:
     remarks = chunk.remarks
-    head |= {
+    head = {
         "rows": chunk.rows,
         "columns": list(chunk.columns),
         "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
@@ -179,12 +128,8 @@ def _encode(chunk: Chunk, head: dict[str, Any]) -> bytes:
     return pack(head, arrays)
 
 
-def _decode(head: dict[str, Any], arrays: list[NDArray[Any]]) -> Chunk:
-    """Return the table of an entry.
-
-    Raises:
-        ValueError, TypeError, LookupError: it is damaged.
-    """
+def _decoded(data: bytes) -> Chunk:
+    head, arrays = unpack(data)
     columns = dict(zip(head["columns"], arrays, strict=False))
     if len(arrays) != len(columns) + 2 * len(head["extras"]):
         raise ValueError("arrays are missing")

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
-from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress, Silent
 from rlreport.read.batch import Chunk
-from rlreport.read.cache import ChunkCache, chunk_cache
+from rlreport.read.cache import read_cached
 from rlreport.read.chunk import read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
-from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
+from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.grades import missing_grade_notes
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
 from rlreport.read.notes import ODDITIES, LogPosition
-from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
-from rlreport.read.sample import Sample, read_sample
-from rlreport.read.sample_parts import EDGE
+from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
+    Scan,
     carried_fields,
     extras_table,
     lines_before,
@@ -34,10 +32,10 @@ from rlreport.read.tables import (
     response_table,
     tool_table,
 )
-from rlreport.tables import BadLine, LogFile, LogTables, Note, TextSample, TokenSample
+from rlreport.store import Store, store_at
+from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
-from rlreport.text.tokens import detect_style
 from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
@@ -51,38 +49,6 @@ UNREAD_FIELDS = "not_taken"
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
-_STYLE_TOKENS = 5000
-
-
-@dataclass(slots=True, kw_only=True)
-class Scan(LogTables):
-    """Every figure of the logs, and where each response lies.
-
-    Attributes:
-        name: of the run: the folder or file that was given.
-        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: figures of the sampled tokens, None without token strings.
-        every: units of all sampled training responses, see ``Sample``.
-        failed: step -> rollouts of training that failed before the policy wrote anything.
-        sources, formats: the files, for reading rows back (``locations``).
-    """
-
-    name: str
-    prompt_rows: Ints
-    tokens: TokenSample | None = None
-    every: TextSample | None = None
-    failed: dict[int, int] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)
-    formats: list[LogFormat] = field(default_factory=list)
-
-    def locations(self) -> RowLocations:
-        """Return where the responses lie, to read some back (also in another process)."""
-        named = self.ngrams is not None and self.ngrams.unit == "token"
-        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
-        style = detect_style(np.array(strings, dtype=object)) if strings else None
-        locations = RowLocations(self.sources, self.formats, style)
-        locations.select(self.responses)
-        return locations
 
 
 def read_logs(
@@ -129,10 +95,7 @@ def read_logs(
     parallel = sum(one.weight for one in ranges) >= MIN_PARALLEL_BYTES
     chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
     scan = _scan(_name(paths), chunks, listing, files, options)
-    sample = read_sample(
-        scan.responses, scan.locations(), options, figures, workers, progress, parallel=parallel
-    )
-    return _with_sample(scan, sample)
+    return with_sample(scan, options, figures, workers, progress, parallel=parallel)
 
 
 def read_chunks(
@@ -150,27 +113,28 @@ def read_chunks(
         RlreportError: a worker process was killed, or what it raised.
     """
     groups = grouped_ranges(ranges)
-    cache = chunk_cache(options, figures)
+    store = store_at(options.cache, options.cache_size) if options.cache else None
     chunks: list[Chunk] = []
-    shared = options, figures, cache
     with progress.phase("reading", sum(one.weight for one in ranges), "B") as phase:
         for group, chunk in zip(
-            groups, workers.map(_read, groups, shared, parallel=parallel), strict=True
+            groups,
+            workers.map(_read, groups, (options, figures, store), parallel=parallel),
+            strict=True,
         ):
             chunks.append(chunk)
             phase.advance(sum(one.weight for one in group))
-    if cache:
-        cache.store.trim()
+    if store:
+        store.trim()
     return chunks
 
 
 def _read(
-    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, ChunkCache | None]
+    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None]
 ) -> Chunk:
-    options, figures, cache = shared
-    if cache is None:
+    options, figures, store = shared
+    if store is None:
         return read_chunk(group, options, figures)
-    return cache.load(group) or cache.read(group)
+    return read_cached(group, options, figures, store)
 
 
 def _scan(
@@ -226,44 +190,6 @@ def _scan(
         sources=files.sources,
         formats=files.formats,
     )
-
-
-def _with_sample(scan: Scan, sample: Sample) -> Scan:
-    scan.responses["distinct_2"] = sample.distinct_2
-    return replace(
-        scan,
-        ngrams=sample.texts,
-        words=sample.words,
-        ref_words=sample.references,
-        tokens=sample.tokens,
-        every=sample.every,
-        positions=sample.positions,
-        sampled=sample.size,
-        sampled_of=sample.of,
-        notes=[*scan.notes, *_sample_notes(sample)],
-    )
-
-
-def _sample_notes(sample: Sample) -> list[Note]:
-    """Return notes on sampled responses that count in part, or not at all."""
-    notes = []
-    if sample.shortened:
-        text = message(
-            "responses of over {most:count} tokens, of which texts and tokens count the first and "
-            "the last {edge:count}",
-            most=2 * EDGE,
-            edge=EDGE,
-        )
-        notes.append(Note("shortened", text, sample.shortened))
-    texts, every = sample.texts, sample.every
-    if texts is not None and every is not None and every is not texts:
-        text = (
-            message("responses without tokens where most have some, left out of texts and tokens")
-            if texts.unit == "token"
-            else message("responses with tokens where most have none, left out of texts")
-        )
-        notes.append(Note("mixed_units", text, len(every.rows) - len(texts.rows)))
-    return notes
 
 
 def _with_split(

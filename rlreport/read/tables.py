@@ -23,11 +23,47 @@ from rlreport.read.batch import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
+from rlreport.read.files import LogFormat, Source
 from rlreport.read.grades import clear_missing_grades
 from rlreport.read.notes import Remarks, restart_note, superseded_rows
-from rlreport.tables import Note
+from rlreport.read.readback import RowLocations
+from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.cells import number_as_text
 from rlreport.text.hashing import pair_hashes
+from rlreport.text.tokens import detect_style
+
+_STYLE_TOKENS = 5000
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan(LogTables):
+    """Every figure of the logs, and where each response lies.
+
+    Attributes:
+        name: of the run: the folder or file that was given.
+        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
+        tokens: figures of the sampled tokens, None without token strings.
+        every: units of all sampled training responses, see ``Sample``.
+        failed: step -> rollouts of training that failed before the policy wrote anything.
+        sources, formats: the files, for reading rows back (``locations``).
+    """
+
+    name: str
+    prompt_rows: Ints
+    tokens: TokenSample | None = None
+    every: TextSample | None = None
+    failed: dict[int, int] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    formats: list[LogFormat] = field(default_factory=list)
+
+    def locations(self) -> RowLocations:
+        """Return where the responses lie, to read some back (also in another process)."""
+        named = self.ngrams is not None and self.ngrams.unit == "token"
+        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
+        style = detect_style(np.array(strings, dtype=object)) if strings else None
+        locations = RowLocations(self.sources, self.formats, style)
+        locations.select(self.responses)
+        return locations
 
 
 @dataclass(slots=True)
