@@ -18,7 +18,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.read.batch import text_hash
 from rlreport.sidefiles import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
-from rlreport.text.cells import escape, unescape
+from rlreport.text.clean import escape, unescape
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"

@@ -25,7 +25,7 @@ from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
-from rlreport.text.cells import unescape
+from rlreport.text.clean import unescape
 from rlreport.text.messages import sample_note
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlreport.comparison.data import EXTRA, PART
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Ints
-from rlreport.text.cells import number_as_text
+from rlreport.text.clean import number_as_text
 
 LEAST_SHARED = 0.3
 """Share of the smaller side's prompts that must be on both sides to compare in pairs."""

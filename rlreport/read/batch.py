@@ -19,8 +19,7 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.rows import Row
 from rlreport.read.tokens import TokenRows, token_rows
-from rlreport.text.clean import clean_prompt, clean_text, safe_text
-from rlreport.text.special import EOS_TOKENS
+from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
 from rlreport.text.units import structure_of
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3

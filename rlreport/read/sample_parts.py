@@ -20,8 +20,7 @@ from rlreport.read.tokens import token_rows
 from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
-from rlreport.text.clean import clean_text, safe_text
-from rlreport.text.special import without_special
+from rlreport.text.clean import clean_text, safe_text, without_special
 from rlreport.text.tokens import detect_style, readable_tokens
 from rlreport.text.units import spaced_units, units
 

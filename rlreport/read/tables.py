@@ -28,7 +28,7 @@ from rlreport.read.grades import clear_missing_grades
 from rlreport.read.notes import Remarks, restart_note, superseded_rows
 from rlreport.read.readback import RowLocations
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
-from rlreport.text.cells import number_as_text
+from rlreport.text.clean import number_as_text
 from rlreport.text.hashing import pair_hashes
 from rlreport.text.tokens import detect_style
 

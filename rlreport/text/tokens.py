@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 
-from rlreport.text.clean import REPLACEMENT, safe_text
-from rlreport.text.special import is_special
+from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
 
 class Style(Enum):
