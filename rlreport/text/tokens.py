@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 
@@ -43,6 +44,9 @@ _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
 _BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_UFFFD = REPLACEMENT.encode()
+"""A model may write the character itself, in parts."""
+
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
 _MOST_KNOWN = 1 << 18
@@ -101,21 +105,17 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
         style = _style_of_response(raw)
     if style is Style.PLAIN:
         return [safe_text(token) for token in raw]
-    byte_level = style is Style.BYTE_LEVEL
-    whole = _BYTE_LEVEL if byte_level else _SENTENCEPIECE
+    whole = _WHOLE_TEXTS[style]
     texts = [text for text in map(whole.__getitem__, raw) if text is not None]
-    if len(texts) == len(raw):
-        return texts
-    return _joined(raw, _byte_level_bytes if byte_level else _sentencepiece_bytes)
+    return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
 
 
-def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list[str]:
-    """Return the text of each token where some hold only part of a character."""
+def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
     texts: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = b""
     for token in raw:
-        piece = to_bytes(token)
+        piece = token_bytes(token, style)
         if piece is None:
             if pending:
                 texts[-1] += decoder.decode(b"", final=True)
@@ -123,7 +123,7 @@ def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list
             texts.append(safe_text(token))
             continue
         text = decoder.decode(piece)
-        if pending and text.startswith(REPLACEMENT) and not _completes(pending, piece):
+        if pending and text.startswith(REPLACEMENT) and not (pending + piece).startswith(_UFFFD):
             # The broken character began in the token before: it belongs there.
             texts[-1] += REPLACEMENT
             text = text[1:]
@@ -153,9 +153,6 @@ def token_text(raw: str, style: Style | None = None) -> str:
         style = detect_style((raw,))
     if style is Style.PLAIN:
         return safe_text(raw)
-    whole = (_BYTE_LEVEL if style is Style.BYTE_LEVEL else _SENTENCEPIECE)[raw]
-    if whole is not None and "⟩⟨" not in whole:
-        return whole
     left = token_bytes(raw, style)
     if left is None:
         return safe_text(raw)
@@ -173,9 +170,14 @@ def token_text(raw: str, style: Style | None = None) -> str:
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the bytes of text that a token writes, None for a special token."""
-    if style is Style.PLAIN:
-        return None if is_special(raw) else safe_text(raw).encode()
-    return _byte_level_bytes(raw) if style is Style.BYTE_LEVEL else _sentencepiece_bytes(raw)
+    if style is Style.SENTENCEPIECE and (byte := _BYTE_TOKEN.fullmatch(raw)):
+        return bytes([int(byte[1], 16)])
+    if is_special(raw):
+        return None
+    if style is Style.BYTE_LEVEL:
+        with suppress(UnicodeEncodeError):  # an added token holds plain text, blanks and all
+            return codecs.charmap_encode(raw, "strict", _BYTES)[0]
+    return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
 
 
 def _style_of_response(raw: Sequence[str]) -> Style:
@@ -207,57 +209,24 @@ def _holds_utf8(token: str) -> bool:
     return False
 
 
-def _completes(pending: bytes, piece: bytes) -> bool:
-    """Tell whether the bytes spell U+FFFD itself, as a model may write it."""
-    return (pending + piece).startswith(b"\xef\xbf\xbd")
-
-
-def _byte_level_bytes(token: str) -> bytes | None:
-    """Return the token's bytes, or None for a special token."""
-    if is_special(token):
-        return None
-    try:
-        return codecs.charmap_encode(token, "strict", _BYTES)[0]
-    except UnicodeEncodeError:
-        # An added token holds plain text, blanks and all.
-        return safe_text(token).encode()
-
-
-def _sentencepiece_bytes(token: str) -> bytes | None:
-    """Return the token's bytes, or None for a special token."""
-    byte = _BYTE_TOKEN.fullmatch(token)
-    if byte:
-        return bytes([int(byte[1], 16)])
-    if is_special(token):
-        return None
-    return safe_text(token.replace("▁", " ")).encode()
-
-
 class _WholeTexts(dict[str, str | None]):
     """Token strings met so far to their texts; None for one with a part of a character.
 
     A dict, as looking up is most of what reading tokens costs.
     """
 
-    def __init__(self, to_bytes: Callable[[str], bytes | None]) -> None:
-        self._to_bytes = to_bytes
+    def __init__(self, style: Style) -> None:
+        self._style = style
 
     def __missing__(self, token: str) -> str | None:
         if len(self) >= _MOST_KNOWN:
             self.clear()
-        text = self[token] = _whole(token, self._to_bytes(token))
+        written = token_bytes(token, self._style)
+        text: str | None = None
+        with suppress(UnicodeDecodeError):
+            text = safe_text(token if written is None else written.decode())
+        self[token] = text
         return text
 
 
-def _whole(token: str, own: bytes | None) -> str | None:
-    """Return a token's text if its bytes are whole characters, else None."""
-    if own is None:
-        return safe_text(token)
-    try:
-        return own.decode().replace("\0", REPLACEMENT)
-    except UnicodeDecodeError:
-        return None
-
-
-_BYTE_LEVEL = _WholeTexts(_byte_level_bytes)
-_SENTENCEPIECE = _WholeTexts(_sentencepiece_bytes)
+_WHOLE_TEXTS = {style: _WholeTexts(style) for style in Style}
