@@ -130,7 +130,7 @@ def test_small_buffers_and_small_batches_change_nothing(
     sources: list[Source], whole: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
-    monkeypatch.setattr("rlreport.read.batch._BATCH_ROWS", 7)
+    monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
     ranges = byte_ranges(sources, [LogFormat()] * len(sources))
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
 

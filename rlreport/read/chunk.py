@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +10,14 @@ import xxhash
 
 from rlreport.errors import RowError, UnreadRow
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Batcher, Chunk, Place, RangeCounts
+from rlreport.read.batch import Chunk, Columns, Place, RangeCounts, batch_columns, joined_columns
 from rlreport.read.files import with_content
 from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
 from rlreport.read.notes import LogPosition, UnreadLine
-from rlreport.read.rows import Row, load_object, parse_line, parse_record
+from rlreport.read.rows import Row, load_object, parse_record
 from rlreport.text.messages import marked, message
 
+_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _UNUSABLE = (RowError, RecursionError, OverflowError)
@@ -25,109 +26,128 @@ _UNUSABLE = (RowError, RecursionError, OverflowError)
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
     """Return the table of the rows in some byte ranges."""
-    return _Reader(options, figures).read(ranges)
+    chunk, columns = Chunk(), list[Columns]()
+    rows, places, size = list[Row](), list[Place](), 0
+    for row, place in _rows(ranges, options.max_line, chunk):
+        rows.append(row)
+        places.append(place)
+        size += place.length
+        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
+            columns.append(batch_columns(rows, places, options, figures, chunk))
+            rows, places, size = [], [], 0
+    if rows:
+        columns.append(batch_columns(rows, places, options, figures, chunk))
+    chunk.columns = joined_columns(columns)
+    return chunk
 
 
-class _Reader:
-    """Reads byte ranges line by line."""
+def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[tuple[Row, Place]]:
+    sources = [part.source for part in ranges]
+    if len(ranges) > 1:  # small files
+        sources = with_content(sources, RANGE_BYTES)
+    for part, source in zip(ranges, sources, strict=True):
+        reader = _RangeReader(replace(part, source=source), max_line, chunk)
+        yield from reader.rows()
+        if part.format.reader is not None:
+            chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
+        chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
-    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._options = options
-        self._batcher = Batcher(options, figures)
-        self._chunk = self._batcher.chunk
 
-    def read(self, ranges: Sequence[ByteRange]) -> Chunk:
-        sources = [part.source for part in ranges]
-        if len(ranges) > 1:  # small files
-            sources = with_content(sources, RANGE_BYTES)
-        for part, source in zip(ranges, sources, strict=True):
-            self._range = replace(part, source=source)
-            self._lines = self._unread = 0
-            if part.format.container == "lines":
-                self._read_lines(Lines(self._range, self._options.max_line))
-            else:
-                self._read_container()
-            if part.format.reader is not None:
-                self._chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
-            self._chunk.counts.append(RangeCounts(part.file, part.start, self._lines, self._unread))
-        return self._batcher.finish()
+class _RangeReader:
+    """Reads the rows of a byte range; remarks go to the chunk.
 
-    def _read_lines(self, lines: Lines) -> None:
-        native = self._range.format.reader is None
+    Attributes:
+        lines: number of lines, or of objects of another container, read so far.
+        unread: lines among them that could not be used.
+    """
+
+    def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
+        self.lines = self.unread = 0
+        self._part, self._max_line, self._chunk = part, max_line, chunk
+
+    def rows(self) -> Iterator[tuple[Row, Place]]:
+        if self._part.format.container == "lines":
+            yield from self._rows_of_lines()
+        else:
+            yield from self._rows_of_container()
+
+    def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
+        lines = Lines(self._part, self._max_line)
         for offset, line, torn in lines:
-            self._lines += 1
+            self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > self._options.max_line:
-                    raise RowError(message(_TOO_LONG, most=self._options.max_line))
+                if line is None or len(line) > self._max_line:
+                    raise RowError(message(_TOO_LONG, most=self._max_line))
+                obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
-                if native:
-                    self._add(parse_line(line), offset, len(line), 0, digest)
-                else:
-                    self._read_object(load_object(line)[0], offset, len(line), digest)
+                for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
+                    if lenient and self._part.format.reader is None:
+                        self._chunk.remarks.add("tolerant", self._position(offset))
+                    yield row, place
             except _UNUSABLE as error:
-                self._add_unread(offset, _why(error), torn=torn)
+                self._add_unread(offset, _reason(error), torn=torn)
         if lines.unended:
-            position = LogPosition(self._range.file, _END, self._lines)
-            self._chunk.remarks.add("unended", position)
+            self._chunk.remarks.add("unended", self._position(_END))
         if lines.damage is not None:
-            self._lines += 1
-            self._add_unread(
-                _END, message("cannot be read further: {why}", why=lines.damage), torn=True
-            )
+            self.lines += 1
+            why = message("cannot be read further: {why}", why=lines.damage)
+            self._add_unread(_END, why, torn=True)
 
-    def _read_object(self, obj: dict[str, Any], offset: int, length: int, digest: int = 0) -> None:
-        """Read the rows of an object of another format; one bad row does not affect others."""
-        part = self._range
-        for sub, row in enumerate(part.format.rows(obj, part.source.name, self._lines, offset)):
-            try:
-                if isinstance(row, UnreadRow):
-                    raise row.error
-                self._add(parse_record(row), offset, length, sub, digest)
-            except _UNUSABLE as error:
-                self._add_unread(offset, _why(error))
-
-    def _read_container(self) -> None:
-        """Read a file that does not consist of lines; an object's index is its offset."""
+    def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
+        """Yield the rows of a file without lines; an object's index is its offset."""
         from rlreport.formats.containers import iterate
 
-        part = self._range
+        part = self._part
         try:
             with part.source.open() as stream:
                 for index, obj in iterate(stream, part.format.container):
-                    self._lines += 1
+                    self.lines += 1
                     try:
-                        self._read_object(obj, index, 0)
+                        yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
-                        self._add_unread(index, _why(error))
+                        self._add_unread(index, _reason(error))
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
-    def _add(self, row: Row, offset: int, length: int, sub: int, digest: int) -> None:
-        position = LogPosition(self._range.file, offset, self._lines)
-        log_format, metadata = self._range.format, row.metadata
-        split = metadata.split or log_format.split
-        validation = split != log_format.main
-        remarks = self._chunk.remarks
-        if validation and split != log_format.watched:
-            remarks.add("other_split_rows", position)
-            return
-        if metadata.failed:
-            remarks.add("failed", position)
-        elif not metadata.trainable:
-            remarks.add("untrained", position)
-            return
-        place = Place(*position, length, sub, validation, metadata.failed, digest)
-        self._batcher.add(row, place)
+    def _rows_of_object(
+        self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
+    ) -> Iterator[tuple[Row, Place]]:
+        """Yield the rows of an object; one bad row does not affect others."""
+        part = self._part
+        records = part.format.rows(obj, part.source.name, self.lines, offset)
+        for sub, record in enumerate(records):
+            try:
+                if isinstance(record, UnreadRow):
+                    raise record.error
+                row = parse_record(record)
+            except _UNUSABLE as error:
+                self._add_unread(offset, _reason(error), torn=torn)
+                continue
+            metadata = row.metadata
+            split = metadata.split or part.format.split
+            validation = split != part.format.main
+            if validation and split != part.format.watched:
+                self._chunk.remarks.add("other_split_rows", self._position(offset))
+                continue
+            if metadata.failed:
+                self._chunk.remarks.add("failed", self._position(offset))
+            elif not metadata.trainable:
+                self._chunk.remarks.add("untrained", self._position(offset))
+                continue
+            position = self._position(offset)
+            yield row, Place(*position, length, sub, validation, metadata.failed, digest)
+
+    def _position(self, offset: int) -> LogPosition:
+        return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
-        self._unread += 1
-        position = LogPosition(self._range.file, offset, self._lines)
-        self._chunk.remarks.add_unread(UnreadLine(position, reason, torn))
+        self.unread += 1
+        self._chunk.remarks.add_unread(UnreadLine(self._position(offset), reason, torn))
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, RecursionError):

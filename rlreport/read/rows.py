@@ -141,17 +141,6 @@ def _load_lenient(line: bytes) -> object:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
 
 
-def parse_line(line: bytes) -> Row:
-    """Return the row of a line in the native format.
-
-    Raises:
-        RowError: no row can be made of it.
-    """
-    record, lenient = load_object(line)
-    row = parse_record(record)
-    return row._replace(oddities=[*row.oddities, "tolerant"]) if lenient else row
-
-
 def parse_record(record: dict[str, Any]) -> Row:
     """Return the row of an object with canonical fields.
 

@@ -179,10 +179,8 @@ class _Reader:
         tokens_of: dict[int, tuple[list[str], TokenFigures]] = {}
         if tokens is not None:
             cuts = zip(tokens.offsets[:-1].tolist(), tokens.offsets[1:].tolist(), strict=True)
-            for place, named, strings, cut in zip(
-                tokens.rows.tolist(), tokens.named, tokens.strings_of(), cuts, strict=True
-            ):
-                if named:
+            for place, strings, cut in zip(tokens.rows.tolist(), tokens.strings, cuts, strict=True):
+                if strings is not None:
                     tokens_of[place] = strings, figures.between(*cut)
         for place, (number, row) in enumerate(batch):
             strings, values = tokens_of.get(place, (None, None))
