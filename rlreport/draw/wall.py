@@ -15,7 +15,7 @@ from rlreport.draw.frame import Frame, floats
 from rlreport.draw.labels import figure, label, unique_names
 from rlreport.draw.series import PALETTE, Series
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.guidance import guide_for
+from rlreport.metrics.roles import guide_for
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told
 

@@ -48,23 +48,32 @@ def _names(*endings: str) -> frozenset[str]:
     return frozenset("_".join(parts) for parts in product(_GRADERS, endings))
 
 
-_FAILED = _names("failed", "failure", "timeout", "timed_out")
-_SUCCEEDED = _names("ok", "success", "succeeded") | {"reward_valid", "grade_valid", "is_graded"}
-_STATUS = _names("status")
+_TRUE, _FALSE = ("true", "1", "1.0", "yes"), ("false", "0", "0.0", "no")
+_SIGNS = (
+    (Missing.JUDGE_FAILED, _TRUE, _names("failed", "failure", "timeout", "timed_out")),
+    (Missing.JUDGE_FAILED, _FALSE, _names("ok", "success", "succeeded")),
+    (Missing.JUDGE_FAILED, _FALSE, ("reward_valid", "grade_valid", "is_graded")),
+    (
+        Missing.JUDGE_FAILED,
+        ("failed", "failure", "error", "timeout", "timed_out"),
+        _names("status"),
+    ),
+    (Missing.MASKED, _TRUE, ("mask_sample", "masked_sample", "is_masked", "masked")),
+    (Missing.MASKED, _TRUE, ("sample_masked", "remove_sample", "ignore_sample", "exclude_sample")),
+    # NeMo-RL: 0 for a response that the loss leaves out.
+    (Missing.MASKED, _FALSE, ("sample_mask", "loss_multiplier")),
+)
+"""What a value, in words, of a flag with one of these names says."""
+
+_FLAGS = {name: (kind, values) for kind, values, names in _SIGNS for name in names}
 _ERRORS = _names("error", "errors", "exception")
 _OWN_ERRORS = ("errors", "error")
 """Errors of the whole rollout: of the grader only if they say so."""
-_MASKED = frozenset(
-    ("mask_sample", "masked_sample", "is_masked", "masked", "sample_masked", "remove_sample",
-     "ignore_sample", "exclude_sample")
-)  # fmt: skip
-_KEPT = frozenset(("sample_mask", "loss_multiplier"))
-"""Flags that are 0 for a response that the loss leaves out (NeMo-RL)."""
-_FLAGS = _FAILED | _SUCCEEDED | _STATUS | _ERRORS | _MASKED | _KEPT
+
+_FIELDS = _FLAGS.keys() | _ERRORS
 _NESTED = ("metadata", "info", "extra_info", "reward_info", "reward_extra_info")
-_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
-_NO_TEXT = ("", "none", "null", "nan", "ok", *_FALSE)
-_BAD_STATUS = ("failed", "failure", "error", "timeout", "timed_out")
+_NO_TEXT = ("", "none", "null", "nan", "ok", "false", "0", "no")
+_ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
 
 
 def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
@@ -72,40 +81,28 @@ def missing_grade(record: Mapping[str, Any], *, null: bool) -> int:
     kinds: set[int] = {Missing.NULL} if null else set()
     nested = [inner for name in _NESTED if isinstance(inner := record.get(name), dict)]
     for fields in (record, *nested):
-        for name in fields.keys() & _FLAGS:
-            kinds.add(_kind(name, fields[name]))
+        for name in fields.keys() & _FIELDS:
+            value = fields[name]
+            if name in _ERRORS:
+                if value is True or _error_text(value):
+                    kinds.add(Missing.ERROR)
+            elif isinstance(value, bool | int | float | str):
+                kind, values = _FLAGS[name]
+                if str(value).lower() in values:
+                    kinds.add(kind)
     for name in _OWN_ERRORS:
         # Tools and environments fail, too, and the reward of such a rollout may be deserved.
-        if (errors := _text(record.get(name))) and (null or any(g in errors for g in _GRADERS)):
+        errors = _error_text(record.get(name))
+        if errors and (null or any(grader in errors for grader in _GRADERS)):
             kinds.add(Missing.ERROR)
     return next((kind for kind in _ORDER if kind in kinds), 0)
 
 
-_ORDER = (Missing.JUDGE_FAILED, Missing.ERROR, Missing.MASKED, Missing.NULL)
-
-
-def _kind(name: str, value: object) -> int:
-    """Return what a flag says; numbers such as an error's size or a mean are no flags."""
-    word = str(value).lower() if isinstance(value, bool | int | float | str) else ""
-    yes, no = word in (*_TRUE, "1.0"), word in (*_FALSE, "0.0")
-    if name in _ERRORS:
-        return Missing.ERROR if value is True or _text(value) else 0
-    if (
-        (name in _FAILED and yes)
-        or (name in _SUCCEEDED and no)
-        or (name in _STATUS and word in _BAD_STATUS)
-    ):
-        return Missing.JUDGE_FAILED
-    return Missing.MASKED if (name in _MASKED and yes) or (name in _KEPT and no) else 0
-
-
-def _text(value: object) -> str:
+def _error_text(value: object) -> str:
     """Return what an error says in lower case, "" where there is none."""
     if isinstance(value, list | dict):
         return str(value).lower() if value else ""
-    if not isinstance(value, str):
-        return ""
-    word = value.strip().lower()
+    word = value.strip().lower() if isinstance(value, str) else ""
     return "" if word in _NO_TEXT else word
 
 

@@ -146,9 +146,9 @@ def _scan(
 ) -> Scan:
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad = _bad_lines(rows, listing, files)
-    bad_count = rows.remarks.unread_count + len(listing.unreadable)
-    extras, carried_extras, many = extras_table(chunks, rows.order)
-    rows.extras_dropped |= many
+    bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
+    extras, carried_extras, many = extras_table(rows)
+    rows.chunk.extras_dropped |= many
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad, bad_count, notes))
@@ -156,7 +156,7 @@ def _scan(
     unclean = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
     if options.strict and (bad or unclean):
         raise StrictError(_strict_message(bad, bad_count, unclean))
-    tools = tool_table(chunks, rows)
+    tools = tool_table(rows)
     fields = carried_fields(rows)
     chunks.clear()
     responses, prompt_rows = response_table(rows)
@@ -165,7 +165,7 @@ def _scan(
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
-    reward_parts = sorted(rows.reward_parts & set(extras.columns))
+    reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
@@ -217,37 +217,39 @@ def _name(paths: Sequence[str | Path]) -> str:
     return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
 
 
-def _line(rows: LogRows, position: LogPosition) -> int:
-    files, offsets = np.array([position.file]), np.array([position.offset])
-    return position.line + int(lines_before(rows.counts, files, offsets)[0])
+def _places(
+    rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
+) -> list[tuple[str, int]]:
+    """Return the name of the file and the line of each position."""
+    table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
+    before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
+    lines = (table["line"].to_numpy() + before).tolist()
+    return [(files.sources[at.file].name, line) for at, line in zip(positions, lines, strict=True)]
 
 
 def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
+    unread = rows.chunk.remarks.unread
+    places = _places(rows, files, [line.position for line in unread])
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
-        BadLine(files.sources[position.file].name, _line(rows, position), reason, torn)
-        for position, reason, torn in rows.remarks.unread
+        BadLine(*place, line.reason, line.torn) for place, line in zip(places, unread, strict=True)
     ]
 
 
 def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
+    oddities = sorted(rows.chunk.remarks.oddities.items())
+    places = _places(rows, files, [oddity.first for _, oddity in oddities])
     notes = [
-        Note(
-            kind,
-            message(ODDITIES[kind]),
-            oddity.times,
-            files.sources[oddity.first.file].name,
-            _line(rows, oddity.first),
-        )
-        for kind, oddity in sorted(rows.remarks.oddities.items())
+        Note(kind, message(ODDITIES[kind]), oddity.times, *place)
+        for (kind, oddity), place in zip(oddities, places, strict=True)
     ]
-    if unread := rows.remarks.unread_fields:
-        said = ", ".join(
+    if unread := rows.chunk.remarks.unread_fields:
+        names = ", ".join(
             f"{safe_text(name)} ({kind}, {times:,})"
             for name, (times, kind) in sorted(unread.items())
         )
-        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=said), 1))
-    if rows.extras_dropped:
+        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1))
+    if rows.chunk.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
     for source in files.sources:
         if not source.size:
@@ -257,7 +259,7 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
 
 def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 2), dtype=np.int64)
-    for one in rows.counts:
+    for one in rows.chunk.counts:
         totals[one.file] += (one.lines, one.unread)
     kept = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
     return [
