@@ -23,7 +23,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
-from rlreport.text.units import units
+from rlreport.text.tokens import units
 
 GuardLevel = Literal["better", "worse", "changed", "none", "missing"]
 

@@ -21,7 +21,7 @@ from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.rows import Row
 from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.text.clean import EOS_TOKENS, clean_prompt, clean_text, safe_text
-from rlreport.text.units import structure_of
+from rlreport.text.tokens import structure_of
 
 FROM_REASON, FROM_TOKEN, FROM_TEXT = 1, 2, 3
 """What tells whether a response finished; 0 if nothing does."""

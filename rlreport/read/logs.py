@@ -13,13 +13,11 @@ from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress, Silent
 from rlreport.read.batch import Chunk
-from rlreport.read.cache import read_cached
-from rlreport.read.chunk import read_chunk
+from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
 from rlreport.read.files import Listing, find_sources, is_url
-from rlreport.read.grades import missing_grade_notes
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
-from rlreport.read.notes import ODDITIES, LogPosition
+from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
 from rlreport.read.remote import shown
 from rlreport.read.sample import with_sample
 from rlreport.read.tables import (

@@ -15,7 +15,7 @@ from rlreport.errors import RowError
 from rlreport.fields import CANONICAL, LARGEST_STEP, NO_COLUMN, REQUIRED, TOKEN_ARRAYS, kind_of
 from rlreport.figures.conversation import TURN_LIMITS
 from rlreport.figures.metadata import RowMetadata, normalize_turns_and_mask, row_metadata
-from rlreport.read.grades import missing_grade
+from rlreport.read.notes import missing_grade
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 

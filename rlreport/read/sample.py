@@ -16,10 +16,9 @@ from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress
 from rlreport.read.readback import RowLocations, reading_order
 from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, Units, no_values, read_part
-from rlreport.read.tables import Scan
+from rlreport.read.tables import Hashes, Scan, mix
 from rlreport.store import store_at
 from rlreport.tables import Note, TextSample, TokenSample
-from rlreport.text.hashing import Hashes, mix
 from rlreport.text.messages import message
 from rlreport.workers import Workers
 

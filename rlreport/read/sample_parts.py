@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rlreport.figures.ragged import Floats, Ints, finite_sums, offsets_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import MAX_TEXT
-from rlreport.read.cache import format_keys
+from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import token_rows
@@ -21,8 +21,7 @@ from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text, without_special
-from rlreport.text.tokens import detect_style, readable_tokens
-from rlreport.text.units import spaced_units, units
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
 EDGE = 1024
 """Of a longer response the first and the last EDGE tokens (or words) are sampled."""

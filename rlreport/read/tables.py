@@ -25,15 +25,18 @@ from rlreport.read.batch import (
 )
 from rlreport.read.detect import LogFiles
 from rlreport.read.files import LogFormat, Source
-from rlreport.read.grades import clear_missing_grades
-from rlreport.read.notes import restart_note, superseded_rows
+from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
 from rlreport.read.readback import RowLocations
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
-from rlreport.text.hashing import pair_hashes
 from rlreport.text.tokens import detect_style
 
+Hashes = NDArray[np.uint64]
+
 _STYLE_TOKENS = 5000
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,3 +262,19 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
     most = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     kept = table[table["tool"].isin(most)]
     return kept.groupby(["step", "tool"], as_index=False)[["answers", "errors"]].sum()[names]
+
+
+def mix(values: Hashes) -> Hashes:
+    """Scatter 64-bit numbers (the finaliser of SplitMix64, Steele et al. 2014); a bijection."""
+    mixed = values + _GOLDEN
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= _FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
+    """Hash ordered pairs of hashes."""
+    return mix(left * _GOLDEN + right)
