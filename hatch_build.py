@@ -19,5 +19,5 @@ class GeneratedFiles(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """See hatchling."""
         sys.path.insert(0, self.root)
-        for module in ("draw.bundle", "draw.designs", "text.catalogue"):
+        for module in ("draw.bundle", "draw.designs", "text.language"):
             runpy.run_module(f"rlreport.{module}", run_name="__main__")

@@ -9,9 +9,9 @@ from typing import Any
 
 from rlreport.figures.metadata import is_number
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
+from rlreport.read.tables import Scan
 from rlreport.read.tokens import TokenRows, token_rows
 from rlreport.rollout import Rollout, TokenFigures, Turn
 from rlreport.text.chat import turns, turns_in_text
@@ -122,12 +122,12 @@ def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[
     flat = tokens.sampled_only().figures(figures)
     if tokens.sampled is not None:
         flat = flat.spread(tokens.sampled)
-    rows = zip(tokens.rows.tolist(), tokens.strings_of(), strict=True)
+    rows = zip(tokens.rows.tolist(), tokens.strings, strict=True)
     for place, (row, raw) in enumerate(rows):
         start, stop = tokens.offsets[place : place + 2].tolist()
         masked = tokens.masked is not None and tokens.masked[place]
         own = tokens.sampled[start:stop] if masked and tokens.sampled is not None else None
-        yield row, (raw, flat.between(start, stop), own)
+        yield row, (raw or [], flat.between(start, stop), own)
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:

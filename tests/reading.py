@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
+from rlreport.read.tables import Scan
 from rlreport.summarise.tokens import token_table
 
 

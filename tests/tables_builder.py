@@ -12,9 +12,8 @@ import pandas as pd
 
 from rlreport.columns import RESPONSE_COLUMNS, STEP_COLUMNS
 from rlreport.tables import LogFile, Tables, TextSample
-from rlreport.text.special import EOS_TOKENS, without_special
-from rlreport.text.tokens import detect_style, readable_tokens
-from rlreport.text.units import spaced_units, units
+from rlreport.text.clean import EOS_TOKENS, without_special
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
 EMPTY = pd.DataFrame()
 

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from rlreport.bake.assets import join_scripts
-from rlreport.text.cells import escape
+from rlreport.text.clean import escape
 from tests.browser import copy, in_url, listed, numbers, visiting
 from tests.pages import Made, write_step
 from tests.test_compare_data import FORMULAS, IDS

@@ -8,7 +8,6 @@ import os
 import pickle
 import random
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -25,13 +24,14 @@ from hypothesis import strategies as st
 from rlreport.cli import main
 from rlreport.errors import UnusableInputError, UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read import cache as chunk_cache
+from rlreport.read import chunk as chunks
 from rlreport.read.chunk import read_chunk
-from rlreport.read.files import Source
 from rlreport.read.lines import byte_ranges
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
+from rlreport.read.tables import Scan
 from rlreport.store import Store, pack, store_at, unpack
-from rlreport.text.messages import Message, from_plain, listed, message, plural, to_plain
+from rlreport.text.language import Language
+from rlreport.text.messages import Message
 from tests.reading import row, tokens, write
 from tests.running import SEARCH
 
@@ -54,7 +54,7 @@ def starts_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         starts.extend(one.start for one in ranges)
         return read_chunk(ranges, *settings)
 
-    monkeypatch.setattr(chunk_cache, "read_chunk", read)
+    monkeypatch.setattr(chunks, "read_chunk", read)
     return starts
 
 
@@ -200,35 +200,6 @@ def test_a_file_that_comes_first_by_name_costs_no_other_its_place(
     assert warm == found(tmp_path / "logs")
 
 
-def test_the_time_of_a_file_is_believed_only_two_seconds_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "log.jsonl", lines(3))
-    source = Source("log.jsonl", str(path), path.stat().st_size)
-    assert source.fingerprint() is None
-    now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
-    assert source.fingerprint() is not None
-    with path.open("ab") as file:
-        file.write(b"{}\n")
-    assert source.fingerprint() is None  # of another size than when it was listed
-
-
-def test_a_file_whose_fingerprint_is_unchanged_is_not_hashed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs = write(tmp_path / "log.jsonl", lines(40))
-    now = time.time_ns()
-    monkeypatch.setattr("rlreport.read.files.time.time_ns", lambda: now + 3 * 10**9)
-    cold = found(logs, tmp_path / "cache")
-
-    def fail(*_: object) -> None:
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(Source, "digest", fail)
-    assert found(logs, tmp_path / "cache") == cold
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -260,7 +231,7 @@ def test_another_program_and_other_figures_find_nothing_of_these(
     read_logs([logs], options, FigureOptions(gamma=0.9))
     assert starts_read
     starts_read.clear()
-    monkeypatch.setattr("rlreport.read.cache.program", lambda: "another")
+    monkeypatch.setattr("rlreport.read.chunk.program", lambda: "another")
     read_logs([logs], options, FigureOptions())
     assert starts_read
 
@@ -485,15 +456,15 @@ def test_an_entry_of_another_user_is_not_there(
     assert store.get(b"a") is None
 
 
-def test_messages_are_kept_with_their_values() -> None:
-    inner = message("longer than {size} bytes", size=3.5)
-    text = plural("{count} line: {why}", "{count} lines: {why}", 2, why=(inner, "x", None))
-    for one in (text, listed([text, "a"]), "plain"):
-        back = from_plain(orjson.loads(orjson.dumps(to_plain(one))))
-        assert (back, type(back)) == (one, type(one))
-        assert getattr(back, "places", None) == getattr(one, "places", None)
-    with pytest.raises(ValueError, match="no names"):
-        from_plain(to_plain(Message("{a.__class__}", {"a": 1})))
+def test_reasons_of_unread_lines_are_kept_as_messages(tmp_path: Path) -> None:
+    logs = write(tmp_path / "log.jsonl", [row(0), b"[1]\n", b"{broken\n", row(1, reward="x")])
+    options = ReadOptions(workers=1, cache=str(tmp_path / "cache"))
+    cold, warm = (read_logs([logs], options, FigureOptions()).bad_lines for _ in range(2))
+    assert warm == cold
+    assert [type(line.reason) for line in warm] == [Message] * 3
+    chinese = Language("zh")
+    assert [chinese.of(line.reason) for line in warm] == [chinese.of(b.reason) for b in cold]
+    assert chinese.of(warm[0].reason) != warm[0].reason
 
 
 def test_a_line_that_is_not_unicode_keeps_no_build_from_its_end(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
+from rlreport.choose import prompt_sampling_keys, shown_prompts
 from rlreport.choose.detail import LEVELS, Candidate, Plan, fewer_steps, first_level
-from rlreport.choose.extremes import extremes
-from rlreport.choose.ranking import rank_by_interest
-from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
+from rlreport.choose.ranking import extremes, rank_by_interest
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.errors import UnusableInputError
 from tests.hostile import write_log

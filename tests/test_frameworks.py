@@ -15,7 +15,7 @@ import pytest
 from rlreport.figures.metadata import normalize_turns_and_mask
 from rlreport.formats import RowReader, Where, beside, detect
 from rlreport.formats.containers import container_of, iterate
-from rlreport.read.logs import Scan
+from rlreport.read.tables import Scan
 from tests.reading import kinds, read
 
 DUMPS = Path(__file__).parent / "data" / "frameworks"

@@ -19,8 +19,7 @@ from rlreport.check.verdict import run_checks
 from rlreport.cli.terminal import verdict_lines
 from rlreport.errors import UsageError
 from rlreport.fields import FIELDS
-from rlreport.text.catalogue import FOLDER
-from rlreport.text.language import ENGLISH, Language
+from rlreport.text.language import ENGLISH, FOLDER, Language
 from rlreport.text.messages import message, plural, told
 from tests import judged_runs, pseudo
 from tools.catalogue import extracted

@@ -21,7 +21,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats import refusal
 from rlreport.metrics import MAX_BROKEN, find_metrics, metrics_beside, read_metrics
-from rlreport.metrics.guidance import GUIDANCE, guide_for
+from rlreport.metrics.roles import GUIDANCE, guide_for
 from tests.format_logs import write_all
 
 

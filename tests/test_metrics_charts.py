@@ -22,7 +22,7 @@ from rlreport.draw.small_multiples import MOST_METRICS, not_drawn
 from rlreport.draw.svg import drawn
 from rlreport.draw.theme import LIGHT
 from rlreport.errors import StrictError, UnusableInputError
-from rlreport.metrics.guidance import GUIDANCE
+from rlreport.metrics.roles import GUIDANCE
 from tests.draw_tables import response_table, tables_of
 from tests.reading import row, write
 from tests.running import rlreport as rlreport_command

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlreport.read.logs import Scan
+from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from tests.reading import read, row, write
 

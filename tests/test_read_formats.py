@@ -12,7 +12,8 @@ import pytest
 from rlreport.display import fetch, prompt_texts
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
+from rlreport.read.tables import Scan
 from tests.reading import kinds, read, row, write
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rlreport.read.grades import MISSING_GRADES, Missing, missing_grade
 from rlreport.read.logs import read_logs
+from rlreport.read.notes import MISSING_GRADES, Missing, missing_grade
 
 ROW = {"step": 0, "prompt": "p", "response": "r", "reward": 1.0}
 

@@ -13,9 +13,10 @@ import pytest
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.display import fetch, prompt_texts
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
+from rlreport.read.tables import Scan
 from rlreport.summarise.tokens import step_bigrams
-from rlreport.text.units import units
+from rlreport.text.tokens import units
 from tests.reading import read, token_figures, tokens, write
 
 RUNS = ("ppo_healthy", "ppo_reward_hacking", "grpo_math", "eval_poem_task")

@@ -72,17 +72,17 @@ def tables(chunks: Sequence[Chunk], sources: list[Source]) -> list[Any]:
     rows = log_rows(
         chunks, LogFiles(sources, [LogFormat()] * len(sources), []), keep_restarted=True
     )
-    totals = pd.DataFrame(rows.counts).groupby("file")[["lines", "unread"]].sum()
-    remarks = rows.remarks
-    extras, carried, _ = extras_table(chunks, rows.order)
+    totals = pd.DataFrame(rows.chunk.counts).groupby("file")[["lines", "unread"]].sum()
+    remarks = rows.chunk.remarks
+    extras, carried, _ = extras_table(rows)
     return [
         extras,
         carried,
-        tool_table(chunks, rows),
+        tool_table(rows),
         *response_table(rows),
         totals,
         rows.failed,
-        rows.reward_parts,
+        rows.chunk.reward_parts,
         # Lines are counted inside the range.
         {kind: (one.times, one.first[:2]) for kind, one in remarks.oddities.items()},
         [(one.position[:2], one.reason, one.torn) for one in remarks.unread],
@@ -130,7 +130,7 @@ def test_small_buffers_and_small_batches_change_nothing(
     sources: list[Source], whole: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlreport.read.lines._BUFFER", 700)
-    monkeypatch.setattr("rlreport.read.batch._BATCH_ROWS", 7)
+    monkeypatch.setattr("rlreport.read.chunk._BATCH_ROWS", 7)
     ranges = byte_ranges(sources, [LogFormat()] * len(sources))
     assert_same(tables([read_chunk(ranges, *SETTINGS)], sources), whole)
 

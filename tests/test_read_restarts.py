@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rlreport.read.logs import Scan
+from rlreport.read.tables import Scan
 from rlreport.summarise.tokens import step_bigrams
 from tests.reading import kinds, read, row, token_figures, tokens, write
 

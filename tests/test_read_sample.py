@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from rlreport.columns import RESPONSE_COLUMNS
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan, read_logs
+from rlreport.read.logs import read_logs
 from rlreport.read.sample import MAX_RESPONSES, MAX_TOKENS, sampled_rows
 from rlreport.read.sample_parts import EDGE
+from rlreport.read.tables import Scan
 from rlreport.summarise.tokens import step_bigrams
 from rlreport.tables import GAP
 from tests.reading import read, row, token_figures, tokens, write

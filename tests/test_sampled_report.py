@@ -85,7 +85,9 @@ def test_pages_with_figures_of_the_sample_say_so(report):
 
 def test_a_step_counts_its_own_sample_and_lists_what_lies_outside_without_a_figure(report):
     page = report / "steps" / "3.html"
-    assert f"Distinct-2 is from a sample of {SAMPLED_EACH} of {EACH} responses." in page.read_text("utf-8")
+    assert f"Distinct-2 is from a sample of {SAMPLED_EACH} of {EACH} responses." in page.read_text(
+        "utf-8"
+    )
     assert f"of {STEPS * EACH:,}" not in page.read_text("utf-8")  # older pages stay as they are
     data = rows_data(page)
     column = next(one for one in data["columns"] if one["key"] == "distinct_2")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rlreport.text.units import STRUCTURES, structure_of
+from rlreport.text.tokens import STRUCTURES, structure_of
 
 
 @pytest.mark.parametrize(

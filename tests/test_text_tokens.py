@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlreport.text.clean import REPLACEMENT, clean_prompt, clean_text, printable, safe_text
-from rlreport.text.special import EOS_TOKENS, is_special
+from rlreport.text.clean import (
+    EOS_TOKENS,
+    REPLACEMENT,
+    clean_prompt,
+    clean_text,
+    is_special,
+    printable,
+    safe_text,
+)
 from rlreport.text.tokens import BYTE_OF, Style, detect_style, readable_tokens, token_text
 
 CHARACTER_OF = {byte: character for character, byte in BYTE_OF.items()}

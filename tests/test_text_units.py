@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlreport.text.chat import conversation_text, message_turns, turns
-from rlreport.text.units import units
+from rlreport.text.tokens import units
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import rlreport
 from rlreport.display import fetch
 from rlreport.draw.overview import overview_charts
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.logs import Scan
+from rlreport.read.tables import Scan
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
 from tests.reading import kinds, read, row, token_figures, tokens, write

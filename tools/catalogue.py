@@ -16,7 +16,7 @@ from babel.messages import Catalog, pofile
 from jinja2.ext import GETTEXT_FUNCTIONS, babel_extract
 
 from rlreport.bake.assets import script_messages
-from rlreport.text.catalogue import FOLDER, make
+from rlreport.text.language import FOLDER, make
 
 ROOT = Path(__file__).resolve().parents[1]
 

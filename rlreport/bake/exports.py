@@ -18,7 +18,7 @@ from rlreport.bake.script_json import canonical_json
 from rlreport.check import findings_json
 from rlreport.choose import Plan
 from rlreport.draw.chart import Chart
-from rlreport.text.cells import escape
+from rlreport.text.clean import escape
 
 TOKENS_LISTED = 10_000
 
@@ -75,7 +75,7 @@ def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Return CSV with Unix line ends, exact numbers, texts escaped by ``text.cells``."""
+    """Return CSV with Unix line ends, exact numbers, texts escaped by ``text.clean``."""
     texts = table.select_dtypes(include=["object", "string"])
     safe = table.assign(**{str(name): texts[name].map(_escaped) for name in texts.columns})
     text = io.StringIO()

@@ -20,7 +20,7 @@ from rlreport.choose import Candidate, Plan, StepPlan
 from rlreport.choose.detail import LEVELS
 from rlreport.display import fetch
 from rlreport.draw.svg import drawn
-from rlreport.read.cache import format_keys
+from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations
 from rlreport.rollout import Rollout
 from rlreport.store import program

@@ -23,7 +23,7 @@ from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
 from rlreport.text.clean import REPLACEMENT
 from rlreport.text.messages import marked
-from rlreport.text.units import units
+from rlreport.text.tokens import units
 
 Bools = NDArray[np.bool_]
 

@@ -15,7 +15,7 @@ from rlreport.check.ngrams import SAME, Bools, Search, Text
 from rlreport.check.noise import centred
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.text.units import STRUCTURES
+from rlreport.text.tokens import STRUCTURES
 
 MAX_TEXTS = 20
 """Most texts in the table."""

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check.finding import Verdict
 from rlreport.choose.detail import Candidate, Plan, StepPlan, fewer_steps
-from rlreport.choose.extremes import Extreme, extremes
-from rlreport.choose.ranking import rank_by_interest
-from rlreport.choose.same_prompt import prompt_sampling_keys, shown_prompts
+from rlreport.choose.ranking import Extreme, extremes, rank_by_interest
 from rlreport.errors import UnusableInputError
 from rlreport.options import ReportOptions
 from rlreport.tables import Tables
 
-__all__ = [
-    "Candidate",
-    "Extreme",
-    "Plan",
-    "StepPlan",
-    "choose",
-    "extremes",
-    "fewer_steps",
-    "shown_prompts",
-]
+__all__ = ["Candidate", "Extreme", "Plan", "StepPlan", "choose", "extremes", "fewer_steps"]
 
 TOKEN_ARRAYS = ("logprobs", "ref_logprobs", "values", "token_rewards", "sampler_logprobs")
 """Logged arrays that token views carry."""
 
-
 MOST_STEPS = 20_000
-"""Steps that a report can speak of: its tables list each of them."""
+"""Steps that a report can list."""
 
 
 def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Candidate]:
-    """Orders the responses of each step: what its page shows first, and what when there is room.
+    """Order the responses of each step: what its page shows first, and what when there is room.
 
-    In each step: what findings point at and the run's extremes, then the step's extremes of
-    every metric, then a seeded sample that keeps prompts which recur; see ``rank_by_interest``.
+    First what findings refer to and the run's extremes, then as in ``rank_by_interest``.
 
     Raises:
         UnusableInputError: there are too many steps for any report.
@@ -48,32 +39,67 @@ def choose(tables: Tables, verdict: Verdict, options: ReportOptions) -> list[Can
             "--map step=FIELD; else build reports of fewer files each"
         )
     responses = tables.responses
+    steps, numbers = responses["step"].to_numpy(), responses["n"].to_numpy()
     evidence: dict[int, set[int]] = {}
     for finding in verdict.findings:
         for ref in finding.shown:
             evidence.setdefault(ref.step, set()).add(ref.n)
     for extreme in extremes(responses):
-        row = responses.iloc[extreme.row]
-        evidence.setdefault(int(row["step"]), set()).add(int(row["n"]))
-    steps = responses["step"].to_numpy()
+        evidence.setdefault(int(steps[extreme.row]), set()).add(int(numbers[extreme.row]))
     tokens = np.nan_to_num(responses["response_tokens"].to_numpy(np.float64))
     logged = sum(1 for name in TOKEN_ARRAYS if tables.fields.get(name))
     has_tokens = bool(tables.fields.get("response_tokens") or tables.fields.get("token_ids"))
-    # log-ratios, advantages and returns are carried beside what is logged
+    # Pages carry log-ratios, advantages and returns, too.
     arrays = logged + 3 if has_tokens and logged else int(has_tokens)
     starts = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))
-    sampled_by = prompt_sampling_keys(responses, options.seed)
+    keys = prompt_sampling_keys(responses, options.seed)
     chosen = []
     for start, stop in zip(starts, [*starts[1:], len(steps)], strict=True):
         step = int(steps[start])
+        pinned = evidence.get(step, set())
         rows = start + rank_by_interest(
             responses.iloc[start:stop],
             step,
             options.max_responses,
-            evidence=evidence.get(step, ()),
+            evidence=pinned,
             seed=options.seed,
-            recurring=sampled_by[start:stop],
+            recurring=keys[start:stop],
         )
-        pinned = len(evidence.get(step, ()))
-        chosen.append(Candidate(step, rows, pinned, tokens[rows], arrays))
+        chosen.append(Candidate(step, rows, len(pinned), tokens[rows], arrays))
     return chosen
+
+
+def prompt_sampling_keys(responses: pd.DataFrame, seed: int) -> NDArray[np.float64]:
+    """Return one random key per prompt, shared across steps, to sample responses by.
+
+    Prompts that are sampled at one step are so sampled at the others too. NaN for prompts that
+    occur at one step only.
+    """
+    steps = responses.groupby("prompt_id")["step"].nunique()
+    number = np.random.default_rng([seed, 1]).random(int(steps.index.max()) + 1)
+    prompt = responses["prompt_id"].to_numpy()
+    keys: NDArray[np.float64] = np.where(steps[prompt].to_numpy() > 1, number[prompt], np.nan)
+    return keys
+
+
+def shown_prompts(
+    responses: pd.DataFrame, shown: Sequence[NDArray[np.int64]]
+) -> dict[str, list[int]]:
+    """Return where prompts that occur at several steps are shown.
+
+    Args:
+        responses: RESPONSE_COLUMNS.
+        shown: rows that each step shows, the most interesting first.
+
+    Returns:
+        ``prompt_id`` -> step, n, step, n, …: one response per step, by step.
+    """
+    if not shown:
+        return {}
+    rows = responses[["prompt_id", "step", "n"]].iloc[np.concatenate(shown)]
+    first = rows.drop_duplicates(["prompt_id", "step"]).sort_values(["prompt_id", "step"])
+    several = first[first["prompt_id"].duplicated(keep=False)]
+    return {
+        str(prompt): own[["step", "n"]].to_numpy().ravel().tolist()
+        for prompt, own in several.groupby("prompt_id")
+    }

@@ -53,11 +53,26 @@ last, whatever their limits."""
 
 
 @dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What the page of a step shows.
+
+    Attributes:
+        rows: int64, rows of the response table, the most interesting first.
+        with_tokens: how many of the first rows carry token data.
+        digits: significant digits of token values.
+    """
+
+    step: int
+    rows: NDArray[np.int64]
+    with_tokens: int
+    digits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A step whose page can be shown.
 
     Attributes:
-        step: the step.
         rows: int64, rows of the response table, the most interesting first.
         pinned: number of leading rows that findings or extremes refer to.
         tokens: float64, tokens of each of ``rows``.
@@ -87,34 +102,13 @@ def first_level(candidates: Sequence[Candidate], room: float = math.inf) -> int:
     rendering some of their pages to measure them would take much memory and time.
     """
     most = max((one.arrays * float(one.tokens.sum()) for one in candidates), default=0.0)
-    level = 0 if most <= MAX_FINE_VALUES else 1
-    while level < len(LEVELS) - 1 and LEAST_BYTES * _values(candidates, level) > room:
-        level += 1
-    return level
-
-
-def _values(candidates: Sequence[Candidate], level: int) -> float:
-    """Return how many token values the pages carry at a level."""
-    return sum(
-        one.arrays * float(one.tokens[: one.at(level).with_tokens].sum()) for one in candidates
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What the page of a step shows.
-
-    Attributes:
-        step: the step.
-        rows: int64, rows of the response table, the most interesting first.
-        with_tokens: how many of the first rows carry token data.
-        digits: significant digits of token values.
-    """
-
-    step: int
-    rows: NDArray[np.int64]
-    with_tokens: int
-    digits: int
+    for level in range(0 if most <= MAX_FINE_VALUES else 1, len(LEVELS) - 1):
+        values = sum(
+            one.arrays * float(one.tokens[: one.at(level).with_tokens].sum()) for one in candidates
+        )
+        if LEAST_BYTES * values <= room:
+            return level
+    return len(LEVELS) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +125,9 @@ class Plan:
 
     def left_out(self, responses_in_all: int, token_responses: int) -> list[str]:
         """Sentences that say what is not in the report; empty when everything is."""
-        said = []
+        sentences = []
         if len(self.steps) < self.steps_in_all:
-            said.append(
+            sentences.append(
                 message(
                     "{some:count} of {all:count} steps have no page of their own: the first, the "
                     "last, those of findings and extremes and every n-th of the others do.",
@@ -142,7 +136,7 @@ class Plan:
                 )
             )
         if self.responses < responses_in_all:
-            said.append(
+            sentences.append(
                 message(
                     "{some:count} of {all:count} responses are shown with their text: those that "
                     "findings point at, the extremes of every metric, and a seeded sample of the "
@@ -153,7 +147,7 @@ class Plan:
             )
         shown = sum(step.with_tokens for step in self.steps)
         if token_responses and shown < min(self.responses, token_responses):
-            said.append(
+            sentences.append(
                 message(
                     "Token data is kept for {some:count} of {all:count} shown responses, those "
                     "most worth a look first.",
@@ -163,10 +157,10 @@ class Plan:
             )
         digits = min((step.digits for step in self.steps), default=FINEST_DIGITS)
         if token_responses and digits < FINEST_DIGITS:
-            said.append(
+            sentences.append(
                 message("Token values are kept to {digits} significant digits.", digits=digits)
             )
-        return said
+        return sentences
 
 
 def fewer_steps(steps: Sequence[Candidate], room: int) -> list[Candidate]:

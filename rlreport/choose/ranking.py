@@ -1,25 +1,20 @@
-"""Order of the responses of a step: the most interesting first."""
+"""The extreme responses of a run, and the order of those of a step: most interesting first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rlreport.tables import length_column
+from rlreport.text.messages import marked, message
+
 METRICS = (
-    "reward",
-    "kl_k1",
-    "kl_k3",
-    "response_tokens",
-    "response_chars",
-    "reward_gap",
-    "kl_max",
-    "surprisal_mean",
-    "log_ratio_mean",
-    "valid_reward",
-    "value_error_mean",
+    *("reward", "kl_k1", "kl_k3", "response_tokens", "response_chars", "reward_gap", "kl_max"),
+    *("surprisal_mean", "log_ratio_mean", "valid_reward", "value_error_mean"),
 )
 """Both ends of each of these count as extremes."""
 
@@ -28,6 +23,67 @@ EXTREME_SHARE = 0.5
 
 RECURRING_SHARE = 0.5
 """Share of the sample that prompts of other steps may take, one response each."""
+
+TOOL_ERRORS = "tool_errors"
+
+# label, metric, which end, whether the token of the largest KL is the place to look
+_ENDS = (
+    (marked("Lowest reward"), "reward", "min", False),
+    (marked("Highest reward"), "reward", "max", False),
+    (marked("Furthest below the reference"), "reward_gap", "min", False),
+    (marked("Furthest above the reference"), "reward_gap", "max", False),
+    (marked("Largest KL"), "kl_k1", "max", True),
+    (marked("Most negative KL"), "kl_k1", "min", False),
+    (marked("Largest token KL, k3"), "kl_max", "max", True),
+    (marked("Longest"), "response_tokens", "max", False),
+    (marked("Shortest"), "response_tokens", "min", False),
+    (marked("Highest surprisal"), "surprisal_mean", "max", False),
+    (marked("Lowest surprisal"), "surprisal_mean", "min", False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """One end of a metric: the row that holds it, and the token to look at."""
+
+    label: str
+    metric: str
+    row: int
+    value: float
+    token: int | None = None
+
+    @property
+    def at_error(self) -> bool:
+        """Whether the first error of a tool is the place to look."""
+        return self.metric == TOOL_ERRORS
+
+
+def extremes(responses: pd.DataFrame) -> list[Extreme]:
+    """Return both ends of each metric over all responses; the latest step wins a tie.
+
+    Lengths fall back to characters where the log holds no tokens. Metrics that the log
+    cannot feed, or that are the same everywhere, are left out. The first response with an
+    error of a tool comes last.
+    """
+    found = []
+    for label, metric, end, at_token in _ENDS:
+        column = length_column(responses) if metric == "response_tokens" else metric
+        values = responses[column].to_numpy(np.float64)
+        known = values[np.isfinite(values)]
+        if not len(known) or known.min() == known.max():
+            continue
+        value = float(known.min() if end == "min" else known.max())
+        if end == "min" and metric == "kl_k1" and value >= 0:
+            continue
+        row = int(np.flatnonzero(values == value)[-1])
+        position = responses["kl_max_position"].to_numpy()[row] if at_token else np.nan
+        token = None if np.isnan(position) else int(position)
+        found.append(Extreme(message(label), column, row, value, token))
+    errors = responses[TOOL_ERRORS].to_numpy(np.float64)
+    for row in np.flatnonzero(errors > 0)[:1].tolist():
+        label = message("First tool error")
+        found.append(Extreme(label, TOOL_ERRORS, row, float(errors[row])))
+    return found
 
 
 def rank_by_interest(
@@ -69,17 +125,12 @@ def rank_by_interest(
     random = np.random.default_rng([seed, step % (1 << 63)])
     rest, room = rest[random.permutation(len(rest))], shown - len(first)
     if recurring is not None:
-        rest = _recurring_first(rest, recurring, int(room * RECURRING_SHARE))
+        # One response each of some prompts that recur comes first.
+        _, first_of_prompt = np.unique(recurring[rest], return_index=True)
+        recur = first_of_prompt[~np.isnan(recurring[rest][first_of_prompt])]
+        recur = recur[: int(room * RECURRING_SHARE)]
+        rest = np.concatenate([rest[recur], np.delete(rest, recur)])
     return np.concatenate([first, rest[:room]])
-
-
-def _recurring_first(
-    rest: NDArray[np.int64], recurring: NDArray[np.float64], most: int
-) -> NDArray[np.int64]:
-    """Move one response each of up to ``most`` prompts that recur to the front."""
-    _, first = np.unique(recurring[rest], return_index=True)
-    chosen = first[~np.isnan(recurring[rest][first])][:most]
-    return np.concatenate([rest[chosen], np.delete(rest, chosen)])
 
 
 def _extremeness(responses: pd.DataFrame) -> NDArray[np.int64]:

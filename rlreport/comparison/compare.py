@@ -26,7 +26,7 @@ from rlreport.comparison.statistics import (
 )
 from rlreport.errors import UsageError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.text.cells import number_as_text
+from rlreport.text.clean import number_as_text
 from rlreport.text.messages import marked
 
 LEAST_SHARED = 0.3

@@ -16,8 +16,7 @@ from rlreport.errors import UnusableInputError
 from rlreport.read.batch import text_hash
 from rlreport.sidefiles import LimitError, load_csv, read_stream
 from rlreport.tables import Tables
-from rlreport.text.cells import escape, unescape
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import escape, safe_text, unescape
 
 REPORT = "data/report.json"
 PATH = "data/responses.csv.gz"

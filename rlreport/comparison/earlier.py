@@ -26,8 +26,7 @@ from rlreport.check.findings import SCHEMA
 from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
 from rlreport.errors import UnreadableReportError, UnusableInputError
 from rlreport.sidefiles import LimitError, load_csv, load_json, open_zip, read_bounded, read_stream
-from rlreport.text.cells import unescape
-from rlreport.text.clean import safe_text
+from rlreport.text.clean import safe_text, unescape
 from rlreport.text.messages import message
 
 MAX_DATA = 500_000_000

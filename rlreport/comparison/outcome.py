@@ -18,7 +18,7 @@ from rlreport.comparison.statistics import shrunk
 from rlreport.figures.ragged import Floats
 from rlreport.options import FAIL_ON, CompareOptions
 from rlreport.text.messages import message
-from rlreport.text.units import units
+from rlreport.text.tokens import units
 
 MAX_FLIPS = 200
 

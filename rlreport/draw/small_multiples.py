@@ -14,7 +14,7 @@ from rlreport.draw.chart import Chart
 from rlreport.draw.curves import Frame, curve_chart, floats
 from rlreport.draw.series import Series
 from rlreport.figures.ragged import Floats
-from rlreport.metrics.guidance import guide_for
+from rlreport.metrics.roles import guide_for
 from rlreport.tables import Tables
 from rlreport.text.messages import message, plural, told
 

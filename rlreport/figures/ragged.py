@@ -69,17 +69,21 @@ def row_first_maxima(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
     return largest, position
 
 
+def finite_means(flat: Floats, offsets: Ints) -> tuple[Floats, Floats]:
+    """Return each row's number of finite values and their mean, NaN where there is none."""
+    count, total = finite_sums(flat, offsets)
+    with np.errstate(invalid="ignore"):
+        return count, total / count
+
+
 def row_moments(flat: Floats, offsets: Ints) -> tuple[Floats, Floats, Floats]:
     """Return each row's number of finite values, their mean, and their squared deviations.
 
     Shape (R,) each. The third is the sum over the row of (x - mean)²; mean and sum are NaN
     where no value is finite.
     """
-    lengths = np.diff(offsets)
-    count, total = finite_sums(flat, offsets)
-    with np.errstate(invalid="ignore"):
-        mean = total / count
-    deviation = flat - np.repeat(mean, lengths)
+    count, mean = finite_means(flat, offsets)
+    deviation = flat - np.repeat(mean, np.diff(offsets))
     np.square(deviation, out=deviation)
     _, squares = finite_sums(deviation, offsets)
     return count, mean, np.where(count > 0, squares, np.nan)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from rlreport.figures.ragged import (
     Floats,
     Ints,
+    finite_means,
     finite_sums,
     row_ends,
     row_first_maxima,
@@ -49,8 +50,7 @@ def response_figures(
     """
     columns: dict[str, Floats] = {"response_tokens": np.diff(offsets).astype(np.float64)}
     if figures.surprisal is not None:
-        count, total = finite_sums(figures.surprisal, offsets)
-        columns["surprisal_mean"] = _mean(total, count)
+        count, columns["surprisal_mean"] = finite_means(figures.surprisal, offsets)
         columns["logp_tokens"] = count
     if figures.log_ratio is not None and figures.kl is not None:
         _divergence(columns, figures.log_ratio, figures.kl, offsets)
@@ -66,7 +66,7 @@ def response_figures(
 
 def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: Ints) -> None:
     count, total = finite_sums(ratio, offsets)
-    columns["log_ratio_mean"] = _mean(total, count)
+    columns["log_ratio_mean"] = finite_means(ratio, offsets)[1]
     columns["kl_k1"] = np.where(count > 0, total, np.nan)
     columns["log_ratio_min"] = row_minima(ratio, offsets)
     columns["log_ratio_max"] = row_maxima(ratio, offsets)
@@ -74,7 +74,8 @@ def _divergence(columns: dict[str, Floats], ratio: Floats, kl: Floats, offsets: 
     known = kl if not np.isnan(kl).any() else np.where(np.isnan(kl), 0.0, kl)
     total = row_sums(known, offsets)
     columns["kl_k3"] = np.where(count > 0, total, np.nan)
-    columns["kl_k3_mean"] = _mean(total, count)
+    with np.errstate(invalid="ignore"):
+        columns["kl_k3_mean"] = columns["kl_k3"] / count
     columns["kl_max"], columns["kl_max_position"] = row_first_maxima(kl, offsets)
 
 
@@ -92,7 +93,7 @@ def _critic(
 ) -> None:
     value, returns = figures.value, figures.return_
     if value is not None:
-        columns["value_mean"] = row_moments(value, offsets)[1]
+        columns["value_mean"] = finite_means(value, offsets)[1]
     if value is not None and returns is not None and figures.value_error is not None:
         known = np.isfinite(returns)
         if not known.all():
@@ -115,7 +116,7 @@ def _critic(
         ("advantage_logged_mean", logged),
     ):
         if advantage is not None:
-            columns[name] = _finite_mean(advantage, offsets)
+            columns[name] = finite_means(advantage, offsets)[1]
 
 
 def _engines(
@@ -124,22 +125,18 @@ def _engines(
     """Add what compares the policy's log-probabilities with the sampler's and the old policy's."""
     logp, sampler, prob = figures.logp, figures.sampler_logp, figures.prob
     if logp is not None and prob is not None and sampler is not None:
-        count, total = finite_sums(mismatch_ratio(logp, sampler), offsets)
-        columns["mismatch_tokens"] = count
-        columns["mismatch_ratio"] = _mean(total, count)
-        columns["mismatch_k3"] = _finite_mean(k3(sampler - logp), offsets)
-        difference = np.abs(prob - probability(sampler))
-        columns["mismatch_prob"] = _finite_mean(difference, offsets)
-        columns["mismatch_k3_back"] = _finite_mean(k3(logp - sampler), offsets)
+        ratio = mismatch_ratio(logp, sampler)
+        columns["mismatch_tokens"], columns["mismatch_ratio"] = finite_means(ratio, offsets)
+        columns["mismatch_k3"] = finite_means(k3(sampler - logp), offsets)[1]
+        columns["mismatch_prob"] = finite_means(np.abs(prob - probability(sampler)), offsets)[1]
+        columns["mismatch_k3_back"] = finite_means(k3(logp - sampler), offsets)[1]
         count, total = finite_sums(logp - sampler, offsets)
         columns["log_weight"] = np.where(count > 0, total, np.nan)
     if logp is not None and old is not None:
         ratio = importance_ratio(logp, old)
-        count, total = finite_sums(ratio, offsets)
-        outside = np.where(np.isfinite(ratio), np.abs(ratio - 1.0) > CLIP_RANGE, 0.0)
-        columns["ratio_tokens"] = count
-        columns["ratio_mean"] = _mean(total, count)
-        columns["ratio_outside"] = _mean(row_sums(outside, offsets), count)
+        columns["ratio_tokens"], columns["ratio_mean"] = finite_means(ratio, offsets)
+        outside = np.where(np.isfinite(ratio), np.abs(ratio - 1.0) > CLIP_RANGE, np.nan)
+        columns["ratio_outside"] = finite_means(outside, offsets)[1]
 
 
 def mismatch_by_turn(
@@ -172,7 +169,7 @@ def mismatch_by_turn(
     found = {}
     for name, wanted in (("first", first), ("last", last)):
         own = np.where(turn == wanted[rows], mismatch, np.nan)
-        mean = _finite_mean(own, offsets)
+        mean = finite_means(own, offsets)[1]
         found[f"mismatch_{name}_turn"] = np.where(several, mean, np.nan)
     return found
 
@@ -207,13 +204,3 @@ def thinking_tokens(
     inside |= ~own & np.repeat(has & closes[first], lengths)
     thought = np.where(has, row_sums(inside.astype(np.float64), offsets), np.nan)
     return {"thinking_tokens": thought, "answer_tokens": lengths - thought}
-
-
-def _finite_mean(flat: Floats, offsets: Ints) -> Floats:
-    count, total = finite_sums(flat, offsets)
-    return _mean(total, count)
-
-
-def _mean(total: Floats, count: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        return np.where(count > 0, total / count, np.nan)

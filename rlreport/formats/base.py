@@ -49,7 +49,7 @@ class Format(Protocol):
     - ``rewarded = False``: its files hold no rewards; the NaN that its rows have for one is then
       no number that was lost;
     - ``alone = True``: its rows depend on the object and the file's name alone, and on no other
-      file, so that what a scan found may be kept (see ``rlreport.read.cache``);
+      file, so that what a scan found may be kept (see ``rlreport.read.chunk``);
     - ``beside(path, listed)``, called once for each local file with its path and the paths of
       all files of the logs: it returns the format as that file's neighbours make it (which has
       to be picklable, and may have a ``remark`` for the reader of the report), or a text that

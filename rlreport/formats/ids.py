@@ -12,8 +12,8 @@ from typing import Any
 from rlreport.errors import MissingExtraError, UsageError
 from rlreport.formats import logged
 from rlreport.formats.base import Row
+from rlreport.text.clean import is_special
 from rlreport.text.numbers import byte_size
-from rlreport.text.special import is_special
 from rlreport.text.tokens import Style, detect_style, readable_tokens
 
 MOST_BYTES = 500_000_000

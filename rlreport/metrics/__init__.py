@@ -92,34 +92,30 @@ def metrics_beside(logs: Sequence[str | Path], given: Sequence[str | Path]) -> T
         read.files.append(MetricsFile(name, len(table), [str(m) for m in table.columns[1:]]))
         read.notes += [Note("metrics", limit, 1, name) for limit in table.attrs.get(LEFT_OUT, ())]
     if tables:
-        tables, limits = _first_names(tables)
+        names = list(dict.fromkeys(name for table in tables for name in table.columns[1:]))
+        names, limits = _limited(names, sum(map(len, tables)))
         read.notes += [Note("metrics", limit, 1) for limit in limits]
         for table in tables:
             for metric, steps in table.attrs[BROKEN].items():
-                if metric in table:
+                if metric in names:
                     known = {*read.broken.get(metric, ()), *steps}
                     read.broken[metric] = sorted(known)[:MAX_BROKEN]
-        read.table = pd.concat(tables).groupby("step", sort=True).last().reset_index()
+        kept = [table.filter(["step", *names]) for table in tables]
+        read.table = pd.concat(kept).groupby("step", sort=True).last().reset_index()
     return read
 
 
-def _first_names(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], list[str]]:
-    names = list(dict.fromkeys(name for table in tables for name in table.columns[1:]))
-    room = _room(sum(map(len, tables)))
-    kept = {"step", *names[:room]}
-    return [t[[n for n in t if n in kept]] for t in tables], _missing(len(names), room)
+def _limited(names: Sequence[str], steps: int, more: int = 0) -> tuple[list[str], list[str]]:
+    """Return the metrics that a table of so many steps may have, and a sentence on all others.
 
-
-def _room(steps: int) -> int:
-    """Return how many metrics a table of so many steps may have."""
-    return min(MAX_METRICS, MAX_CELLS // max(1, steps))
-
-
-def _missing(names: int, room: int) -> list[str]:
+    ``more`` is the number of further metrics that were left out before.
+    """
+    most = min(MAX_METRICS, MAX_CELLS // max(1, steps))
+    left_out = len(names) + more - most
     text = message(
-        "{n:count} metrics beyond the first {most:count} left out", n=names - room, most=room
+        "{n:count} metrics beyond the first {most:count} left out", n=left_out, most=most
     )
-    return [text] if names > room else []
+    return list(names[:most]), [text] if left_out > 0 else []
 
 
 def read_metrics(path: Path) -> pd.DataFrame:
@@ -156,11 +152,11 @@ def read_metrics(path: Path) -> pd.DataFrame:
         raise UnusableInputError(f"{path.name}: cannot be read as metrics: {error}") from error
     logged = [np.frombuffer(at, np.int64) for at, _ in curves.values()]
     steps = np.unique(np.concatenate([np.empty(0, np.int64), *logged]))
-    room = _room(len(steps))
-    left_out += _missing(len(curves) + len(refused), room)
+    names, limits = _limited(list(curves), len(steps), more=len(refused))
+    left_out += limits
     columns: dict[str, NDArray[Any]] = {"step": steps}
     broken: dict[str, list[int]] = {}
-    for name in sorted({*list(curves)[:room]} - {"step"}):
+    for name in sorted(set(names) - {"step"}):
         at, logged_values = (np.asarray(part) for part in curves[name])
         column, bad = _by_step(steps, at, logged_values, largest=bool(_GRAD_NORM.search(name)))
         columns[name] = column

@@ -1,4 +1,4 @@
-"""What a trainer's metric measures, told from its name: its role.
+"""What a trainer's metric measures, told from its name: its role; and its healthy range.
 
 A role has one meaning and one unit, whatever the framework calls it. A metric whose name is not
 listed has no role: it is drawn, but nothing is judged by it.
@@ -10,18 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-
-class Role(NamedTuple):
-    """What a metric measures, and its unit, "" for a plain number.
-
-    ``names`` are regular expressions of metric names, in order of preference; each has to match
-    the whole name in lower case, without the parts that say only when it was logged.
-    """
-
-    id: str
-    unit: str
-    names: tuple[str, ...]
-
+from rlreport.text.messages import marked
 
 _MEAN = r"(?:[_/.](?:all[_/.])?(?:mean|avg|average))?"
 _AVG = r"(?:(?:mean|avg|average)_)?"
@@ -37,133 +26,89 @@ _TEST_SETS = (
     r"(?:aime|amc|math|gsm8k|gpqa|hmmt|olympiad|minerva|humaneval|mbpp|livecode|lcb|mmlu|ifeval)"
 )
 
-ROLES: tuple[Role, ...] = (
-    Role(
-        "reward",
-        "",
-        (
-            rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
-            rf"(?:reward/)?{_AVG}raw_reward{_MEAN}",  # SkyRL, slime, whose `rewards` is normalized
-            rf"critic/scores?{_MEAN}",  # verl and EasyR1, whose `rewards` has the KL penalty in it
-            r"(?:env/all/)?rewards?/(?:total|overall|all)(?:/mean)?",  # Tinker, EasyR1
-            rf"(?:critic/)?{_AVG}(?:rewards|scores?){_MEAN}",  # open-instruct's is `scores`
-            r"env/reward_mean|ppo/mean_scores",
-            r"objective/(?:scores|verifiable_reward|rlhf_reward)",  # TRL's PPO, open-instruct
-            r"(?:[\w.-]+/)?all/[\w.-]+/reward/mean",  # prime-rl, by agent
-            r"(?:[\w.-]+/)?effective/[\w.-]+/reward/mean",
-            rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
-            rf"{_AVG}returns?{_MEAN}",
-            r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
-            rf"(?:env/all/|episode/)?{_AVG}(?:answer_)?{_RIGHT}{_MEAN}",
-        ),
+ROLES: dict[str, tuple[str, ...]] = {
+    "reward": (
+        rf"{_AVG}reward{_MEAN}",  # TRL, OpenRLHF, NeMo-RL, prime-rl, plain
+        rf"(?:reward/)?{_AVG}raw_reward{_MEAN}",  # SkyRL, slime, whose `rewards` is normalized
+        rf"critic/scores?{_MEAN}",  # verl and EasyR1, whose `rewards` has the KL penalty in it
+        r"(?:env/all/)?rewards?/(?:total|overall|all)(?:/mean)?",  # Tinker, EasyR1
+        rf"(?:critic/)?{_AVG}(?:rewards|scores?){_MEAN}",  # open-instruct's is `scores`
+        r"env/reward_mean|ppo/mean_scores",
+        r"objective/(?:scores|verifiable_reward|rlhf_reward)",  # TRL's PPO, open-instruct
+        r"(?:[\w.-]+/)?all/[\w.-]+/reward/mean",  # prime-rl, by agent
+        r"(?:[\w.-]+/)?effective/[\w.-]+/reward/mean",
+        rf"{_AVG}(?:episode|episodic)[_/](?:reward|return)s?{_MEAN}",
+        rf"{_AVG}returns?{_MEAN}",
+        r"reward/(?!format|length|std|min|max)[\w.-]+/mean",  # rLLM, by agent
+        rf"(?:env/all/|episode/)?{_AVG}(?:answer_)?{_RIGHT}{_MEAN}",
     ),
-    Role(
-        "reward_std",
-        "",
-        (
-            r"(?:critic/)?(?:rewards?|scores?)[_/.](?:all[_/.])?std(?:_mean)?",
-            r"std_(?:rewards?|scores?)",
-            r"\w*reward_std(?:_mean)?",
-        ),
+    "reward_std": (
+        r"(?:critic/)?(?:rewards?|scores?)[_/.](?:all[_/.])?std(?:_mean)?",
+        r"std_(?:rewards?|scores?)",
+        r"\w*reward_std(?:_mean)?",
     ),
-    Role(
-        "validation",
-        "",
-        (
-            rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?(?:reward|score)s?(?:/total|_score)?{_MEAN}",
-            rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{_RIGHT}{_MEAN}",
-            r"val-core/.+/(?:acc|reward|score)/mean@\d+",  # verl
-            r"val-core/.+/mean@\d+",
-            r"val-core/.+",
-            rf"{_VALIDATION}(?:.+/)?avg@\d+",  # prime-rl
-            rf"{_VALIDATION}.*(?:rewards?|scores?|{_RIGHT}|pass_at_\d+)(?:/.*)?",
-            rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
-        ),
+    "validation": (
+        rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?(?:reward|score)s?(?:/total|_score)?{_MEAN}",
+        rf"{_VALIDATION}(?:all/|env/all/)?(?:\w+_)?{_RIGHT}{_MEAN}",
+        r"val-core/.+/(?:acc|reward|score)/mean@\d+",  # verl
+        r"val-core/.+/mean@\d+",
+        r"val-core/.+",
+        rf"{_VALIDATION}(?:.+/)?avg@\d+",  # prime-rl
+        rf"{_VALIDATION}.*(?:rewards?|scores?|{_RIGHT}|pass_at_\d+)(?:/.*)?",
+        rf"{_VALIDATION}{_TEST_SETS}[\w.+]*",  # slime: the mean reward on a test set
     ),
     # TRL's PPO and online DPO sum over the response.
-    Role("kl", "nats a response", (r"objective/kl",)),
+    "kl": (r"objective/kl",),
     # Means over tokens. `ppo_kl` and `approx_kl` are to the policy before the update, `mismatch_kl`
     # and Tinker's `kl_sample_train` between sampler and trainer: no drift from the reference.
-    Role(
-        "kl_token",
-        "nats a token",
-        (
-            rf"{_AVG}kl{_MEAN}",  # TRL's GRPO and RLOO, OpenRLHF
-            rf"{_POLICY}{_AVG}(?:policy_kl|ref_kl|kl_ref|kl_to_ref|kl_div|kl_divergence){_MEAN}",
-            rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
-            rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
-            r"loss/avg_kl|kl_policy_base|objective/kl_avg",  # SkyRL, Tinker, open-instruct
-            r"objective/kl2_avg",
-            r"objective/kl[01]_avg",
-        ),
+    "kl_token": (
+        rf"{_AVG}kl{_MEAN}",  # TRL's GRPO and RLOO, OpenRLHF
+        rf"{_POLICY}{_AVG}(?:policy_kl|ref_kl|kl_ref|kl_to_ref|kl_div|kl_divergence){_MEAN}",
+        rf"{_POLICY}kl_loss{_MEAN}",  # verl, slime, EasyR1
+        rf"{_POLICY}(?:reward_)?kl_penalty",  # verl, EasyR1, NeMo-RL
+        r"loss/avg_kl|kl_policy_base|objective/kl_avg",  # SkyRL, Tinker, open-instruct
+        r"objective/kl2_avg",
+        r"objective/kl[01]_avg",
     ),
     # TRL's `objective/entropy` is summed over the response.
-    Role(
-        "entropy",
-        "nats a token",
-        (rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",),
+    "entropy": (rf"{_POLICY}{_AVG}(?:token_|policy_|approx_)?entropy(?:_loss)?{_MEAN}",),
+    "loss": (
+        rf"{_POLICY}loss{_MEAN}",
+        rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
+        r"loss/(?:total|policy)_avg",  # TRL's PPO, open-instruct
     ),
-    Role(
-        "loss",
-        "",
-        (
-            rf"{_POLICY}loss{_MEAN}",
-            rf"{_POLICY}{_AVG}(?:pg|policy|actor|act|total|final|grpo|ppo)_loss{_MEAN}",
-            r"loss/(?:total|policy)_avg",  # TRL's PPO, open-instruct
-        ),
+    "grad_norm": (
+        rf"{_POLICY}{_AVG}(?:actor_|policy_|raw_|global_|total_)?grad(?:ient)?s?[_/]?norm{_MEAN}",
     ),
-    Role(
-        "grad_norm",
-        "",
-        (
-            rf"{_POLICY}{_AVG}(?:actor_|policy_|raw_|global_|total_)?grad(?:ient)?s?[_/]?norm{_MEAN}",
-        ),
+    "clip_fraction": (
+        r"clip_ratio/region_mean",
+        rf"{_POLICY}{_AVG}(?:pg_|ppo_|policy_)?clip(?:ped)?_?(?:frac|fraction|ratio){_MEAN}",
+        r"loss_metrics/clip_ratio",
     ),
-    Role(
-        "clip_fraction",
-        "of tokens",
-        (
-            r"clip_ratio/region_mean",
-            rf"{_POLICY}{_AVG}(?:pg_|ppo_|policy_)?clip(?:ped)?_?(?:frac|fraction|ratio){_MEAN}",
-            r"loss_metrics/clip_ratio",
-        ),
+    "length": (
+        r"completions?/mean_length",
+        rf"{_AVG}(?:response|completion|generation|gen|output|answer)s?[_/]?(?:token_?)?"
+        rf"(?:len|length|token)s?{_MEAN}",
+        r"mean_gen_tokens_per_sample|generate/avg_num_tokens|episode/response_tokens",
+        r"(?:env/all/)?ac_tokens_per_(?:trajectory|turn)",
+        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/num_output_tokens/mean",
+        rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
+        rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
     ),
-    Role(
-        "length",
-        "tokens",
-        (
-            r"completions?/mean_length",
-            rf"{_AVG}(?:response|completion|generation|gen|output|answer)s?[_/]?(?:token_?)?"
-            rf"(?:len|length|token)s?{_MEAN}",
-            r"mean_gen_tokens_per_sample|generate/avg_num_tokens|episode/response_tokens",
-            r"(?:env/all/)?ac_tokens_per_(?:trajectory|turn)",
-            r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/num_output_tokens/mean",
-            rf"(?:val/)?{_AVG}(?:decode|seq|sequence)_?(?:len|length)s?{_MEAN}",  # open-instruct
-            rf"{_AVG}(?:length|num_output_tokens){_MEAN}",
-        ),
+    "truncated": (
+        r"completions?/(?:clipped_ratio|truncated_fraction)",
+        r"response_length/clip_ratio",
+        rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
+        r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/is_truncated/mean",
     ),
-    Role(
-        "truncated",
-        "of responses",
-        (
-            r"completions?/(?:clipped_ratio|truncated_fraction)",
-            r"response_length/clip_ratio",
-            rf"(?:is_|response_)?(?:truncated|truncation)(?:_(?:ratio|rate|frac|fraction))?{_MEAN}",
-            r"(?:[\w.-]+/)?(?:all|effective)/[\w.-]+/is_truncated/mean",
-        ),
-    ),
-    Role(
-        "learning_rate",
-        "",
-        (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
-    ),
-    Role("ratio", "", (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",)),
-    Role(
-        "explained_variance",
-        "",
-        (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
-    ),
-)
+    "learning_rate": (rf"{_POLICY}(?:actor_|policy_)?(?:lr|learning_rate)(?:[-/_]pg_\d+)?",),
+    "ratio": (rf"(?:val/|{_POLICY})(?:importance_|policy_|probs?_)?ratio{_MEAN}",),
+    "explained_variance": (r"(?:critic/|val/)?(?:vf_|value_)?explained_var(?:iance)?(?:_avg)?",),
+}
+"""Role -> regular expressions of metric names, in order of preference.
+
+Each has to match the whole name in lower case, without the parts that say only when it was logged.
+"""
 
 _PREFIXES = re.compile(r"^(?:.* - )?(?:(?:train|training|trainer|rollouts?|metrics|agg)[/_.])*")
 """Parts of a name that say of which run or when a metric was logged, not what it measures."""
@@ -179,8 +124,51 @@ def roles_of(metrics: Iterable[str]) -> dict[str, str]:
     )
     plain = {name: _PREFIXES.sub("", name.lower()) for name in names}
     roles: dict[str, str] = {}
-    for role in ROLES:
-        matching = (n for p in role.names for n in names if re.fullmatch(p, plain[n]))
+    for role, patterns in ROLES.items():
+        matching = (n for p in patterns for n in names if re.fullmatch(p, plain[n]))
         if metric := next(matching, None):
-            roles[role.id] = metric
+            roles[role] = metric
     return roles
+
+
+class Guide(NamedTuple):
+    """The range in which a metric is unremarkable, and who says so."""
+
+    metric: str
+    low: float
+    high: float
+    meaning: str
+    source: str
+
+
+_TRL = marked("TRL's guide to the metrics of PPO")
+
+GUIDANCE: tuple[Guide, ...] = (
+    Guide("objective/kl", 0.0, 10.0, "KL to the reference; keep it between 0 and 10", _TRL),
+    Guide(
+        "val/ratio", 0.8, 1.2, "floats around 1.0; 2.0 or 0.1 means updates too drastic", _TRL
+    ),
+    Guide(
+        "clip_ratio/region_mean", 0.0, 0.3, "share of clipped tokens; more means updates too large",
+        "TRL's GRPO metrics; the threshold of ratio_drift",
+    ),
+    Guide(
+        "frac_reward_zero_std", 0.0, 0.5, "groups without variance teach nothing",
+        "DAPO; the threshold of zero_variance_groups",
+    ),
+    Guide(
+        "sampling/importance_sampling_ratio/mean", 0.95, 1.05,
+        "sampler and trainer agree at 1", "NeMo-RL's guides; the threshold of engine_mismatch",
+    ),
+    Guide(
+        "critic/vf_explained_var", 0.0, 1.0, "below 0 the critic is worse than a constant",
+        "verl's metrics; PPO practice",
+    ),
+)  # fmt: skip
+"""Guides by metric name, as the trainers write it."""
+
+
+def guide_for(metric: str) -> Guide | None:
+    """Return the guide of a metric, whatever prefix (``train/``, ``eval_``) stands before it."""
+    plain = metric.removeprefix("train/").removeprefix("eval/").removeprefix("eval_")
+    return next((guide for guide in GUIDANCE if guide.metric == plain), None)

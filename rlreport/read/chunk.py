@@ -1,135 +1,324 @@
-"""The first pass: a byte range of the logs becomes a table with a row per response."""
+"""The first pass: a byte range of the logs becomes a table with a row per response.
+
+Tables are cached for the next build (``--cache``). The key holds everything that a table depends
+on: the program, the options, the format, name and range, and a hash of the bytes. So appending to
+a file invalidates its last range only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+import numpy as np
 import xxhash
 
 from rlreport.errors import RowError, UnreadRow
-from rlreport.options import FigureOptions, ReadOptions
-from rlreport.read.batch import Batcher, Chunk, Place, RangeCounts
-from rlreport.read.files import with_content
+from rlreport.options import RESTARTS, FigureOptions, ReadOptions
+from rlreport.read.batch import (
+    Chunk,
+    Columns,
+    Extra,
+    Place,
+    RangeCounts,
+    batch_columns,
+    joined_columns,
+)
+from rlreport.read.files import NATIVE, LogFormat, with_content
 from rlreport.read.lines import DAMAGED, RANGE_BYTES, ByteRange, Lines, reason_of
-from rlreport.read.notes import LogPosition, UnreadLine
-from rlreport.read.rows import Row, load_object, parse_line, parse_record
-from rlreport.text.messages import marked, message
+from rlreport.read.notes import LogPosition, Oddity, Remarks, UnreadLine
+from rlreport.read.rows import Row, load_object, parse_record
+from rlreport.store import Store, pack, program, unpack
+from rlreport.text.messages import Message, marked, message
 
+_BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
+_CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
+"""Containers that are one file each; a database may have a log of writes next to it."""
+
 _UNUSABLE = (RowError, RecursionError, OverflowError)
 """What a hostile line may raise: deep nesting and huge integers are valid JSON."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
     """Return the table of the rows in some byte ranges."""
-    return _Reader(options, figures).read(ranges)
+    chunk, columns = Chunk(), list[Columns]()
+    rows, places, size = list[Row](), list[Place](), 0
+    for row, place in _rows(ranges, options.max_line, chunk):
+        rows.append(row)
+        places.append(place)
+        size += place.length
+        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
+            columns.append(batch_columns(rows, places, options, figures, chunk))
+            rows, places, size = [], [], 0
+    if rows:
+        columns.append(batch_columns(rows, places, options, figures, chunk))
+    chunk.columns = joined_columns(columns)
+    return chunk
 
 
-class _Reader:
-    """Reads byte ranges line by line."""
+def _rows(ranges: Sequence[ByteRange], max_line: int, chunk: Chunk) -> Iterator[tuple[Row, Place]]:
+    sources = [part.source for part in ranges]
+    if len(ranges) > 1:  # small files
+        sources = with_content(sources, RANGE_BYTES)
+    for part, source in zip(ranges, sources, strict=True):
+        reader = _RangeReader(replace(part, source=source), max_line, chunk)
+        yield from reader.rows()
+        if part.format.reader is not None:
+            chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
+        chunk.counts.append(RangeCounts(part.file, part.start, reader.lines, reader.unread))
 
-    def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
-        self._options = options
-        self._batcher = Batcher(options, figures)
-        self._chunk = self._batcher.chunk
 
-    def read(self, ranges: Sequence[ByteRange]) -> Chunk:
-        sources = [part.source for part in ranges]
-        if len(ranges) > 1:  # small files
-            sources = with_content(sources, RANGE_BYTES)
-        for part, source in zip(ranges, sources, strict=True):
-            self._range = replace(part, source=source)
-            self._lines = self._unread = 0
-            if part.format.container == "lines":
-                self._read_lines(Lines(self._range, self._options.max_line))
-            else:
-                self._read_container()
-            if part.format.reader is not None:
-                self._chunk.remarks.add_unread_fields(part.format.reader.take_not_taken())
-            self._chunk.counts.append(RangeCounts(part.file, part.start, self._lines, self._unread))
-        return self._batcher.finish()
+class _RangeReader:
+    """Reads the rows of a byte range; remarks go to the chunk.
 
-    def _read_lines(self, lines: Lines) -> None:
-        native = self._range.format.reader is None
+    Attributes:
+        lines: number of lines, or of objects of another container, read so far.
+        unread: lines among them that could not be used.
+    """
+
+    def __init__(self, part: ByteRange, max_line: int, chunk: Chunk) -> None:
+        self.lines = self.unread = 0
+        self._part, self._max_line, self._chunk = part, max_line, chunk
+
+    def rows(self) -> Iterator[tuple[Row, Place]]:
+        if self._part.format.container == "lines":
+            yield from self._rows_of_lines()
+        else:
+            yield from self._rows_of_container()
+
+    def _rows_of_lines(self) -> Iterator[tuple[Row, Place]]:
+        lines = Lines(self._part, self._max_line)
         for offset, line, torn in lines:
-            self._lines += 1
+            self.lines += 1
             if line is not None and (not line or line.isspace()):
                 continue
             try:
-                if line is None or len(line) > self._options.max_line:
-                    raise RowError(message(_TOO_LONG, most=self._options.max_line))
+                if line is None or len(line) > self._max_line:
+                    raise RowError(message(_TOO_LONG, most=self._max_line))
+                obj, lenient = load_object(line)
                 digest = xxhash.xxh3_64_intdigest(line)
-                if native:
-                    self._add(parse_line(line), offset, len(line), 0, digest)
-                else:
-                    self._read_object(load_object(line)[0], offset, len(line), digest)
+                for row, place in self._rows_of_object(obj, offset, len(line), digest, torn=torn):
+                    if lenient and self._part.format.reader is None:
+                        self._chunk.remarks.add("tolerant", self._position(offset))
+                    yield row, place
             except _UNUSABLE as error:
-                self._add_unread(offset, _why(error), torn=torn)
+                self._add_unread(offset, _reason(error), torn=torn)
         if lines.unended:
-            position = LogPosition(self._range.file, _END, self._lines)
-            self._chunk.remarks.add("unended", position)
+            self._chunk.remarks.add("unended", self._position(_END))
         if lines.damage is not None:
-            self._lines += 1
-            self._add_unread(
-                _END, message("cannot be read further: {why}", why=lines.damage), torn=True
-            )
+            self.lines += 1
+            why = message("cannot be read further: {why}", why=lines.damage)
+            self._add_unread(_END, why, torn=True)
 
-    def _read_object(self, obj: dict[str, Any], offset: int, length: int, digest: int = 0) -> None:
-        """Read the rows of an object of another format; one bad row does not affect others."""
-        part = self._range
-        for sub, row in enumerate(part.format.rows(obj, part.source.name, self._lines, offset)):
-            try:
-                if isinstance(row, UnreadRow):
-                    raise row.error
-                self._add(parse_record(row), offset, length, sub, digest)
-            except _UNUSABLE as error:
-                self._add_unread(offset, _why(error))
-
-    def _read_container(self) -> None:
-        """Read a file that does not consist of lines; an object's index is its offset."""
+    def _rows_of_container(self) -> Iterator[tuple[Row, Place]]:
+        """Yield the rows of a file without lines; an object's index is its offset."""
         from rlreport.formats.containers import iterate
 
-        part = self._range
+        part = self._part
         try:
             with part.source.open() as stream:
                 for index, obj in iterate(stream, part.format.container):
-                    self._lines += 1
+                    self.lines += 1
                     try:
-                        self._read_object(obj, index, 0)
+                        yield from self._rows_of_object(obj, index, 0)
                     except _UNUSABLE as error:
-                        self._add_unread(index, _why(error))
+                        self._add_unread(index, _reason(error))
         except (*DAMAGED, ValueError) as error:
             self._add_unread(_END, message("cannot be read: {why}", why=reason_of(error)))
 
-    def _add(self, row: Row, offset: int, length: int, sub: int, digest: int) -> None:
-        position = LogPosition(self._range.file, offset, self._lines)
-        log_format, metadata = self._range.format, row.metadata
-        split = metadata.split or log_format.split
-        validation = split != log_format.main
-        remarks = self._chunk.remarks
-        if validation and split != log_format.watched:
-            remarks.add("other_split_rows", position)
-            return
-        if metadata.failed:
-            remarks.add("failed", position)
-        elif not metadata.trainable:
-            remarks.add("untrained", position)
-            return
-        place = Place(*position, length, sub, validation, metadata.failed, digest)
-        self._batcher.add(row, place)
+    def _rows_of_object(
+        self, obj: dict[str, Any], offset: int, length: int, digest: int = 0, *, torn: bool = False
+    ) -> Iterator[tuple[Row, Place]]:
+        """Yield the rows of an object; one bad row does not affect others."""
+        part = self._part
+        records = part.format.rows(obj, part.source.name, self.lines, offset)
+        for sub, record in enumerate(records):
+            try:
+                if isinstance(record, UnreadRow):
+                    raise record.error
+                row = parse_record(record)
+            except _UNUSABLE as error:
+                self._add_unread(offset, _reason(error), torn=torn)
+                continue
+            metadata = row.metadata
+            split = metadata.split or part.format.split
+            validation = split != part.format.main
+            if validation and split != part.format.watched:
+                self._chunk.remarks.add("other_split_rows", self._position(offset))
+                continue
+            if metadata.failed:
+                self._chunk.remarks.add("failed", self._position(offset))
+            elif not metadata.trainable:
+                self._chunk.remarks.add("untrained", self._position(offset))
+                continue
+            position = self._position(offset)
+            yield row, Place(*position, length, sub, validation, metadata.failed, digest)
+
+    def _position(self, offset: int) -> LogPosition:
+        return LogPosition(self._part.file, offset, self.lines)
 
     def _add_unread(self, offset: int, reason: str, *, torn: bool = False) -> None:
-        self._unread += 1
-        position = LogPosition(self._range.file, offset, self._lines)
-        self._chunk.remarks.add_unread(UnreadLine(position, reason, torn))
+        self.unread += 1
+        self._chunk.remarks.add_unread(UnreadLine(self._position(offset), reason, torn))
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, RecursionError):
         return message("nested too deep")
     return message("holds a number too large")
+
+
+def read_cached(
+    group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, store: Store
+) -> Chunk:
+    """Return the table of byte ranges: that of an earlier build if nothing has changed since."""
+    key = _key(group, options, figures)
+    files = [part.file for part in group]
+    if key and (data := store.get(key)):
+        # What is not such a table is read again.
+        with suppress(ValueError, TypeError, LookupError, AttributeError):
+            return _in_files(_decoded(data), files)
+    # What is stored numbers the files of the ranges, as another build may list more.
+    numbered = [replace(part, file=number) for number, part in enumerate(group)]
+    chunk = read_chunk(numbered, options, figures)
+    if key and key == _key(group, options, figures):  # nothing changed meanwhile
+        with suppress(TypeError):  # text that is not Unicode
+            store.put(key, _encoded(chunk))
+    return _in_files(chunk, files)
+
+
+def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
+    """Return the key of a table; b"" if these ranges are not cached or cannot be read."""
+    formats = format_keys([part.format for part in group], options.tokenizer)
+    if not formats:
+        return b""
+    contents = [part.source.digest(part.start, part.stop) for part in group]
+    if not all(contents):
+        return b""
+    settings = replace(
+        options, workers=0, strict=False, restarts=RESTARTS[0], metrics=(), cache="",
+        cache_size=0, ray=None,
+    )  # fmt: skip
+    ranges = [
+        (part.source.name, part.start, part.stop is None, content)
+        for part, content in zip(group, contents, strict=True)
+    ]
+    parts = "chunk", program(), settings, options.pad_tokens, figures, ranges, formats
+    return repr(parts).encode(errors="surrogatepass")
+
+
+def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
+    """Identify formats; [] if one of them reads other files than the log itself.
+
+    Args:
+        formats: of files.
+        tokenizer: the file with the names of their tokens.
+    """
+    keys: dict[int, str] = {}
+    for one in formats:
+        alone = one.reader.alone if one.reader else one.id == NATIVE
+        if not alone or one.container not in _CACHED_CONTAINERS:
+            return []
+        if id(one) not in keys:
+            keys[id(one)] = xxhash.xxh3_128_hexdigest(pickle.dumps(one, 5))
+    return [*(keys[id(one)] for one in formats), _digest_of(tokenizer) if tokenizer else ""]
+
+
+@cache
+def _digest_of(path: str) -> str:
+    with open(path, "rb") as file:  # noqa: PTH123 - a path as given
+        return xxhash.xxh3_128_hexdigest(file.read())
+
+
+def _in_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
+    """Return the table with these numbers for its files, which are numbered from 0."""
+
+    def at(position: LogPosition) -> LogPosition:
+        return position._replace(file=files[position.file])
+
+    if chunk.rows:
+        chunk.columns["file"] = np.array(files, np.int64)[chunk.columns["file"]]
+    chunk.counts = [one._replace(file=files[one.file]) for one in chunk.counts]
+    remarks = chunk.remarks
+    remarks.unread = [one._replace(position=at(one.position)) for one in remarks.unread]
+    for kind, (times, first) in remarks.oddities.items():
+        remarks.oddities[kind] = Oddity(times, at(first))
+    return chunk
+
+
+def _encoded(chunk: Chunk) -> bytes:
+    remarks = chunk.remarks
+    head = {
+        "rows": chunk.rows,
+        "columns": list(chunk.columns),
+        "extras": [[name, list(extra.texts.items())] for name, extra in chunk.extras.items()],
+        "extras_dropped": chunk.extras_dropped,
+        "reward_parts": sorted(chunk.reward_parts),
+        "tools": chunk.tools,
+        "counts": list(map(list, chunk.counts)),
+        "oddities": {kind: [times, list(at)] for kind, (times, at) in remarks.oddities.items()},
+        "unread": [[list(at), _to_json(reason), torn] for at, reason, torn in remarks.unread],
+        "unread_count": remarks.unread_count,
+        "unread_fields": remarks.unread_fields,
+    }
+    arrays = list(chunk.columns.values())
+    for extra in chunk.extras.values():
+        arrays += [np.array(extra.rows, np.int64), np.array(extra.numbers, np.float64)]
+    return pack(head, arrays)
+
+
+def _decoded(data: bytes) -> Chunk:
+    head, arrays = unpack(data)
+    columns = dict(zip(head["columns"], arrays, strict=False))
+    if len(arrays) != len(columns) + 2 * len(head["extras"]):
+        raise ValueError("arrays are missing")
+    if any(len(values) != head["rows"] for values in columns.values()):
+        raise ValueError("columns of other length")
+    pairs = iter(arrays[len(columns) :])
+    extras = {
+        name: Extra(
+            array("q", next(pairs).tobytes()), array("d", next(pairs).tobytes()), dict(texts)
+        )
+        for name, texts in head["extras"]
+    }
+    remarks = Remarks(
+        {kind: Oddity(times, LogPosition(*at)) for kind, (times, at) in head["oddities"].items()},
+        [UnreadLine(LogPosition(*at), _from_json(why), torn) for at, why, torn in head["unread"]],
+        head["unread_count"],
+        {name: (times, kind) for name, (times, kind) in head["unread_fields"].items()},
+    )
+    return Chunk(
+        head["rows"],
+        columns,
+        extras,
+        head["extras_dropped"],
+        set(head["reward_parts"]),
+        list(map(tuple, head["tools"])),
+        [RangeCounts(*one) for one in head["counts"]],
+        remarks,
+    )
+
+
+def _to_json(reason: Any) -> Any:
+    """Return why a line could not be read, so that it can be translated once it is read back."""
+    if isinstance(reason, Message) and not reason.plural:
+        return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
+    if type(reason) in (str, int, float):
+        return reason
+    raise TypeError(reason)
+
+
+def _from_json(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    literal, places = value
+    return Message(literal, {name: _from_json(place) for name, place in places.items()})

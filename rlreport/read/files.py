@@ -7,7 +7,6 @@ import gzip
 import os
 import re
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
@@ -32,9 +31,6 @@ LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", "
 _SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
-
-_SETTLED_NS = 2 * 10**9
-"""A file that changed more recently may change again without a new timestamp."""
 
 _BLOCK = 1 << 20
 
@@ -87,47 +83,30 @@ class Source:
             return BytesIO(self.content)
         return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
 
-    def fingerprint(self) -> str | None:
-        """Return the identity and mtime of the file, or None if they cannot be trusted.
+    def digest(self, start: int = 0, stop: int | None = None) -> str:
+        """Identify the bytes of the lines that begin in [start, stop), and the byte before them.
 
-        They cannot for a store without versions, a file changed within the last 2 s, and a
-        file whose size is no longer ``size``.
+        By their hash (of a compressed file by that of its packed bytes), or by the version that
+        a store gives the file. "" if neither is known.
         """
         if self.store:
-            return f"{self.version}-{self.size}" if self.version else None
-        try:
-            found = Path(self.path).stat()
-        except OSError:
-            return None
-        changed = max(found.st_mtime_ns, found.st_ctime_ns)
-        if found.st_size != self.size or time.time_ns() - changed < _SETTLED_NS:
-            return None
-        told = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        return "-".join(map(str, told))
-
-    def digest(self, start: int = 0, stop: int | None = None) -> bytes | None:
-        """Hash the bytes of the lines that begin in [start, stop), and the byte before them.
-
-        A compressed file is hashed as it lies on the disk. None if it cannot be read or is remote.
-        """
-        if is_url(self.path):
-            return None
+            return f"{self.version}-{self.size}" if self.version else ""
         hasher = xxhash.xxh3_128()
         end = self.size if stop is None else stop
         try:
             with Path(self.path).open("rb") as file:
                 file.seek(max(0, start - 1))
                 last = b"\n"
-                while chunk := file.read(min(end - file.tell(), _BLOCK)):
-                    hasher.update(chunk)
-                    last = chunk
+                while piece := file.read(min(end - file.tell(), _BLOCK)):
+                    hasher.update(piece)
+                    last = piece
                 while not last.endswith(b"\n") and (
                     last := file.readline(min(self.size - file.tell(), _BLOCK))
                 ):
                     hasher.update(last)
         except OSError:
-            return None
-        return hasher.digest()
+            return ""
+        return hasher.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

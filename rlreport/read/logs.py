@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
-from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress, Silent
 from rlreport.read.batch import Chunk
-from rlreport.read.cache import ChunkCache, chunk_cache
-from rlreport.read.chunk import read_chunk
+from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
-from rlreport.read.files import Listing, LogFormat, Source, find_sources, is_url
-from rlreport.read.grades import missing_grade_notes
+from rlreport.read.files import Listing, find_sources, is_url
 from rlreport.read.lines import ByteRange, byte_ranges, grouped_ranges
-from rlreport.read.notes import ODDITIES, LogPosition
-from rlreport.read.readback import RowLocations
+from rlreport.read.notes import ODDITIES, LogPosition, missing_grade_notes
 from rlreport.read.remote import shown
-from rlreport.read.sample import Sample, read_sample
-from rlreport.read.sample_parts import EDGE
+from rlreport.read.sample import with_sample
 from rlreport.read.tables import (
     LogRows,
+    Scan,
     carried_fields,
     extras_table,
     lines_before,
@@ -34,10 +30,10 @@ from rlreport.read.tables import (
     response_table,
     tool_table,
 )
-from rlreport.tables import BadLine, LogFile, LogTables, Note, TextSample, TokenSample
+from rlreport.store import Store, store_at
+from rlreport.tables import BadLine, LogFile, Note
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
-from rlreport.text.tokens import detect_style
 from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
@@ -51,38 +47,6 @@ UNREAD_FIELDS = "not_taken"
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
-_STYLE_TOKENS = 5000
-
-
-@dataclass(slots=True, kw_only=True)
-class Scan(LogTables):
-    """Every figure of the logs, and where each response lies.
-
-    Attributes:
-        name: of the run: the folder or file that was given.
-        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
-        tokens: figures of the sampled tokens, None without token strings.
-        every: units of all sampled training responses, see ``Sample``.
-        failed: step -> rollouts of training that failed before the policy wrote anything.
-        sources, formats: the files, for reading rows back (``locations``).
-    """
-
-    name: str
-    prompt_rows: Ints
-    tokens: TokenSample | None = None
-    every: TextSample | None = None
-    failed: dict[int, int] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)
-    formats: list[LogFormat] = field(default_factory=list)
-
-    def locations(self) -> RowLocations:
-        """Return where the responses lie, to read some back (also in another process)."""
-        named = self.ngrams is not None and self.ngrams.unit == "token"
-        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
-        style = detect_style(np.array(strings, dtype=object)) if strings else None
-        locations = RowLocations(self.sources, self.formats, style)
-        locations.select(self.responses)
-        return locations
 
 
 def read_logs(
@@ -129,10 +93,7 @@ def read_logs(
     parallel = sum(one.weight for one in ranges) >= MIN_PARALLEL_BYTES
     chunks = read_chunks(ranges, options, figures, progress, workers, parallel=parallel)
     scan = _scan(_name(paths), chunks, listing, files, options)
-    sample = read_sample(
-        scan.responses, scan.locations(), options, figures, workers, progress, parallel=parallel
-    )
-    return _with_sample(scan, sample)
+    return with_sample(scan, options, figures, workers, progress, parallel=parallel)
 
 
 def read_chunks(
@@ -150,27 +111,28 @@ def read_chunks(
         RlreportError: a worker process was killed, or what it raised.
     """
     groups = grouped_ranges(ranges)
-    cache = chunk_cache(options, figures)
+    store = store_at(options.cache, options.cache_size) if options.cache else None
     chunks: list[Chunk] = []
-    shared = options, figures, cache
     with progress.phase("reading", sum(one.weight for one in ranges), "B") as phase:
         for group, chunk in zip(
-            groups, workers.map(_read, groups, shared, parallel=parallel), strict=True
+            groups,
+            workers.map(_read, groups, (options, figures, store), parallel=parallel),
+            strict=True,
         ):
             chunks.append(chunk)
             phase.advance(sum(one.weight for one in group))
-    if cache:
-        cache.store.trim()
+    if store:
+        store.trim()
     return chunks
 
 
 def _read(
-    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, ChunkCache | None]
+    group: Sequence[ByteRange], shared: tuple[ReadOptions, FigureOptions, Store | None]
 ) -> Chunk:
-    options, figures, cache = shared
-    if cache is None:
+    options, figures, store = shared
+    if store is None:
         return read_chunk(group, options, figures)
-    return cache.load(group) or cache.read(group)
+    return read_cached(group, options, figures, store)
 
 
 def _scan(
@@ -182,9 +144,9 @@ def _scan(
 ) -> Scan:
     rows = log_rows(chunks, files, keep_restarted=options.restarts != "last")
     bad = _bad_lines(rows, listing, files)
-    bad_count = rows.remarks.unread_count + len(listing.unreadable)
-    extras, carried_extras, many = extras_table(chunks, rows.order)
-    rows.extras_dropped |= many
+    bad_count = rows.chunk.remarks.unread_count + len(listing.unreadable)
+    extras, carried_extras, many = extras_table(rows)
+    rows.chunk.extras_dropped |= many
     notes = [*_notes(rows, files), *files.notes]
     if not len(rows.order):
         raise UnusableInputError(_no_data_message(files, bad, bad_count, notes))
@@ -192,7 +154,7 @@ def _scan(
     unclean = [note for note in notes if note.kind not in (UNREAD_FIELDS, FORMAT, SPLIT)]
     if options.strict and (bad or unclean):
         raise StrictError(_strict_message(bad, bad_count, unclean))
-    tools = tool_table(chunks, rows)
+    tools = tool_table(rows)
     fields = carried_fields(rows)
     chunks.clear()
     responses, prompt_rows = response_table(rows)
@@ -201,7 +163,7 @@ def _scan(
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
-    reward_parts = sorted(rows.reward_parts & set(extras.columns))
+    reward_parts = sorted(rows.chunk.reward_parts & set(extras.columns))
     missing = responses["missing_grade"] > 0
     if missing.any():
         notes += missing_grade_notes(responses["missing_grade"].to_numpy())
@@ -226,44 +188,6 @@ def _scan(
         sources=files.sources,
         formats=files.formats,
     )
-
-
-def _with_sample(scan: Scan, sample: Sample) -> Scan:
-    scan.responses["distinct_2"] = sample.distinct_2
-    return replace(
-        scan,
-        ngrams=sample.texts,
-        words=sample.words,
-        ref_words=sample.references,
-        tokens=sample.tokens,
-        every=sample.every,
-        positions=sample.positions,
-        sampled=sample.size,
-        sampled_of=sample.of,
-        notes=[*scan.notes, *_sample_notes(sample)],
-    )
-
-
-def _sample_notes(sample: Sample) -> list[Note]:
-    """Return notes on sampled responses that count in part, or not at all."""
-    notes = []
-    if sample.shortened:
-        text = message(
-            "responses of over {most:count} tokens, of which texts and tokens count the first and "
-            "the last {edge:count}",
-            most=2 * EDGE,
-            edge=EDGE,
-        )
-        notes.append(Note("shortened", text, sample.shortened))
-    texts, every = sample.texts, sample.every
-    if texts is not None and every is not None and every is not texts:
-        text = (
-            message("responses without tokens where most have some, left out of texts and tokens")
-            if texts.unit == "token"
-            else message("responses with tokens where most have none, left out of texts")
-        )
-        notes.append(Note("mixed_units", text, len(every.rows) - len(texts.rows)))
-    return notes
 
 
 def _with_split(
@@ -291,37 +215,39 @@ def _name(paths: Sequence[str | Path]) -> str:
     return path.name.partition(".")[0] if path.is_file() and len(paths) == 1 else path.parent.name
 
 
-def _line(rows: LogRows, position: LogPosition) -> int:
-    files, offsets = np.array([position.file]), np.array([position.offset])
-    return position.line + int(lines_before(rows.counts, files, offsets)[0])
+def _places(
+    rows: LogRows, files: LogFiles, positions: Sequence[LogPosition]
+) -> list[tuple[str, int]]:
+    """Return the name of the file and the line of each position."""
+    table = pd.DataFrame(positions, columns=LogPosition._fields).astype(np.int64)
+    before = lines_before(rows.chunk.counts, table["file"].to_numpy(), table["offset"].to_numpy())
+    lines = (table["line"].to_numpy() + before).tolist()
+    return [(files.sources[at.file].name, line) for at, line in zip(positions, lines, strict=True)]
 
 
 def _bad_lines(rows: LogRows, listing: Listing, files: LogFiles) -> list[BadLine]:
+    unread = rows.chunk.remarks.unread
+    places = _places(rows, files, [line.position for line in unread])
     unreadable = [BadLine(name, 0, reason) for name, reason in listing.unreadable]
     return unreadable + [
-        BadLine(files.sources[position.file].name, _line(rows, position), reason, torn)
-        for position, reason, torn in rows.remarks.unread
+        BadLine(*place, line.reason, line.torn) for place, line in zip(places, unread, strict=True)
     ]
 
 
 def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
+    oddities = sorted(rows.chunk.remarks.oddities.items())
+    places = _places(rows, files, [oddity.first for _, oddity in oddities])
     notes = [
-        Note(
-            kind,
-            message(ODDITIES[kind]),
-            oddity.times,
-            files.sources[oddity.first.file].name,
-            _line(rows, oddity.first),
-        )
-        for kind, oddity in sorted(rows.remarks.oddities.items())
+        Note(kind, message(ODDITIES[kind]), oddity.times, *place)
+        for (kind, oddity), place in zip(oddities, places, strict=True)
     ]
-    if unread := rows.remarks.unread_fields:
-        said = ", ".join(
+    if unread := rows.chunk.remarks.unread_fields:
+        names = ", ".join(
             f"{safe_text(name)} ({kind}, {times:,})"
             for name, (times, kind) in sorted(unread.items())
         )
-        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=said), 1))
-    if rows.extras_dropped:
+        notes.append(Note(UNREAD_FIELDS, message("unrecognized fields: {fields}", fields=names), 1))
+    if rows.chunk.extras_dropped:
         notes.append(Note("many_extras", message(ODDITIES["many_extras"]), 1))
     for source in files.sources:
         if not source.size:
@@ -331,7 +257,7 @@ def _notes(rows: LogRows, files: LogFiles) -> list[Note]:
 
 def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[LogFile]:
     totals = np.zeros((len(files.sources), 2), dtype=np.int64)
-    for one in rows.counts:
+    for one in rows.chunk.counts:
         totals[one.file] += (one.lines, one.unread)
     kept = np.bincount(responses["file"], minlength=len(files.sources)).tolist()
     return [

@@ -19,7 +19,7 @@ from rlreport.figures.metadata import (
     normalize_turns_and_mask,
     row_metadata,
 )
-from rlreport.read.grades import missing_grade
+from rlreport.read.notes import missing_grade
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
@@ -143,17 +143,6 @@ def _load_lenient(line: bytes) -> object:
         ) from None
     except (ValueError, RecursionError) as error:
         raise RowError(message("not valid JSON: {why}", why=str(error))) from None
-
-
-def parse_line(line: bytes) -> Row:
-    """Return the row of a line in the native format.
-
-    Raises:
-        RowError: no row can be made of it.
-    """
-    record, lenient = load_object(line)
-    row = parse_record(record)
-    return row._replace(oddities=[*row.oddities, "tolerant"]) if lenient else row
 
 
 def parse_record(record: dict[str, Any]) -> Row:

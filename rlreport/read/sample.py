@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,47 +15,17 @@ from rlreport.figures.ragged import Floats, Ints, offsets_of, places_in_runs
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.progress import Progress
 from rlreport.read.readback import RowLocations, reading_order
-from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, no_values, read_part
+from rlreport.read.sample_parts import EDGE, FIGURES, Numbers, Part, Units, no_values, read_part
+from rlreport.read.tables import Hashes, Scan, mix
 from rlreport.store import store_at
-from rlreport.tables import TextSample, TokenSample
-from rlreport.text.hashing import Hashes, mix
+from rlreport.tables import Note, TextSample, TokenSample
+from rlreport.text.messages import message
 from rlreport.workers import Workers
 
 MAX_RESPONSES = 8192
 MAX_TOKENS = 4_000_000
 _CHARS_PER_WORD = 3
 _PART_BYTES, _PART_ROWS, _MIN_PART_BYTES = 16 << 20, 512, 1 << 20
-
-
-@dataclass(slots=True)
-class Sample:
-    """Texts and tokens of sampled responses.
-
-    Attributes:
-        texts: units of responses; None without any text.
-        words: words of the responses, with the blanks before them; None without any text.
-        references: the same of the reference's responses to the same prompts, None without.
-        tokens: figures of the units of ``texts`` that are tokens, None without tokens.
-        positions: critic error by relative position: ``decile`` 0-9, ``count``,
-            ``abs_error_mean``, ``value_mean``, ``return_mean``.
-        every: units of all sampled training responses; ``texts`` leaves out those that have
-            tokens where most do not, or the reverse.
-        distinct_2: float64 (R,), of each response of the table; NaN outside the sample.
-        size: responses sampled.
-        of: responses that the sample was drawn from: all, or those of training.
-        shortened: sampled responses of which only the first and the last EDGE units count.
-    """
-
-    texts: TextSample | None
-    words: TextSample | None
-    references: TextSample | None
-    tokens: TokenSample | None
-    positions: pd.DataFrame
-    every: TextSample | None
-    distinct_2: Floats
-    size: int
-    of: int
-    shortened: int
 
 
 def sampled_rows(responses: pd.DataFrame, file_names: Sequence[str]) -> Ints:
@@ -103,35 +73,35 @@ def _priorities(responses: pd.DataFrame, file_names: Sequence[str]) -> Hashes:
     return mix(mix(place) + sub.astype(np.uint64))
 
 
-def read_sample(
-    responses: pd.DataFrame,
-    locations: RowLocations,
+def with_sample(
+    scan: Scan,
     options: ReadOptions,
     figures: FigureOptions,
     workers: Workers,
     progress: Progress,
     *,
     parallel: bool,
-) -> Sample:
-    """Read the sampled responses back.
+) -> Scan:
+    """Read the sampled responses back, and return the scan with their texts and tokens.
 
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
     """
-    names = [source.name for source in locations.sources]
-    rows = sampled_rows(responses, names)
-    jobs = (responses.iloc[part] for part in _parts(locations, reading_order(locations, rows)))
+    responses, locations = scan.responses, scan.locations()
+    rows = sampled_rows(responses, [source.name for source in scan.sources])
+    jobs = (responses.iloc[part] for part in _jobs(locations, reading_order(locations, rows)))
     store = store_at(options.cache, options.cache_size) if options.cache else None
     shared = locations.without_rows(), options, figures, store
-    collected = _Collected()
+    parts: list[Part] = []
+    strings, words = Numbers(), Numbers()
     with progress.phase("sample", len(rows), "responses") as phase:
         for part in workers.map(read_part, jobs, shared, parallel=parallel):
-            collected.add(part)
-            phase.advance(len(part.rows))
-    return collected.sample(responses)
+            parts.append(_renumbered(part, strings, words))
+            phase.advance(len(part.units.rows))
+    return _add(scan, parts, list(strings), list(words))
 
 
-def _parts(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
+def _jobs(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
     """Cut rows into jobs; a compressed file is one, as it is read through."""
     length, file = locations.length[rows], locations.file[rows]
     start = size = 0
@@ -149,109 +119,95 @@ def _parts(locations: RowLocations, rows: Ints) -> Iterator[Ints]:
         yield rows[start:]
 
 
-@dataclass(slots=True)
-class _Collected:
-    """Parts with the units of all numbered alike."""
+def _renumbered(part: Part, strings: Numbers, words: Numbers) -> Part:
+    """Return a part whose units are numbered as those of all parts."""
+    number, word = strings.of(part.strings), words.of(part.word_strings)
+    units, own, references = (
+        text._replace(ids=numbers[text.ids] if len(text.ids) else text.ids)
+        for text, numbers in ((part.units, number), (part.words, word), (part.references, word))
+    )
+    return part._replace(units=units, words=own, references=references, strings=[], word_strings=[])
 
-    parts: list[Part] = field(default_factory=list)
-    numbers: Numbers = field(default_factory=Numbers)
-    words: Numbers = field(default_factory=Numbers)
 
-    def add(self, part: Part) -> None:
-        number = np.array([self.numbers[string] for string in part.strings], np.int32)
-        word = np.array([self.words[string] for string in part.word_strings], np.int32)
-        self.parts.append(
-            part._replace(
-                ids=number[part.ids] if len(part.ids) else part.ids,
-                words=word[part.words] if len(part.words) else part.words,
-                references=word[part.references] if len(part.references) else part.references,
-                strings=[],
-                word_strings=[],
+def _add(scan: Scan, parts: list[Part], strings: list[str], word_strings: list[str]) -> Scan:
+    training = scan.responses["validation"].to_numpy() == 0
+    everything, words, references = (
+        Units(*(np.concatenate(arrays) for arrays in zip(*texts, strict=True)))
+        for texts in zip(*(part[:3] for part in parts), strict=True)
+    )
+    is_token, labels, distinct_2 = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("is_token", "labels", "distinct_2")
+    )
+    rows, lengths = everything.rows, everything.lengths
+    scan.responses["distinct_2"] = pd.Series(distinct_2, rows)
+    trained = training[rows]
+    filled = trained & (lengths > 0)
+    most = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
+    unit = "token" if most and filled.any() else "word"
+    of_unit = trained & (is_token == (unit == "token"))
+    texts, places = _text_sample(everything, of_unit, strings, unit)
+    every, notes = texts, []
+    if longer := np.count_nonzero(lengths > 2 * EDGE):
+        text = message(
+            "responses of over {most:count} tokens, of which texts and tokens count the first and "
+            "the last {edge:count}",
+            most=2 * EDGE,
+            edge=EDGE,
+        )
+        notes.append(Note("shortened", text, int(longer)))
+    if is_token.any() and not is_token.all():
+        every, _ = _text_sample(everything, trained, strings, unit)
+        if texts is not None:
+            text = (
+                message(
+                    "responses without tokens where most have some, left out of texts and tokens"
+                )
+                if unit == "token"
+                else message("responses with tokens where most have none, left out of texts")
             )
-        )
-
-    def sample(self, responses: pd.DataFrame) -> Sample:
-        parts, count = self.parts, len(responses)
-        rows = np.concatenate([part.rows for part in parts])
-        is_token = np.concatenate([part.is_token for part in parts])
-        lengths = np.concatenate([part.lengths for part in parts])
-        bigrams, distinct = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("bigrams", "distinct")
-        )
-        distinct_2 = np.full(count, np.nan)
-        distinct_2[rows[bigrams > 0]] = distinct[bigrams > 0] / bigrams[bigrams > 0]
-        training = responses["validation"].to_numpy()[rows] == 0
-        filled = training & (lengths > 0)
-        most = 2 * np.count_nonzero(filled & is_token) >= np.count_nonzero(filled)
-        unit = "token" if most and filled.any() else "word"
-        units = np.concatenate([part.ids for part in parts])
-        vocabulary = list(self.numbers)
-
-        def taken(chosen: NDArray[np.bool_]) -> tuple[TextSample | None, Ints]:
-            kept = np.flatnonzero(chosen)
-            kept = kept[np.argsort(rows[kept])]
-            place = _places(lengths, kept)
-            sample = TextSample(
-                rows[kept], offsets_of(lengths[kept]), units[place], vocabulary, unit
-            )
-            return (sample if len(place) else None), place
-
-        texts, place = taken(training & (is_token == (unit == "token")))
-        every = texts if (is_token == is_token[:1]).all() else taken(training)[0]
-        tokens = None
-        if unit == "token" and texts is not None:
-            figures = np.concatenate(
-                [
-                    part.figures if any(part.is_token) else no_values(int(part.lengths.sum()))
-                    for part in parts
-                ],
-                axis=1,
-            )[:, place]
-            tokens = TokenSample(texts, **dict(zip(FIGURES, figures, strict=True)))
-        return Sample(
-            texts,
-            self._words(responses, "rows", "words", "word_lengths", "labels"),
-            self._words(responses, "reference_rows", "references", "reference_lengths"),
-            tokens,
-            self._positions(),
-            every,
-            distinct_2,
-            len(rows),
-            count if len(rows) == count else int((responses["validation"] == 0).sum()),
-            int(np.count_nonzero(lengths > 2 * EDGE)),
-        )
-
-    def _words(self, responses: pd.DataFrame, *names: str) -> TextSample | None:
-        """Return a sample of words, given the fields of parts with its rows, words and lengths."""
-        rows, words, lengths, *labels = (
-            np.concatenate([getattr(part, name) for part in self.parts]) for name in names
-        )
-        kept = np.flatnonzero(responses["validation"].to_numpy()[rows] == 0)
-        kept = kept[np.argsort(rows[kept])]
-        ids = words[_places(lengths, kept)]
-        if not len(ids):
-            return None
-        held = labels[0][kept] if labels else None
-        return TextSample(
-            rows[kept], offsets_of(lengths[kept]), ids, list(self.words), "word", held
-        )
-
-    def _positions(self) -> pd.DataFrame:
-        tenths = np.sum([part.tenths for part in self.parts], axis=0)
-        sums = np.sum([part.tenth_sums for part in self.parts], axis=0)
-        deciles = np.flatnonzero(tenths)
-        names = ("abs_error_mean", "value_mean", "return_mean")
-        means = sums[:, deciles] / tenths[deciles]
-        return pd.DataFrame(
-            {"decile": deciles, "count": tenths[deciles], **dict(zip(names, means, strict=True))}
-        )
+            notes.append(Note("mixed_units", text, int((trained & ~of_unit).sum())))
+    tokens = None
+    if unit == "token" and texts is not None:
+        figures = [
+            part.figures if part.is_token.any() else no_values(len(part.units.ids))
+            for part in parts
+        ]
+        chosen = np.concatenate(figures, axis=1)[:, places]
+        tokens = TokenSample(texts, **dict(zip(FIGURES, chosen, strict=True)))
+    return replace(
+        scan,
+        ngrams=texts,
+        words=_text_sample(words, trained, word_strings, "word", labels)[0],
+        ref_words=_text_sample(references, training[references.rows], word_strings, "word")[0],
+        tokens=tokens,
+        every=every,
+        positions=_positions(np.sum([part.tenths for part in parts], axis=0)),
+        sampled=len(rows),
+        sampled_of=len(training) if len(rows) == len(training) else int(training.sum()),
+        notes=[*scan.notes, *notes],
+    )
 
 
-def _places(lengths: Ints, chosen: Ints) -> Ints:
-    """Return where the units of chosen rows lie, one row after the other."""
-    offsets = offsets_of(lengths)
-    own = lengths[chosen]
-    starts = np.repeat(offsets[:-1][chosen] - offsets_of(own)[:-1], own)
-    places: Ints = np.arange(int(own.sum())) + starts
-    return places
+def _text_sample(
+    units: Units,
+    keep: NDArray[np.bool_],
+    vocabulary: list[str],
+    unit: str,
+    labels: NDArray[np.int8] | None = None,
+) -> tuple[TextSample | None, Ints]:
+    """Return the sample of the texts to keep, None if they are empty, and where its units lay."""
+    chosen, places = units.chosen(keep)
+    if not len(places):
+        return None, places
+    own = None if labels is None else labels[keep][np.argsort(units.rows[keep])]
+    offsets = offsets_of(chosen.lengths)
+    return TextSample(chosen.rows, offsets, chosen.ids, vocabulary, unit, own), places
+
+
+def _positions(tenths: Floats) -> pd.DataFrame:
+    deciles = np.flatnonzero(tenths[0])
+    counts, *sums = tenths[:, deciles]
+    names = ("abs_error_mean", "value_mean", "return_mean")
+    means = dict(zip(names, (one / counts for one in sums), strict=True))
+    return pd.DataFrame({"decile": deciles, "count": counts.astype(np.int64), **means})

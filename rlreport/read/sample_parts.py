@@ -10,20 +10,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats, Ints, finite_sums
+from rlreport.figures.ragged import Floats, Ints, finite_sums, offsets_of
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import MAX_TEXT
-from rlreport.read.cache import format_keys
+from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import token_rows
 from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
-from rlreport.text.clean import clean_text, safe_text
-from rlreport.text.special import without_special
-from rlreport.text.tokens import detect_style, readable_tokens
-from rlreport.text.units import spaced_units, units
+from rlreport.text.clean import clean_text, safe_text, without_special
+from rlreport.text.tokens import detect_style, readable_tokens, spaced_units, units
 
 EDGE = 1024
 """Of a longer response the first and the last EDGE tokens (or words) are sampled."""
@@ -31,59 +29,82 @@ EDGE = 1024
 FIGURES = ("kl", "log_ratio", "prob", "ref_prob", "value_error")
 _MAX_STRING = 200
 _DECILES = 10
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _LARGEST = 2.0**40
 """Larger values count as this: k3 may be infinite."""
 
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
-class Part(NamedTuple):
-    """Some sampled responses; ``ids`` are indices into ``strings``.
 
-    ``ids`` holds the units of all responses, cut by ``lengths``; rows are places among those
-    to be read. ``words`` and ``references`` are indices into ``word_strings``: the words of the
-    responses, cut by ``word_lengths``, and of the reference's, of ``reference_rows``. ``labels``
-    is as in ``TextSample``. ``figures`` is float32 (len(FIGURES), units), or empty without any
-    token. ``bigrams`` and ``distinct`` count those of each response. ``tenths`` and
-    ``tenth_sums`` sum the critic's errors by tenth.
-    """
+class Units(NamedTuple):
+    """Some texts as units: row and length of each text, and all units as numbers of strings."""
 
     rows: Ints
     lengths: Ints
     ids: NDArray[np.int32]
+
+    def chosen(self, keep: NDArray[np.bool_]) -> tuple[Units, Ints]:
+        """Return the texts to keep, sorted by row, and the places of their units."""
+        texts = np.flatnonzero(keep)
+        texts = texts[np.argsort(self.rows[texts])]
+        lengths = self.lengths[texts]
+        starts = offsets_of(self.lengths)[:-1][texts] - offsets_of(lengths)[:-1]
+        places: Ints = np.arange(int(lengths.sum())) + np.repeat(starts, lengths)
+        return Units(self.rows[texts], lengths, self.ids[places]), places
+
+
+class Part(NamedTuple):
+    """Some sampled responses, as workers return them and the cache stores them.
+
+    Attributes:
+        units, words, references: of the responses, and of the reference's responses.
+        is_token: bool (rows,), whether the units are tokens.
+        distinct_2: float64 (rows,), distinct among all bigrams, NaN without any.
+        labels: int8 (rows,), see ``TextSample``.
+        figures: float32 (len(FIGURES), units), or empty if no units are tokens.
+        tenths: float64 (4, 10): tokens with a critic error by tenth of the response, and sums
+            of the absolute errors, values and returns.
+        strings, word_strings: what the numbers in ``units``, and in the others, stand for.
+    """
+
+    units: Units
+    words: Units
+    references: Units
     is_token: NDArray[np.bool_]
-    figures: NDArray[np.float32]
-    bigrams: Ints
-    distinct: Ints
-    words: NDArray[np.int32]
-    word_lengths: Ints
+    distinct_2: Floats
     labels: NDArray[np.int8]
-    reference_rows: Ints
-    reference_lengths: Ints
-    references: NDArray[np.int32]
-    tenths: Ints
-    tenth_sums: Floats
+    figures: NDArray[np.float32]
+    tenths: Floats
     strings: list[str]
     word_strings: list[str]
+
+    def moved(self, rows: Ints) -> Part:
+        """Return the part with these rows of the response table instead of its own."""
+        units, words, references = (
+            text._replace(rows=rows[text.rows])
+            for text in (self.units, self.words, self.references)
+        )
+        return self._replace(units=units, words=words, references=references)
 
 
 def read_part(
     responses: pd.DataFrame,
     shared: tuple[RowLocations, ReadOptions, FigureOptions, Store | None],
 ) -> Part:
-    """Read some responses back, or take what an earlier build kept of the same lines."""
+    """Read some responses back, or take what an earlier build stored for the same lines."""
     locations, options, figures, store = shared
     locations.select(responses)
-    rows, hashes = responses.index.to_numpy(), responses["line_hash"].to_numpy()
+    hashes = responses["line_hash"].to_numpy()
     key = _key(hashes, locations, options, figures) if store else b""
-    part = _load(store, key, len(rows)) if store and key else None
+    part = _decoded(store.get(key), len(responses)) if store and key else None
     if part is None:
         reader = _Reader(options, figures)
-        for batch in batches(read_rows(locations, range(len(rows)))):
+        for batch in batches(read_rows(locations, range(len(responses)))):
             reader.add(batch)
         part = reader.part()
         if store and key:
-            store.put(key, pack({"strings": part[-2:]}, part[:-2]))
-    return part._replace(rows=rows[part.rows], reference_rows=rows[part.reference_rows])
+            arrays = [*part.units, *part.words, *part.references, *part[3:-2]]
+            store.put(key, pack({"strings": part[-2:]}, arrays))
+    return part.moved(responses.index.to_numpy())
 
 
 def _key(
@@ -92,7 +113,7 @@ def _key(
     options: ReadOptions,
     figures: FigureOptions,
 ) -> bytes:
-    """Return the key of a part; b"" if it is not kept."""
+    """Return the key of a part; b"" if it is not cached."""
     files = np.unique(locations.file).tolist()
     formats = format_keys([locations.formats[file] for file in files], options.tokenizer)
     if not formats or not hashes.all():
@@ -103,19 +124,18 @@ def _key(
     return repr(parts).encode(errors="surrogatepass") + hashes.tobytes() + locations.sub.tobytes()
 
 
-def _load(store: Store, key: bytes, rows: int) -> Part | None:
-    data = store.get(key)
-    if data is None:
-        return None
+def _decoded(data: bytes | None, rows: int) -> Part | None:
+    """Return a part of so many rows; None if it is missing or damaged."""
     try:
-        head, arrays = unpack(data)
-        strings = [[str(string) for string in kind] for kind in head["strings"]]
-        part = Part._make([*arrays, *strings])
-        last_word = max(part.words.max(initial=-1), part.references.max(initial=-1))
-        fits = len(part.rows) == rows and len(part.ids) == part.lengths.sum()
-        fits &= len(part.words) == part.word_lengths.sum() and last_word < len(part.word_strings)
-        fits &= part.ids.max(initial=-1) < len(part.strings)
-        return part if fits and part.rows.max(initial=0) < rows else None
+        head, arrays = unpack(data or b"")
+        strings, words = ([str(string) for string in kind] for kind in head["strings"])
+        own, word, reference = (Units(*arrays[i : i + 3]) for i in (0, 3, 6))
+        part = Part(own, word, reference, *arrays[9:], strings, words)
+        fits = len(own.rows) == rows
+        for text, vocabulary in ((own, strings), (word, words), (reference, words)):
+            fits &= len(text.ids) == text.lengths.sum() and len(text.rows) == len(text.lengths)
+            fits &= text.ids.max(initial=-1) < len(vocabulary) and text.rows.max(initial=0) < rows
+        return part if fits else None
     except (ValueError, TypeError, LookupError):
         return None
 
@@ -127,6 +147,10 @@ class Numbers(dict[str, int]):
         self[string] = number = len(self)
         return number
 
+    def of(self, strings: Sequence[str]) -> NDArray[np.int32]:
+        """Return the number of each string."""
+        return np.fromiter(map(self.__getitem__, strings), np.int32, len(strings))
+
 
 class _Reader:
     """Reads sampled responses batch by batch."""
@@ -134,70 +158,63 @@ class _Reader:
     def __init__(self, options: ReadOptions, figures: FigureOptions) -> None:
         self._options, self._figures = options, figures
         self._numbers, self._word_numbers = Numbers(), Numbers()
-        self._rows: list[int] = []
-        self._words: list[NDArray[np.int32]] = []
-        self._labels: list[int] = []
+        self._units: list[tuple[int, NDArray[np.int32]]] = []
+        self._words: list[tuple[int, NDArray[np.int32]]] = []
+        self._references: list[tuple[int, NDArray[np.int32]]] = []
         self._is_token: list[bool] = []
-        self._ids: list[NDArray[np.int32]] = []
+        self._distinct_2: list[float] = []
+        self._labels: list[int] = []
         self._values: list[NDArray[np.float32]] = []
-        self._bigrams: list[tuple[int, int]] = []
-        self._reference_rows: list[int] = []
-        self._references: list[NDArray[np.int32]] = []
-        self._tenths = np.zeros(_DECILES, np.int64)
-        self._tenth_sums = np.zeros((3, _DECILES))
+        self._tenths = np.zeros((4, _DECILES))
 
     def add(self, batch: Sequence[tuple[int, Row]]) -> None:
-        found = [row.tokens for _, row in batch]
-        pads = frozenset(self._options.pad_tokens)
+        pads = self._options.pad_tokens
         with np.errstate(over="ignore", invalid="ignore"):
-            tokens = token_rows(found, pads)
+            tokens = token_rows([row.tokens for _, row in batch], frozenset(pads))
             tokens = None if tokens is None else tokens.sampled_only()
             figures = TokenFigures() if tokens is None else tokens.figures(self._figures)
             if tokens is not None:
                 self._add_positions(figures, tokens.offsets)
-        strings = [] if tokens is None else list(tokens.strings_of())
-        place = {} if tokens is None else {r: i for i, r in enumerate(tokens.rows.tolist())}
-        for i, (number, row) in enumerate(batch):
-            at = place.get(i)
-            self._rows.append(number)
-            own = None if at is None or tokens is None or not tokens.named[at] else strings[at]
+        tokens_of: dict[int, tuple[list[str], TokenFigures]] = {}
+        if tokens is not None:
+            cuts = zip(tokens.offsets[:-1].tolist(), tokens.offsets[1:].tolist(), strict=True)
+            for place, strings, cut in zip(tokens.rows.tolist(), tokens.strings, cuts, strict=True):
+                if strings is not None:
+                    tokens_of[place] = strings, figures.between(*cut)
+        for place, (number, row) in enumerate(batch):
+            strings, values = tokens_of.get(place, (None, None))
             text = row.response
-            if own is not None and row.tokens.mask is not None:  # what the policy itself wrote
-                text = "".join(readable_tokens(own, detect_style(own)))
-            text = clean_text(text, self._options.pad_tokens)[:MAX_TEXT]
-            words = spaced_units(without_special(text))
-            self._words.append(_cut(words, self._word_numbers))
+            if strings is not None and row.tokens.mask is not None:  # what the policy itself wrote
+                text = "".join(readable_tokens(strings, detect_style(strings)))
+            text = clean_text(text, pads)[:MAX_TEXT]
+            words = self._word_numbers.of(spaced_units(without_special(text)))
+            self._words.append((number, self._edges(words, self._word_numbers)))
             self._labels.append(holds_label(text, row.carried.get("ground_truth")))
             if row.reference is not None:
-                other = clean_text(row.reference, self._options.pad_tokens)[:MAX_TEXT]
-                self._reference_rows.append(number)
-                self._references.append(_cut(spaced_units(other), self._word_numbers))
-            if own is not None and tokens is not None and at is not None:
-                start, stop = tokens.offsets[at : at + 2].tolist()
-                self._add_units(own, figures.between(start, stop))
-            else:
-                self._add_units(units(text), None)
+                other = spaced_units(clean_text(row.reference, pads)[:MAX_TEXT])
+                ids = self._edges(self._word_numbers.of(other), self._word_numbers)
+                self._references.append((number, ids))
+            self._add_units(number, units(text) if strings is None else strings, values)
 
-    def _add_units(self, strings: Sequence[str], figures: TokenFigures | None) -> None:
-        ids = _number(strings, self._numbers)
+    def _add_units(self, row: int, strings: Sequence[str], figures: TokenFigures | None) -> None:
+        ids = self._numbers.of(strings)
         self._is_token.append(figures is not None)
         pairs = ids[:-1].astype(np.int64) << 32 | ids[1:]
-        self._bigrams.append((len(pairs), len(np.unique(pairs))))
-        self._ids.append(_cut(strings, self._numbers))
-        if figures is None:
-            self._values.append(no_values(len(self._ids[-1])))
-            return
-        values = no_values(len(ids))
+        self._distinct_2.append(len(np.unique(pairs)) / len(pairs) if len(pairs) else np.nan)
+        self._units.append((row, self._edges(ids, self._numbers)))
+        values = no_values(len(ids) if figures is not None else len(self._units[-1][1]))
         for i, name in enumerate(FIGURES):
-            if (own := getattr(figures, name)) is not None:
-                values[i] = np.clip(own, -_LARGEST, _LARGEST)
-        self._values.append(self._cut_values(values))
+            if (logged := getattr(figures, name, None)) is not None:
+                values[i] = np.clip(logged, -_LARGEST, _LARGEST)
+        if values.shape[1] > 2 * EDGE + 1:
+            values = np.concatenate([values[:, :EDGE], no_values(1), values[:, -EDGE:]], axis=1)
+        self._values.append(values)
 
     @staticmethod
-    def _cut_values(values: NDArray[np.float32]) -> NDArray[np.float32]:
-        if values.shape[1] <= 2 * EDGE:
-            return values
-        return np.concatenate([values[:, :EDGE], no_values(1), values[:, -EDGE:]], axis=1)
+    def _edges(ids: NDArray[np.int32], numbers: Numbers) -> NDArray[np.int32]:
+        if len(ids) <= 2 * EDGE:
+            return ids
+        return np.concatenate([ids[:EDGE], numbers.of([GAP]), ids[-EDGE:]])
 
     def _add_positions(self, figures: TokenFigures, offsets: Ints) -> None:
         """Sum the critic's error by tenth of the response: token t of T is in floor(10 t / T)."""
@@ -213,30 +230,32 @@ class _Reader:
         known = np.isfinite(error)
         others = (np.where(known, one, np.nan) for one in (figures.value, figures.return_))
         sums = [total, *(finite_sums(one, pieces)[1] for one in others)]
-        self._tenths += np.bincount(decile, count, _DECILES).astype(np.int64)
-        self._tenth_sums += np.stack([np.bincount(decile, one, _DECILES) for one in sums])
+        self._tenths += np.stack([np.bincount(decile, one, _DECILES) for one in (count, *sums)])
 
     def part(self) -> Part:
-        bigrams = np.array(self._bigrams, dtype=np.int64).reshape(-1, 2)
         return Part(
-            np.array(self._rows, np.int64),
-            np.array([len(ids) for ids in self._ids], np.int64),
-            _concatenated(self._ids),
+            _as_units(self._units),
+            _as_units(self._words),
+            _as_units(self._references),
             np.array(self._is_token, bool),
-            np.concatenate(self._values, axis=1) if any(self._is_token) else no_values(0),
-            bigrams[:, 0],
-            bigrams[:, 1],
-            _concatenated(self._words),
-            np.array([len(ids) for ids in self._words], np.int64),
+            np.array(self._distinct_2, np.float64),
             np.array(self._labels, np.int8),
-            np.array(self._reference_rows, np.int64),
-            np.array([len(ids) for ids in self._references], np.int64),
-            _concatenated(self._references),
+            np.concatenate(self._values, axis=1) if any(self._is_token) else no_values(0),
             self._tenths,
-            self._tenth_sums,
             [safe_text(string[:_MAX_STRING]) for string in self._numbers],
             [string[:_MAX_STRING] for string in self._word_numbers],
         )
+
+
+def _as_units(texts: Sequence[tuple[int, NDArray[np.int32]]]) -> Units:
+    rows = np.array([row for row, _ in texts], np.int64)
+    lengths = np.array([len(ids) for _, ids in texts], np.int64)
+    return Units(rows, lengths, np.concatenate([np.zeros(0, np.int32), *(ids for _, ids in texts)]))
+
+
+def no_values(count: int) -> NDArray[np.float32]:
+    """Return NaN for so many units, float32 (len(FIGURES), count)."""
+    return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
 
 
 def holds_label(response: str, label: object) -> int:
@@ -258,24 +277,3 @@ def holds_label(response: str, label: object) -> int:
 def _plain(text: str) -> str:
     """Return a text in lower case, with single blanks and without separators of thousands."""
     return _THOUSANDS.sub("", " ".join(text.lower().split()))
-
-
-def no_values(count: int) -> NDArray[np.float32]:
-    """Return NaN for so many units, float32 (len(FIGURES), count)."""
-    return np.full((len(FIGURES), count), np.nan, dtype=np.float32)
-
-
-def _number(strings: Sequence[str], numbers: Numbers) -> NDArray[np.int32]:
-    return np.fromiter(map(numbers.__getitem__, strings), np.int32, len(strings))
-
-
-def _cut(strings: Sequence[str], numbers: Numbers) -> NDArray[np.int32]:
-    """Return the numbers of the first and the last EDGE strings."""
-    ids = _number(strings, numbers)
-    if len(ids) <= 2 * EDGE:
-        return ids
-    return np.concatenate([ids[:EDGE], _number([GAP], numbers), ids[-EDGE:]])
-
-
-def _concatenated(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int32)

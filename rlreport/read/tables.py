@@ -19,15 +19,55 @@ from rlreport.read.batch import (
     MAX_EXTRAS,
     Chunk,
     Columns,
+    Extra,
     RangeCounts,
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
-from rlreport.read.grades import clear_missing_grades
-from rlreport.read.notes import Remarks, restart_note, superseded_rows
-from rlreport.tables import Note
-from rlreport.text.cells import number_as_text
-from rlreport.text.hashing import pair_hashes
+from rlreport.read.files import LogFormat, Source
+from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
+from rlreport.read.readback import RowLocations
+from rlreport.tables import LogTables, Note, TextSample, TokenSample
+from rlreport.text.clean import number_as_text
+from rlreport.text.tokens import detect_style
+
+Hashes = NDArray[np.uint64]
+
+_STYLE_TOKENS = 5000
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan(LogTables):
+    """Every figure of the logs, and where each response lies.
+
+    Attributes:
+        name: of the run: the folder or file that was given.
+        prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
+        tokens: figures of the sampled tokens, None without token strings.
+        every: units of all sampled training responses, see ``Sample``.
+        failed: step -> rollouts of training that failed before the policy wrote anything.
+        sources, formats: the files, for reading rows back (``locations``).
+    """
+
+    name: str
+    prompt_rows: Ints
+    tokens: TokenSample | None = None
+    every: TextSample | None = None
+    failed: dict[int, int] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    formats: list[LogFormat] = field(default_factory=list)
+
+    def locations(self) -> RowLocations:
+        """Return where the responses lie, to read some back (also in another process)."""
+        named = self.ngrams is not None and self.ngrams.unit == "token"
+        strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
+        style = detect_style(np.array(strings, dtype=object)) if strings else None
+        locations = RowLocations(self.sources, self.formats, style)
+        locations.select(self.responses)
+        return locations
 
 
 @dataclass(slots=True)
@@ -35,21 +75,15 @@ class LogRows:
     """All rows of the logs, one after the other, and which of them are responses.
 
     Attributes:
-        columns: name -> array (R,), see ``Chunk``.
         order: int64 (R',), rows of the response table in its order.
         failed: training step -> rollouts that failed.
         notes: on restarts.
-        counts, remarks, reward_parts, extras_dropped: of all chunks.
     """
 
-    columns: Columns
+    chunk: Chunk
     order: Ints
     failed: dict[int, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
-    counts: list[RangeCounts] = field(default_factory=list)
-    remarks: Remarks = field(default_factory=Remarks)
-    reward_parts: set[str] = field(default_factory=set)
-    extras_dropped: bool = False
 
 
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
@@ -58,35 +92,49 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
     Rows of failed rollouts are only counted; those that a restarted run logged again are left
     out unless ``keep_restarted``. A run without any training row is judged by its validation.
     """
-    out = LogRows({}, np.zeros(0, np.int64))
-    for chunk in chunks:
-        out.counts += chunk.counts
-        out.remarks.update(chunk.remarks)
-        out.reward_parts |= chunk.reward_parts
-        out.extras_dropped |= chunk.extras_dropped
-    filled = [chunk.columns for chunk in chunks if chunk.rows]
-    if not filled:
-        return out
-    columns = out.columns = joined_columns(filled)
+    rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
+    columns = rows.chunk.columns
+    if not columns:
+        return rows
     responses = columns["failed"] == 0
     if responses.any() and columns["validation"][responses].all():
         columns["validation"] = np.zeros_like(columns["validation"])
     keep = np.ones(len(responses), dtype=bool)
-    for file, rows in _rows_by_file(columns):
-        steps = columns["step"][rows].astype(np.int64)
-        older = superseded_rows(steps, columns["validation"][rows] == 1)
-        keep[rows[older]] = keep_restarted
-        older &= responses[rows]
+    for file, own in _rows_by_file(columns):
+        steps = columns["step"][own].astype(np.int64)
+        older = superseded_rows(steps, columns["validation"][own] == 1)
+        keep[own[older]] = keep_restarted
+        older &= responses[own]
         if older.any():
             name = files.sources[file].name
-            out.notes.append(restart_note(steps[older], name, kept=keep_restarted))
+            rows.notes.append(restart_note(steps[older], name, kept=keep_restarted))
     failed = keep & ~responses & (columns["validation"] == 0)
     steps, times = np.unique(columns["step"][failed], return_counts=True)
-    out.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
+    rows.failed = dict(zip(steps.tolist(), times.tolist(), strict=True))
     kept = np.flatnonzero(keep & responses)
     names = ("sub", "offset", "file", "validation", "step")
-    out.order = kept[np.lexsort([columns[name][kept] for name in names])]
-    return out
+    rows.order = kept[np.lexsort([columns[name][kept] for name in names])]
+    return rows
+
+
+def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
+    """Concatenate chunks, whose columns are used up."""
+    joined = Chunk()
+    for chunk in chunks:
+        base = joined.rows
+        for name, extra in chunk.extras.items():
+            whole = joined.extras.setdefault(name, Extra())
+            whole.rows.frombytes((np.asarray(extra.rows, np.int64) + base).tobytes())
+            whole.numbers.extend(extra.numbers)
+            whole.texts |= {base + row: text for row, text in extra.texts.items()}
+        joined.tools += [(base + row, *tool) for row, *tool in chunk.tools]  # type: ignore[misc]
+        joined.rows += chunk.rows
+        joined.counts += chunk.counts
+        joined.remarks.update(chunk.remarks)
+        joined.reward_parts |= chunk.reward_parts
+        joined.extras_dropped |= chunk.extras_dropped
+    joined.columns = joined_columns([chunk.columns for chunk in chunks if chunk.rows])
+    return joined
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
@@ -102,12 +150,12 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
 
     The columns are removed from ``rows``, which are large.
     """
-    order = rows.order
-    columns = {name: rows.columns.pop(name)[order] for name in list(rows.columns)}
+    order, logged = rows.order, rows.chunk.columns
+    columns = {name: logged.pop(name)[order] for name in list(logged)}
     step = columns["step"].astype(np.int64)
     columns["n"] = places_in_runs(step)
     columns["line"] = columns["line"].astype(np.int64) + lines_before(
-        rows.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
+        rows.chunk.counts, columns["file"].astype(np.int64), columns["offset"].astype(np.int64)
     )
     prompt = columns["prompt_hash"].astype(np.uint64)
     validation = columns["validation"].astype(np.uint64)
@@ -145,85 +193,88 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
     """Return how many responses carried each canonical field; call before ``response_table``."""
-    bits = rows.columns["carried"].astype(np.int64)[rows.order]
+    bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
     counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
     """Return how many lines of the file precede the byte range in which each row lies."""
+    table = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
+    ranges = table.sort_values(["file", "start"])
+    ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
     result = np.zeros(len(files), dtype=np.int64)
-    by_file: dict[int, list[RangeCounts]] = {}
-    for one in counts:
-        by_file.setdefault(one.file, []).append(one)
-    for file, own in by_file.items():
-        if len(own) == 1:
-            continue
-        own.sort()
-        starts = np.array([one.start for one in own], dtype=np.int64)
-        before = np.cumsum([0, *(one.lines for one in own)])
-        mine = files == file
-        result[mine] = before[np.searchsorted(starts, offsets[mine], side="right") - 1]
+    for file, own in ranges.groupby("file"):
+        if len(own) > 1:
+            mine = files == file
+            place = np.searchsorted(own["start"], offsets[mine], side="right") - 1
+            result[mine] = own["before"].to_numpy()[place]
     return result
 
 
-def extras_table(chunks: Sequence[Chunk], order: Ints) -> tuple[pd.DataFrame, dict[str, int], bool]:
+def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
     """Return one column per further scalar, how many responses hold each, and if any is left out.
 
     A column that holds any text is of dtype object; missing values are then None.
     """
-    bases = np.cumsum([0, *(chunk.rows for chunk in chunks)]).tolist()
-    names = sorted({name for chunk in chunks for name in chunk.extras})
+    order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
     carried: dict[str, int] = {}
-    for name in names:
-        numbers = np.full(bases[-1], np.nan)
-        held = np.zeros(bases[-1], dtype=bool)
-        texts: dict[int, str] = {}
-        for chunk, base in zip(chunks, bases, strict=False):
-            if (extra := chunk.extras.get(name)) is not None:
-                rows = np.asarray(extra.rows, dtype=np.int64) + base
-                numbers[rows] = extra.numbers
-                held[rows] = True
-                texts |= {base + row: text for row, text in extra.texts.items()}
-        held[list(texts)] = True
+    many = False
+    for name, extra in sorted(rows.chunk.extras.items()):
+        numbers, held = np.full(count, np.nan), np.zeros(count, dtype=bool)
+        logged = np.asarray(extra.rows, dtype=np.int64)
+        numbers[logged] = extra.numbers
+        held[logged] = True
+        held[list(extra.texts)] = True
         if not held[order].any():  # of rows that were left out alone
             continue
         if len(table) == MAX_EXTRAS:
-            return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, True
+            many = True
+            break
         carried[name] = int(np.count_nonzero(held[order]))
-        if not texts:
+        if not extra.texts:
             table[name] = pd.Series(numbers[order])
             continue
-        column = np.full(bases[-1], None, dtype=object)
-        logged = np.flatnonzero(held)
-        column[logged] = [*map(number_as_text, numbers[logged].tolist())]
-        for row, text in texts.items():
+        column = np.full(count, None, dtype=object)
+        column[logged] = [*map(number_as_text, extra.numbers)]
+        for row, text in extra.texts.items():
             column[row] = text
         table[name] = pd.Series(column[order], dtype=object)
-    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, False
+    return pd.DataFrame(table, index=pd.RangeIndex(len(order))), carried, many
 
 
-def tool_table(chunks: Sequence[Chunk], rows: LogRows) -> pd.DataFrame:
+def tool_table(rows: LogRows) -> pd.DataFrame:
     """Return ``step``, ``tool``, ``answers``, ``errors`` of training, for the MAX_TOOLS most used.
 
     Call before ``response_table``.
     """
     names = ["step", "tool", "answers", "errors"]
-    bases = np.cumsum([0, *(chunk.rows for chunk in chunks)]).tolist()
-    found = [
-        (base + row, *counts)
-        for chunk, base in zip(chunks, bases, strict=False)
-        for row, *counts in chunk.tools
-    ]
-    if not found:
+    if not rows.chunk.tools:
         return pd.DataFrame([], columns=names)
-    table = pd.DataFrame(found, columns=["row", *names[1:]])
-    judged: NDArray[np.bool_] = np.zeros(bases[-1], dtype=bool)
-    judged[rows.order] = rows.columns["validation"][rows.order] == 0
+    columns = rows.chunk.columns
+    table = pd.DataFrame(rows.chunk.tools, columns=["row", *names[1:]])
+    judged: NDArray[np.bool_] = np.zeros(rows.chunk.rows, dtype=bool)
+    judged[rows.order] = columns["validation"][rows.order] == 0
     table = table[judged[table["row"]]]
-    table["step"] = rows.columns["step"][table["row"]]
+    table["step"] = columns["step"][table["row"]]
     answers = table.groupby("tool")["answers"].sum()
     most = sorted(answers.index, key=lambda tool: (-answers[tool], tool))[:MAX_TOOLS]
     kept = table[table["tool"].isin(most)]
     return kept.groupby(["step", "tool"], as_index=False)[["answers", "errors"]].sum()[names]
+
+
+def mix(values: Hashes) -> Hashes:
+    """Scatter 64-bit numbers (the finaliser of SplitMix64, Steele et al. 2014); a bijection."""
+    mixed = values + _GOLDEN
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= _FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def pair_hashes(left: Hashes, right: Hashes) -> Hashes:
+    """Hash ordered pairs of hashes."""
+    return mix(left * _GOLDEN + right)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,7 @@ class TokenRows:
     Attributes:
         rows: int64 (R,), rows of the batch that have tokens.
         offsets: int64 (R + 1,), where each row's tokens begin.
-        logged: token strings of each row, before any was left out; None for rows without.
-        kept: bool, which of all logged tokens are among the N; None for all.
-        named: bool (R,), rows with token strings.
+        strings: token strings of each row; None for rows without.
         arrays: field of TOKEN_ARRAYS -> float64 (N,), finite or NaN; absent fields left out.
         nan_values: int64 (R,), values logged as NaN, infinite or null.
         sampled: bool (N,), tokens that the policy sampled; None if that is all of them.
@@ -41,40 +39,17 @@ class TokenRows:
 
     rows: Ints
     offsets: Ints
-    logged: Sequence[Sequence[str | None]]
-    named: Bools
+    strings: list[list[str] | None]
     arrays: dict[str, Floats]
     nan_values: Ints
-    kept: Bools | None = None
     sampled: Bools | None = None
     masked: Bools | None = None
 
-    @property
-    def strings(self) -> NDArray[np.object_]:
-        """Token strings, (N,), None for rows without; built at each call."""
-        strings = np.empty(sum(map(len, self.logged)), dtype=object)
-        strings[:] = list(chain.from_iterable(self.logged))
-        return strings if self.kept is None else strings[self.kept]
-
-    def strings_of(self) -> Iterator[list[str]]:
-        """Yield the token strings of each row; none for rows without."""
-        if self.kept is None:
-            for own, named in zip(self.logged, self.named, strict=True):
-                yield list(own) if named else []  # type: ignore[arg-type]
-            return
-        strings = self.strings
-        for i, named in enumerate(self.named):
-            start, stop = self.offsets[i : i + 2]
-            yield strings[start:stop].tolist() if named else []
-
-    def last_strings(self) -> list[str | None]:
-        """Return the last token string of each row; None for rows without tokens or strings."""
-        if self.kept is None:
-            return [own[-1] if own else None for own in self.logged]
-        strings, ends = self.strings, self.offsets[1:] - 1
-        return [
-            strings[end] if size else None for end, size in zip(ends, self.lengths, strict=True)
-        ]
+    def marks(self, token: str) -> Bools:
+        """Return which of the N tokens are this one."""
+        lists = zip(self.strings, self.lengths.tolist(), strict=True)
+        strings = chain.from_iterable([None] * size if own is None else own for own, size in lists)
+        return np.fromiter((string == token for string in strings), bool, int(self.offsets[-1]))
 
     @property
     def lengths(self) -> Ints:
@@ -114,27 +89,18 @@ class TokenRows:
         )
 
     def _select(self, keep: Bools) -> TokenRows:
-        sizes = np.add.reduceat(np.append(keep, False), self.offsets[:-1], dtype=np.int64)
-        sizes[np.diff(self.offsets) == 0] = 0
+        sizes = row_sums(keep.astype(np.float64), self.offsets).astype(np.int64)
         nan_values = self.nan_values
         for flat in self.arrays.values():
-            nan = np.isnan(flat) & ~keep
-            if nan.any():
-                dropped = row_sums(nan.astype(np.float64), self.offsets).astype(np.int64)
-                nan_values = nan_values - dropped
-        if (kept := self.kept) is None:
-            kept = keep
-        else:
-            kept = kept.copy()
-            kept[kept] = keep
+            dropped = row_sums((np.isnan(flat) & ~keep).astype(np.float64), self.offsets)
+            nan_values = nan_values - dropped.astype(np.int64)
+        cuts = zip(self.strings, self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True)
         return TokenRows(
             self.rows,
             offsets_of(sizes),
-            self.logged,
-            self.named,
+            [own and list(compress(own, keep[start:stop].tolist())) for own, start, stop in cuts],
             {name: flat[keep] for name, flat in self.arrays.items()},
             np.maximum(nan_values, 0),
-            kept,
             None if self.sampled is None else self.sampled[keep],
             self.masked,
         )
@@ -150,25 +116,18 @@ def token_rows(
 
     What is dropped is added to ``remarks``, with the position of its row.
     """
-    rows = np.array([i for i, own in enumerate(fields) if own.size >= 0], dtype=np.int64)
+    rows = np.array([i for i, one in enumerate(fields) if one.size >= 0], dtype=np.int64)
     if not len(rows):
         return None
     own = [fields[i] for i in rows.tolist()]
-    lengths = np.array([one.size for one in own], dtype=np.int64)
-    offsets = offsets_of(lengths)
-    arrays, nan_values = _arrays(own, lengths, offsets)
-    tokens = TokenRows(
-        rows,
-        offsets,
-        [_strings(one) for one in own],
-        np.array([one.tokens is not None for one in own], dtype=bool),
-        arrays,
-        nan_values,
-        None,
-        *_masks(own),
-    )
+    offsets = offsets_of(np.array([one.size for one in own], dtype=np.int64))
+    strings = [
+        one.tokens[: one.size] if one.uneven and one.tokens is not None else one.tokens
+        for one in own
+    ]
+    tokens = TokenRows(rows, offsets, strings, *_arrays(own, offsets), *_masks(own))
     drop = _sentinels(tokens)
-    padding = _end_padding(own, offsets, drop, pad_tokens)
+    padding = _end_padding(tokens, drop, pad_tokens)
     for kind, found in (("sentinel", drop), ("pads", padding)):
         hits = np.flatnonzero(found)
         if remarks is not None and len(hits):
@@ -178,17 +137,9 @@ def token_rows(
     return tokens._select(~drop) if drop.any() else tokens
 
 
-def _strings(fields: TokenFields) -> Sequence[str | None]:
-    if fields.tokens is None:
-        return [None] * fields.size
-    return fields.tokens[: fields.size] if fields.uneven else fields.tokens
-
-
-def _arrays(
-    fields: Sequence[TokenFields], lengths: Ints, offsets: Ints
-) -> tuple[dict[str, Floats], Ints]:
+def _arrays(fields: Sequence[TokenFields], offsets: Ints) -> tuple[dict[str, Floats], Ints]:
     arrays: dict[str, Floats] = {}
-    nan_values = np.zeros(len(lengths), dtype=np.int64)
+    nan_values = np.zeros(len(fields), dtype=np.int64)
     for name in TOKEN_ARRAYS:
         parts = [one.arrays.get(name) for one in fields]
         logged = np.array([part is not None for part in parts], dtype=bool)
@@ -231,28 +182,21 @@ def _sentinels(tokens: TokenRows) -> Bools:
     return drop
 
 
-def _end_padding(
-    fields: Sequence[TokenFields], offsets: Ints, sentinels: Bools, pad_tokens: frozenset[str]
-) -> Bools:
+def _end_padding(tokens: TokenRows, sentinels: Bools, pad_tokens: frozenset[str]) -> Bools:
     """Mark pad tokens in an unbroken run from a row's first or last token.
 
     Sentinels in between do not break the run.
     """
     padding = np.zeros(len(sentinels), dtype=bool)
-    for i, one in enumerate(fields):
-        strings, size, start = one.tokens, one.size, int(offsets[i])
-        if not strings or not size:
+    for strings, start in zip(tokens.strings, tokens.offsets.tolist(), strict=False):
+        if not strings:
             continue
-
-        def dropped(place: int, strings: list[str] = strings, start: int = start) -> bool:
-            return strings[place] in pad_tokens or bool(sentinels[start + place])
-
-        first, stop = 0, size
-        while first < stop and dropped(first):
+        first, stop = 0, len(strings)
+        while first < stop and (strings[first] in pad_tokens or sentinels[start + first]):
             first += 1
-        while stop > first and dropped(stop - 1):
+        while stop > first and (strings[stop - 1] in pad_tokens or sentinels[start + stop - 1]):
             stop -= 1
-        padding[start : start + first] = padding[start + stop : start + size] = True
+        padding[start : start + first] = padding[start + stop : start + len(strings)] = True
     return padding & ~sentinels
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlreport.metrics import TrainerMetrics
 from rlreport.metrics.roles import roles_of
-from rlreport.read.logs import Scan
+from rlreport.read.tables import Scan
 from rlreport.summarise.prompts import prompt_table
 from rlreport.summarise.steps import commonest, step_tables, window_table
 from rlreport.summarise.tokens import step_bigrams, token_table

@@ -1,8 +1,14 @@
-"""The languages of a report: what a message is in each of them."""
+"""The languages of a report: what a message is in each of them.
+
+Catalogues are ``catalogues/<language>.po``. Their ``.mo`` are written when the package is built or
+installed (``hatch_build.py`` runs this module); a checkout that is not installed compiles them in
+every run, which needs Babel. ``python -m tools.catalogue`` brings the ``.po`` up to date.
+"""
 
 from __future__ import annotations
 
 import gettext
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
@@ -10,11 +16,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from rlreport.errors import UsageError
-from rlreport.text.catalogue import FOLDER, compiled
 from rlreport.text.messages import Joined, Message, between, filled
 
 T = TypeVar("T")
 
+FOLDER = Path(__file__).with_name("catalogues")
 _ENGLISH = "en"
 TAGS: Mapping[str, str] = {_ENGLISH: "en", "zh": "zh-CN"}
 """The languages that there are -> how a page names its own (BCP 47)."""
@@ -106,3 +112,34 @@ def _translations(code: str, folder: Path) -> gettext.NullTranslations:
     if code == _ENGLISH:
         return gettext.NullTranslations()
     return gettext.GNUTranslations(compiled(folder / f"{code}.po"))
+
+
+def compiled(po: Path) -> io.BytesIO:
+    """Return the ``.mo`` of a catalogue, compiled now if it is missing or older.
+
+    Raises:
+        FileNotFoundError: there is no such catalogue.
+    """
+    mo = po.with_suffix(".mo")
+    if mo.exists() and not (po.exists() and po.stat().st_mtime > mo.stat().st_mtime):
+        return io.BytesIO(mo.read_bytes())
+    return io.BytesIO(make(po))
+
+
+def make(po: Path) -> bytes:
+    """Compile a catalogue; what is fuzzy or untranslated stays English."""
+    from babel.messages import mofile, pofile
+
+    made = io.BytesIO()
+    with po.open("rb") as file:
+        catalog = pofile.read_po(file, locale=po.stem)
+    for message in list(catalog):
+        if isinstance(message.string, tuple) and not all(message.string):
+            catalog.delete(message.id)  # it would be written as English for one
+    mofile.write_mo(made, catalog)
+    return made.getvalue()
+
+
+if __name__ == "__main__":
+    for catalogue in FOLDER.glob("*.po"):
+        catalogue.with_suffix(".mo").write_bytes(make(catalogue))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from string import Formatter
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rlreport.text.numbers import MISSING, written
 
+_PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _AROUND = re.compile(r"^\{\w+\}|\{\w+\}$")
 
 Places = Mapping[str, Any]
@@ -197,71 +197,36 @@ def _small(text: object) -> str:
     return said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
 
 
-def filled(literal: str, places: Places, said: Callable[[Any], Any] | None = None) -> str:
+def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
     """Return a literal, in any language, with its places filled; braces in those are text.
 
-    ``said`` says a message that stands in a place in the same language.
+    ``translate`` puts a message that stands in a place into the same language.
     """
-    if "{" not in literal and "}" not in literal:
-        return literal
-    return _Filler(said).vformat(literal, (), places)
+
+    def fill(place: re.Match[str]) -> str:
+        return _written(places.get(place[1]), _FORMS[place[2] or ""], translate)
+
+    return _PLACE.sub(fill, literal)
 
 
-class _Filler(Formatter):
-    WRITTEN: ClassVar[dict[str, Callable[[object], str]]] = {
-        "": str,
-        "figure": figure,
-        "percent": percent,
-        "count": whole,
-        "quoted": quoted,
-        "capital": _capital,
-        "clause": _clause,
-        "small": _small,
-    }
-
-    def __init__(self, said: Callable[[Any], Any] | None) -> None:
-        self.said = said
-
-    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return kwargs.get(str(key))
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if value is None:
-            return MISSING
-        if isinstance(value, tuple):
-            listed_ones = listed([self.format_field(part, format_spec) for part in value])
-            return str(self.said(listed_ones) if self.said else listed_ones)
-        return self.WRITTEN[format_spec](self.said(value) if self.said else value)
+def _written(
+    value: Any, form: Callable[[object], str], translate: Callable[[Any], Any] | None
+) -> str:
+    if value is None:
+        return MISSING
+    if isinstance(value, tuple):
+        items = listed([_written(item, form, translate) for item in value])
+        return str(translate(items) if translate else items)
+    return form(translate(value) if translate else value)
 
 
-def to_plain(text: Any) -> Any:
-    """Return a message as JSON can hold it; other values stay as they are."""
-    if isinstance(text, Message):
-        places = {name: to_plain(value) for name, value in text.places.items()}
-        return {"message": [text.literal, places, text.plural, text.number]}
-    if isinstance(text, Joined):
-        return {"joined": [to_plain(text.separator), [to_plain(part) for part in text.parts]]}
-    if isinstance(text, tuple):
-        return {"tuple": [to_plain(part) for part in text]}
-    return text
-
-
-def from_plain(value: Any) -> Any:
-    """Return what ``to_plain`` was given.
-
-    Raises:
-        ValueError, TypeError, LookupError: the value is nothing that it returns.
-    """
-    if not isinstance(value, dict):
-        return value
-    if "message" in value:
-        literal, places, plural, number = value["message"]
-        names = [name for text in (literal, plural) for _, name, _, _ in Formatter().parse(text)]
-        if not all(name is None or name.isidentifier() for name in names):
-            raise ValueError("a message whose places are no names")
-        made = {name: from_plain(one) for name, one in places.items()}
-        return Message(literal, made, plural, number)
-    if "joined" in value:
-        separator, parts = value["joined"]
-        return Joined(from_plain(separator), [from_plain(part) for part in parts])
-    return tuple(from_plain(part) for part in value["tuple"])
+_FORMS: dict[str, Callable[[object], str]] = {
+    "": str,
+    "figure": figure,
+    "percent": percent,
+    "count": whole,
+    "quoted": quoted,
+    "capital": _capital,
+    "clause": _clause,
+    "small": _small,
+}

@@ -1,4 +1,4 @@
-"""Token strings as logged, made readable: one entry a token, characters whole.
+"""Tokens made readable; words and form of texts.
 
 Three ways of logging a token's string are common. *Byte-level* BPE (GPT-2, Llama 3, Qwen)
 writes each byte as one printable character: ``Ġthe``, ``Ċ``, ``ä½ł``. *SentencePiece*
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
 
-from rlreport.text.clean import REPLACEMENT, safe_text
-from rlreport.text.special import is_special
+from rlreport.text.clean import REPLACEMENT, is_special, safe_text
 
 
 class Style(Enum):
@@ -44,6 +44,9 @@ _CHARACTERS = "".join(sorted(BYTE_OF, key=BYTE_OF.__getitem__))
 _BYTES = codecs.charmap_build(_CHARACTERS)
 _OUTSIDE_ALPHABET = re.compile(f"[^{re.escape(''.join(BYTE_OF))}]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_UFFFD = REPLACEMENT.encode()
+"""A model may write the character itself, in parts."""
+
 _MOST_OUTSIDE = 0.02
 _MOST_SPACES = 0.02
 _MOST_KNOWN = 1 << 18
@@ -102,21 +105,17 @@ def readable_tokens(raw: Sequence[str], style: Style | None = None) -> list[str]
         style = _style_of_response(raw)
     if style is Style.PLAIN:
         return [safe_text(token) for token in raw]
-    byte_level = style is Style.BYTE_LEVEL
-    whole = _BYTE_LEVEL if byte_level else _SENTENCEPIECE
+    whole = _WHOLE_TEXTS[style]
     texts = [text for text in map(whole.__getitem__, raw) if text is not None]
-    if len(texts) == len(raw):
-        return texts
-    return _joined(raw, _byte_level_bytes if byte_level else _sentencepiece_bytes)
+    return texts if len(texts) == len(raw) else _with_split_characters(raw, style)
 
 
-def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list[str]:
-    """Return the text of each token where some hold only part of a character."""
+def _with_split_characters(raw: Sequence[str], style: Style) -> list[str]:
     texts: list[str] = []
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pending = b""
     for token in raw:
-        piece = to_bytes(token)
+        piece = token_bytes(token, style)
         if piece is None:
             if pending:
                 texts[-1] += decoder.decode(b"", final=True)
@@ -124,7 +123,7 @@ def _joined(raw: Sequence[str], to_bytes: Callable[[str], bytes | None]) -> list
             texts.append(safe_text(token))
             continue
         text = decoder.decode(piece)
-        if pending and text.startswith(REPLACEMENT) and not _completes(pending, piece):
+        if pending and text.startswith(REPLACEMENT) and not (pending + piece).startswith(_UFFFD):
             # The broken character began in the token before: it belongs there.
             texts[-1] += REPLACEMENT
             text = text[1:]
@@ -154,9 +153,6 @@ def token_text(raw: str, style: Style | None = None) -> str:
         style = detect_style((raw,))
     if style is Style.PLAIN:
         return safe_text(raw)
-    whole = (_BYTE_LEVEL if style is Style.BYTE_LEVEL else _SENTENCEPIECE)[raw]
-    if whole is not None and "⟩⟨" not in whole:
-        return whole
     left = token_bytes(raw, style)
     if left is None:
         return safe_text(raw)
@@ -174,9 +170,14 @@ def token_text(raw: str, style: Style | None = None) -> str:
 
 def token_bytes(raw: str, style: Style) -> bytes | None:
     """Return the bytes of text that a token writes, None for a special token."""
-    if style is Style.PLAIN:
-        return None if is_special(raw) else safe_text(raw).encode()
-    return _byte_level_bytes(raw) if style is Style.BYTE_LEVEL else _sentencepiece_bytes(raw)
+    if style is Style.SENTENCEPIECE and (byte := _BYTE_TOKEN.fullmatch(raw)):
+        return bytes([int(byte[1], 16)])
+    if is_special(raw):
+        return None
+    if style is Style.BYTE_LEVEL:
+        with suppress(UnicodeEncodeError):  # an added token holds plain text, blanks and all
+            return codecs.charmap_encode(raw, "strict", _BYTES)[0]
+    return safe_text(raw.replace("▁", " ") if style is Style.SENTENCEPIECE else raw).encode()
 
 
 def _style_of_response(raw: Sequence[str]) -> Style:
@@ -208,57 +209,91 @@ def _holds_utf8(token: str) -> bool:
     return False
 
 
-def _completes(pending: bytes, piece: bytes) -> bool:
-    """Tell whether the bytes spell U+FFFD itself, as a model may write it."""
-    return (pending + piece).startswith(b"\xef\xbf\xbd")
-
-
-def _byte_level_bytes(token: str) -> bytes | None:
-    """Return the token's bytes, or None for a special token."""
-    if is_special(token):
-        return None
-    try:
-        return codecs.charmap_encode(token, "strict", _BYTES)[0]
-    except UnicodeEncodeError:
-        # An added token holds plain text, blanks and all.
-        return safe_text(token).encode()
-
-
-def _sentencepiece_bytes(token: str) -> bytes | None:
-    """Return the token's bytes, or None for a special token."""
-    byte = _BYTE_TOKEN.fullmatch(token)
-    if byte:
-        return bytes([int(byte[1], 16)])
-    if is_special(token):
-        return None
-    return safe_text(token.replace("▁", " ")).encode()
-
-
 class _WholeTexts(dict[str, str | None]):
     """Token strings met so far to their texts; None for one with a part of a character.
 
     A dict, as looking up is most of what reading tokens costs.
     """
 
-    def __init__(self, to_bytes: Callable[[str], bytes | None]) -> None:
-        self._to_bytes = to_bytes
+    def __init__(self, style: Style) -> None:
+        self._style = style
 
     def __missing__(self, token: str) -> str | None:
         if len(self) >= _MOST_KNOWN:
             self.clear()
-        text = self[token] = _whole(token, self._to_bytes(token))
+        written = token_bytes(token, self._style)
+        text: str | None = None
+        with suppress(UnicodeDecodeError):
+            text = safe_text(token if written is None else written.decode())
+        self[token] = text
         return text
 
 
-def _whole(token: str, own: bytes | None) -> str | None:
-    """Return a token's text if its bytes are whole characters, else None."""
-    if own is None:
-        return safe_text(token)
-    try:
-        return own.decode().replace("\0", REPLACEMENT)
-    except UnicodeDecodeError:
-        return None
+_WHOLE_TEXTS = {style: _WholeTexts(style) for style in Style}
 
 
-_BYTE_LEVEL = _WholeTexts(_byte_level_bytes)
-_SENTENCEPIECE = _WholeTexts(_sentencepiece_bytes)
+# Scripts written without blanks between words: each character is a unit.
+_UNSPACED = (
+    "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46"  # Thai
+    "\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd-\u0ec6"  # Lao
+    "\u1000-\u102a\u1780-\u17b3"  # Myanmar, Khmer
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"  # Han, half-width kana
+    "\U00020000-\U0003ffff"
+)
+# Vowel signs and accents that follow a letter; re's ``\w`` knows none of them.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983"
+    "\u09bc\u09be-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd\u0b3c-\u0b4d\u0bbe-\u0bcd\u0c3e-\u0c4d"
+    "\u0cbc-\u0ccd\u0d3e-\u0d4d\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd"
+    "\u102b-\u103e\u17b4-\u17d3\u3099\u309a"
+)
+_EMOJI_TAIL = "[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+_WORD = f"[^\\W{_UNSPACED}]"
+_UNITS = (
+    f"{_WORD}+(?:[{_MARKS}'’]+{_WORD}+)*[{_MARKS}]*"
+    f"|[{_UNSPACED}][{_MARKS}]*"
+    "|[\U0001f1e6-\U0001f1ff]{2}"
+    f"|[^\\w\\s]{_EMOJI_TAIL}*(?:\u200d[^\\w\\s]{_EMOJI_TAIL}*)*"
+)
+_SPACED_UNIT = re.compile(f"\\s?(?:{_UNITS})")
+
+
+def units(text: str) -> list[str]:
+    """Split ``text`` into words, single characters of unspaced scripts, emoji and punctuation.
+
+    Blanks are dropped. An emoji with its modifiers, a flag or a joined sequence is one unit.
+    """
+    return [unit.lstrip() for unit in spaced_units(text)]
+
+
+def spaced_units(text: str) -> list[str]:
+    """Return the units of ``text``, each with the blank or line break before it."""
+    return _SPACED_UNIT.findall(text)
+
+
+STRUCTURES = ("list", "numbers", "headings", "parts")
+"""What each bit of ``structure_of`` says, the lowest first."""
+
+LEAST = 2
+"""Items, points or headings from which they are the form of a text; blank lines for parts."""
+
+_MARK = re.compile(
+    r"\n[ \t]*(?:(?P<list>[-*•‣–])[ \t]+\S|(?P<numbers>\(?\d{1,2}[.):])"
+    r"|(?P<headings>#{1,6})[ \t]+\S)"
+)
+_BLANK = re.compile(r"\n\s*\n")
+LONGEST_FORM = 1 << 16
+"""Characters of a text that are looked at."""
+
+
+def structure_of(text: str) -> int:
+    """Return the forms of a text as bits, in the order of ``STRUCTURES``."""
+    if "\n" not in text:
+        return 0
+    text = text[:LONGEST_FORM].strip()
+    said = [str(mark.lastgroup) for mark in _MARK.finditer("\n" + text)]
+    if text.count("\n\n") >= LEAST:
+        said += ["parts"] * len(_BLANK.findall(text))
+    return sum(1 << bit for bit, name in enumerate(STRUCTURES) if said.count(name) >= LEAST)

@@ -12,7 +12,7 @@ from rlreport.check.finding import Facts, Onset
 from rlreport.check.limits import Limit, Limits
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import running_mean
-from rlreport.read.grades import Missing
+from rlreport.read.notes import Missing
 from rlreport.summarise.steps import commonest
 from rlreport.text.messages import marked, sentences, told
 
