@@ -188,7 +188,7 @@ def _judged(
     tables: Tables, limits: Thresholds, muted: Mapping[str, str]
 ) -> tuple[Verdict, SpreadingTexts]:
     run = Run(tables, limits)
-    return judge(run, muted=muted), run.spreading.without_counts()
+    return judge(run, muted=muted), replace(run.spreading, counts={})
 
 
 def _read(

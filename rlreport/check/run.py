@@ -121,6 +121,11 @@ class Run:
         """Index of each response's step in ``steps``, int64 (rows,)."""
         return np.searchsorted(self.steps, self.responses["step"].to_numpy(np.int64))
 
+    @property
+    def last_index(self) -> int:
+        """Index in ``steps`` of the first step of the last window."""
+        return len(self.steps) - len(self.last.steps)
+
     def has(self, column: str) -> bool:
         """Return whether a column of the response table holds any number."""
         return has(self.responses, column)

@@ -134,3 +134,24 @@ def same_prompt_change(
     _, code = np.unique(prompts, return_inverse=True)
     after, before = (means_by(code[side], int(code.max()) + 1, values[side]) for side in sides)
     return float(np.nanmean(after - before))
+
+
+MAX_RULE_VALUES = 8
+"""A reward with no more distinct values comes from a rule or a label, not from a model."""
+
+
+def is_verifiable(run: Run) -> bool:
+    """Return whether a label or a rule decides the reward, rather than a model."""
+    values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
+    return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
+
+
+def label_contained(run: Run) -> float | None:
+    """Return the share of best-rewarded responses with their label in them, None without labels."""
+    words = run.tables.words
+    if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
+        return None
+    late = (words.rows >= run.last.rows.start) & (words.labels >= 0)
+    reward = run.column("reward")[words.rows]
+    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
+    return float((words.labels[best] == 1).mean()) if best.any() else None

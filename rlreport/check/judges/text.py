@@ -17,7 +17,7 @@ from rlreport.check.finding import Fact, Facts, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import LMFLOW
-from rlreport.check.spreading import is_verifiable
+from rlreport.check.shapes import is_verifiable
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
