@@ -11,8 +11,9 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun
+from rlreport.check.noise import log_odds_z
 from rlreport.check.run import Run
-from rlreport.check.spreading import log_odds_z, spreading_texts
+from rlreport.check.spreading import spreading_texts
 from rlreport.tables import Tables
 from tests.check_cases import INDEX, STEP, STEPS, run, severity, share, tables, title
 from tests.tables_builder import make_tables, word_sample

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.limits import Limit, Limits, at_least
-from rlreport.check.noise import centred
+from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import GAP, TextSample
@@ -29,26 +29,17 @@ from rlreport.text.units import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
 
-PRIOR = 20.0
-"""Weight of the Dirichlet prior, in responses."""
-
 SAME = 0.8
 """Two texts are the same if this share of the responses with one has the other too."""
 
 CONTINUED = 0.9
 """A longer phrase replaces its part if this share of the responses with the part has it."""
 
-MAX_NGRAM = 5
-"""Most words in a phrase that repeats a word."""
+MAX_NGRAM, MAX_WORDS = 4, 24
+"""Most words in a phrase: one that repeats a word, and any."""
 
-MAX_WORDS = 24
-"""Most words in a phrase."""
-
-MAX_READ = 200
-"""Responses that are read to find how a phrase is written."""
-
-MAX_TEXTS = 20
-"""Most texts in the table."""
+MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
+"""Responses read to find how a phrase is written; texts in the table; responses named there."""
 
 MIN_REFERENCES = 100
 """Reference responses needed to be the baseline instead of the first steps."""
@@ -56,7 +47,6 @@ MIN_REFERENCES = 100
 MIN_RECURRENCE = 5
 """Mean number of responses per prompt from which rewards are compared within prompts, too."""
 
-EXAMPLES = 5
 ANY_STRUCTURE = "structure"
 
 COLUMNS = (
@@ -68,7 +58,6 @@ _SUFFIX = re.compile(
     "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
     "|ed|er|es|ly|al|s|e|y)$"
 )
-_SHORTEST_STEM = 4
 _NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
 _BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
 """Words that are removed from the start, or from the end, of a text."""
@@ -102,13 +91,12 @@ class SpreadingTexts:
 
     Attributes:
         table: one row per text, the largest z first: ``kind`` (text, stem, opening, closing,
-            structure), ``ngram`` (as people write it), ``share_first`` and ``share_last`` (of
-            responses, in the first steps or the reference, and in the last window), ``z``
-            (log-odds), ``reward_lift`` (mean reward of responses with the text less that of
-            others of the same step and prompt, since its onset), ``lift`` (the same in std),
-            ``lift_z``, ``of_gain`` (what its spread earns, as a part of the reward's gain),
-            ``asked`` (share of its responses whose prompt contains it) and ``examples``
-            ((step, n) of the last window, rewards high to low).
+            structure), ``ngram`` (as people write it), ``share_first`` (of responses, first
+            steps or reference), ``share_last`` (last window), ``z`` (log-odds),
+            ``reward_lift`` (reward of responses with the text less that of others of the same
+            step and prompt, since its onset), ``lift`` (in std), ``lift_z``, ``of_gain`` (part
+            of the reward's gain that its spread earns), ``asked`` (share of its responses whose
+            prompt contains it), ``examples`` ((step, n) of the last window, best reward first).
         by_step: ``step``, ``ngram``, ``share``; long form.
         counts: text -> float64 (rows of the run,): how often the response contains it, NaN
             outside the sample.
@@ -133,20 +121,6 @@ class _Text:
     z: float
     kind: str = "structure"
     name: str = ""
-
-
-def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
-    """Return the z of the log-odds ratio with an informative Dirichlet prior.
-
-    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, for numbers of
-    responses. The prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
-    """
-    share = (after + before + 0.5) / (of_after + of_before + 1)
-    prior = PRIOR * share
-    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
-    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
-    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
-    return z
 
 
 def has_text(counts: Floats) -> Floats:
@@ -194,14 +168,13 @@ def spreading_texts(run: Run) -> SpreadingTexts:
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
-        by_step.append(
-            pd.DataFrame({"step": run.steps, "ngram": text.name, "share": series}).dropna()
-        )
+        of_text = pd.DataFrame({"step": run.steps, "ngram": text.name, "share": series})
+        by_step.append(of_text.dropna())
         counts_of[text.name] = counts
         if len(rows) == MAX_TEXTS:
             break
-    shares_by_step = pd.concat(by_step[1:] or by_step)
-    return SpreadingTexts(pd.DataFrame(rows, columns=COLUMNS), shares_by_step, counts_of)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    return SpreadingTexts(table, pd.concat(by_step[1:] or by_step), counts_of)
 
 
 def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
@@ -210,45 +183,36 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
     Prompts that recur often enough are compared only with themselves; otherwise any word of
     easy prompts would seem to earn reward.
     """
-    reward = run.column("reward")
+    reward, shares = run.column("reward"), has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
     steps, prompts = run.responses[["step", "prompt_id"]].to_numpy(np.int64)[rows].T
     recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
     onset = run.onset(shares_by_step)
     after = steps >= (onset.low if onset else steps.min(initial=0))
-    groups = (steps, prompts) if recurring else (steps,)
-    freedom = int(after.sum()) - sum(len(np.unique(group[after])) for group in groups) - 2
-
-    def residuals(values: Floats) -> Floats:
-        values = centred(values[rows], steps)
-        for _ in range(3 if recurring else 0):  # alternate until both means are about zero
-            values = centred(centred(values, prompts), steps)
-        return values[after]
-
-    y = residuals(reward)
-    variance = float((y * y).sum())
-
-    def effect(figure: Floats) -> tuple[float, float]:
-        """Return the reward per unit of a figure, and its z."""
-        x = residuals(figure)
-        varied, shared = float((x * x).sum()), float((x * y).sum())
-        if varied < 1e-9 or variance < 1e-9 or freedom < 1:
-            return np.nan, np.nan
-        r = np.clip(shared / np.sqrt(varied * variance), -0.999999, 0.999999)
-        return shared / varied, float(np.arctanh(r) * np.sqrt(freedom))
-
-    shares = has_text(counts)
-    lift, z = effect(shares)
-    earned = max(
-        lift * run.change(shares).difference, effect(counts)[0] * run.change(counts).difference
+    # Centring on steps and prompts in turn ends where both means are about zero.
+    groups = [steps, *([prompts, steps] * 3 if recurring else [])]
+    freedom = int(after.sum()) - sum(len(np.unique(group[after])) for group in groups[:2]) - 2
+    residuals = []
+    for figure in (reward, shares, counts):
+        values = figure[rows]
+        for group in groups:
+            values = centred(values, group)
+        residuals.append(values[after])
+    products = np.array(residuals) @ np.array(residuals).T
+    variance, varied = products[0, 0], products.diagonal()[1:]
+    known = variance >= 1e-9 and freedom >= 1
+    lift, often = np.where(
+        (varied >= 1e-9) & known, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
     )
+    r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
+    earned = max(lift * run.change(shares).difference, often * run.change(counts).difference)
     gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
     gain = float(np.nan_to_num(gains, nan=0.0).max())
     return {
-        "reward_lift": lift,
-        "lift": lift / float(np.sqrt(variance / max(len(y), 1))) if variance > 0 else np.nan,
-        "lift_z": z,
-        "of_gain": earned / gain if gain > 0 else np.nan,
+        "reward_lift": float(lift),
+        "lift": float(lift / np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))),
+        "lift_z": float(np.arctanh(r) * np.sqrt(max(freedom, 0))),
+        "of_gain": float(earned / gain) if gain > 0 else np.nan,
     }
 
 
@@ -300,20 +264,17 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
     for text in phrases:
         if not any(_same(text, other) for other in texts):
-            longer = [one for one in phrases if _continues(one, text)]
-            texts.append(max([text, *longer], key=lambda one: len(one.words)))
+            texts.append(text)
     return sorted(texts, key=lambda text: -text.z)
 
 
 def _numbered(sample: TextSample, numbers: dict[str, int]) -> Ints:
     """Return a sample's words by their numbers in ``numbers``, adding new words to it."""
-    number = [
-        -1
-        if unit == GAP or REPLACEMENT in unit
-        else numbers.setdefault(_normal(unit.strip()), len(numbers))
-        for unit in sample.vocabulary
-    ]
-    return np.array(number or [-1])[sample.units]
+    number = np.full(max(len(sample.vocabulary), 1), -1)
+    for i, unit in enumerate(sample.vocabulary):
+        if unit != GAP and REPLACEMENT not in unit:
+            number[i] = numbers.setdefault(_normal(unit.strip()), len(numbers))
+    return number[sample.units]
 
 
 def _phrases(
@@ -352,8 +313,6 @@ def _phrases(
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
             parts = [part for part in parts if counted[place] >= CONTINUED * holders[part]]
             continued.update(parts)
-            # Responses that lose a word at each length must not add up.
-            counted[place] = max([counted[place], *holders[parts]])
         order = np.argsort(index, kind="stable")
         bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
         for i, phrase in enumerate(phrases if n else ()):
@@ -379,10 +338,11 @@ def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Te
     starts, stops = sample.offsets[response], sample.offsets[response + 1]
     first = places[np.searchsorted(places, starts)]
     opens, closes = np.mean(first + low - starts <= 1), np.mean(stops - first - len(words) <= 2)
-    kind = "closing" if closes >= opens else "opening"
+    kind = "opening" if opens > closes else "closing"
     kind = kind if max(opens, closes) >= SAME else "text"
     words, first = words[low:high], first + low
-    while len({*words}) == 1 and not words[0].isalnum():  # signs in a row: "####"
+    # Equal signs in a row are named together: "####".
+    while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
         again = (first > starts) & (ids[first - 1] == ids[first])
         if again.mean() < SAME:
             break
@@ -391,7 +351,7 @@ def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Te
     written = [[sample.vocabulary[unit] for unit in span] for span in spans]
     once = [i for i, word in enumerate(words) if word not in words[:i]]
     name = _most_common(written)
-    if not re.fullmatch(r"(\W)\1*", name):  # equal signs in a row are one: "####"
+    if not re.fullmatch(r"(\W)\1*", name):
         written = [[form[i] for i in once] for form in written]
         name = _most_common(written)
     forms = [form[0].strip().lower() for form in written]
@@ -406,17 +366,11 @@ def _most_common(written: list[list[str]]) -> str:
     return forms.most_common(1)[0][0]
 
 
-def _same(text: _Text, other: _Text, share: float = SAME) -> bool:
-    """Return whether texts share words and this share of responses with ``text`` have both."""
+def _same(text: _Text, other: _Text) -> bool:
+    """Return whether the texts share words and most responses with ``text`` have ``other``, too."""
     held = text.counts > 0
     both = int((held & (other.counts > 0)).sum())
-    return bool({*text.words} & {*other.words}) and both >= share * int(held.sum())
-
-
-def _continues(text: _Text, part: _Text) -> bool:
-    """Return whether a text of distinct words is what most responses write around its part."""
-    within = f" {' '.join(part.words)} " in f" {' '.join(text.words)} "
-    return within and len({*text.words}) == len(text.words) and _same(part, text, CONTINUED)
+    return bool({*text.words} & {*other.words}) and both >= SAME * int(held.sum())
 
 
 def _asked(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame) -> float:
@@ -442,5 +396,5 @@ def _normal(word: str) -> str:
 
 def _stem(word: str) -> str:
     """Return a word without its suffixes: "empowering" and "empowered" have the same stem."""
-    suffix = _SUFFIX.search(word, _SHORTEST_STEM) if word.isascii() else None
+    suffix = _SUFFIX.search(word, 4) if word.isascii() else None
     return _stem(word[: suffix.start()]) if suffix else word

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from rlreport.check.noise import log_odds_z
 from rlreport.check.run import has
-from rlreport.check.spreading import log_odds_z
 from rlreport.comparison.side import ALL_RIGHT, ALL_WRONG, shared
 from rlreport.comparison.statistics import (
     LEVEL,
