@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlreport.check.ngrams import log_odds_z
+from rlreport.check.noise import log_odds_z
 from rlreport.comparison.compare import NEVER_BETTER, Comparison, Guardrail, compare_runs
 from rlreport.comparison.earlier import ResponseId
 from rlreport.comparison.run import ComparedRun, RunFinding

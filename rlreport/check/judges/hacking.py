@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Fact, Facts, LogText
 from rlreport.check.judges.text import DiversityCollapse
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
 from rlreport.check.run import Ranking, Run, mean
-from rlreport.check.spreading import has_text, is_verifiable, label_contained
+from rlreport.check.shapes import distinct_fall, is_verifiable, label_contained
+from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, told
 

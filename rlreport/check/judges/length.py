@@ -6,11 +6,10 @@ import numpy as np
 
 from rlreport.check.check import RESPONSE, REWARD, Check, Result
 from rlreport.check.limits import EOS, Limit, Limits
-from rlreport.check.noise import correlation_within
+from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
-from rlreport.check.windows import Trend, whole, window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 

@@ -10,8 +10,8 @@ import numpy as np
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.noise import step_numbers
 from rlreport.check.run import Run
-from rlreport.check.windows import step_numbers
 from rlreport.figures.ragged import Ints
 from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.summarise.steps import commonest

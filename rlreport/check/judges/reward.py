@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Fact, Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.noise import window
 from rlreport.check.run import Ranking, RewardStalled, Run
 from rlreport.check.series import FALL_Z, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import same_prompt_change
-from rlreport.check.windows import window
 from rlreport.text.messages import marked
 
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
