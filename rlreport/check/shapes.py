@@ -18,8 +18,9 @@ from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 
+FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
-    *("reward_collapse", "watched_reward_fall", "kl_explosion", "entropy_collapse"),
+    *(*FALLS, "kl_explosion", "entropy_collapse"),
     *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
 )
 """Checks whose findings a bad update of the policy can explain."""
