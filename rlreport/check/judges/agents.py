@@ -35,8 +35,7 @@ class _FailedRollouts(RiseOrShare):
     title="{share:percent} of rollouts failed before the first response ({before:percent} at the "
     "start).",
     why="Training sees only the tasks that did not fail.",
-    suggestion="Read the errors; repeat rollouts whose environment failed, and do not give them a "
-    "reward.",
+    suggestion="Read the errors, and repeat these rollouts instead of giving them a reward.",
     source=AGENTS,
     explains=("reward_stalled", *FALLS),
     trend=False,
@@ -72,8 +71,7 @@ class _ToolErrors(RiseOrShare):
     limits=_ToolErrors,
     title="{share:percent} of tool calls are answered by an error ({before:percent} at the start).",
     why="The policy is punished for failures of others, and learns to avoid its tools.",
-    suggestion="Read the errors: a sandbox that is down, a time limit, or wrong arguments. Leave "
-    "rollouts of a broken environment out of the loss.",
+    suggestion="Read the errors, and leave rollouts of a broken environment out of the loss.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
     trend=False,
@@ -99,8 +97,7 @@ class _ToolDisuse(Limits):
     limits=_ToolDisuse,
     title="Responses call tools {end:figure} times ({start:figure} at the start).",
     why="The policy is learning to guess; what is forgotten seldom comes back.",
-    suggestion="Look for errors and costs that punish calls, choose tasks that cannot be solved "
-    "without a tool, and check that calls in the policy's format are still recognised.",
+    suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),
 )
 def tool_disuse(check: Check, run: Run) -> Result:
@@ -130,8 +127,7 @@ class _VoidTurns(RiseOrShare):
     title="{share:percent} of turns have neither a call nor an answer ({before:percent} at the "
     "start).",
     why="The gradients of such turns are large and have ended multi-turn runs.",
-    suggestion="Leave conversations with an empty turn out of the loss (SimpleTIR), and look for a "
-    "token limit that cuts turns off.",
+    suggestion="Leave these conversations out of the loss (SimpleTIR); look for a low token limit.",
     trend=False,
 )
 def void_turns(check: Check, run: Run) -> Result:
@@ -178,8 +174,7 @@ class _UnclosedThinking(RiseOrShare):
     title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
     "at the start).",
     why="Such a response has no answer to judge: its reward is that of a fragment.",
-    suggestion="Allow more tokens, penalise overlong responses, or leave those that were cut off "
-    "out of the loss (DAPO: overlong filtering).",
+    suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",
     explains=("missing_eos",),
     trend=False,
 )

@@ -38,8 +38,7 @@ class _EngineMismatch(Limits):
     title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
     "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
     why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
-    suggestion="Use the same precision, kernels and weights in both engines, or correct with "
-    "truncated importance weights.",
+    suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
     trend=False,
 )
@@ -75,8 +74,7 @@ class _MismatchByTurn(Limits):
     title="Sampler and trainer disagree by {last:figure} nats per token in the last turn, "
     "{first:figure} in the first (k3, the larger of both directions).",
     why="A conversation that is tokenised again gives the trainer tokens that were not sampled.",
-    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing "
-    "from earlier turns.",
+    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing.",
     source="verl 6719; NeMo-RL (9 one way, 22,015 the other)",
     explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
     trend=False,
@@ -175,8 +173,7 @@ class _NegativeKl(Limits):
     limits=_NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    why="The tokens were not sampled from the policy whose log-probabilities are logged; a KL "
-    "penalty then rewards the policy for nothing.",
+    why="The tokens come from another policy; a KL penalty then rewards it for nothing.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
     trend=False,
@@ -218,8 +215,7 @@ class _RatioDrift(Limits):
         "and {outside:percent} of tokens lie outside 1 ± 0.2.",
     },
     why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
-    suggestion="Lower the learning rate or take fewer epochs over each batch. Check that both "
-    "log-probabilities are taken at the same temperature.",
+    suggestion="Lower the learning rate, or take fewer epochs over each batch.",
     explains=FAILURES,
     trend=False,
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
@@ -265,8 +261,7 @@ class _GradientExplosion(Limits):
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}; its median is {median:figure}.",
     why="One such update can undo what the policy learned: the steps after it show whether it did.",
-    suggestion="Clip the gradient norm, lower the learning rate, and look at the batch of this "
-    "step.",
+    suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),
     needs_also="the trainer's gradient norm",
 )
@@ -332,8 +327,7 @@ class _ValueDivergence(Limits):
         "{explained:figure}, std of values {spread:figure} × that of the returns.",
     },
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
-    suggestion="Warm the critic up before the policy moves, lower its learning rate, clip values "
-    "or normalise returns.",
+    suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
     explains=FAILURES,
 )
 def value_divergence(check: Check, run: Run) -> Result:

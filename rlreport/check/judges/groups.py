@@ -80,10 +80,8 @@ def _missing_title(facts: Facts) -> str:
     charts=("reward",),
     limits=_MissingGrades,
     title=_missing_title,
-    why="A failed grade that counts as 0 pulls down the mean of its group, and the others of the "
-    "group gain an advantage that they did not earn.",
-    suggestion="Grade again, or mask these responses in the loss. Look at the judge's time limits; "
-    "if the logger writes NaN as null, look for its cause.",
+    why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
+    suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
     explains=(
         *(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
     ),
@@ -166,8 +164,7 @@ class _UnevenGroups(Limits):
     title="{odd:percent} of groups do not have the usual {usual} responses, but {least} to {most}; "
     "{split:percent} of prompts have several group ids in one step.",
     why="A group's mean and std are its baseline: advantages are of other groups than meant.",
-    suggestion="Log the id that the trainer groups by, not one of the response. Look for failed or "
-    "filtered rollouts where groups are smaller.",
+    suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
     needs_also="group_id",
     trend=False,
     whole_run=True,
@@ -204,10 +201,8 @@ class _ZeroVarianceGroups(Limits):
         "mixed": "{share:percent} of {groups:count} groups give no learning signal: in "
         "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best.",
     },
-    why="Where all responses of a group earn the same, their advantages are zero: the group costs "
-    "sampling and gives no gradient.",
-    suggestion="Sample other groups instead (DAPO's dynamic sampling), choose prompts of medium "
-    "difficulty, or use a finer reward.",
+    why="Where all responses of a group earn the same, its advantages and gradient are zero.",
+    suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),
     trend=False,
     needs_also="groups of responses, and no critic",

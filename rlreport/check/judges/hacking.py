@@ -90,10 +90,8 @@ def _hacking_title(facts: Facts) -> str:
     charts=("reward",),
     limits=Spreading,
     title=_hacking_title,
-    why="The policy may have found text that raises the reward whatever the answer is; the reward "
-    "then rises while responses get worse.",
-    suggestion="Read the responses that hold it. If it is no part of the task, penalise it, or add "
-    "such responses to the reward model's data as bad ones.",
+    why="The policy may have found text that raises the reward whatever the answer is.",
+    suggestion="Read the responses that hold it; if it is no part of the task, penalise it.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
@@ -364,8 +362,7 @@ class _WatchedRewardFall(Limits):
     },
     clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep the checkpoint of the watched reward's best steps. Raise the KL coefficient, "
-    "train for fewer steps, or mend the reward.",
+    suggestion="Keep its best checkpoint; raise the KL coefficient or mend the reward.",
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find a watched reward that fell, or does not follow the reward of training."""

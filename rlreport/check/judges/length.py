@@ -47,8 +47,7 @@ class _LengthHacking(Limits):
     "{reward_end:figure} at the end).",
     clause="responses grew from {start:figure} to {end:figure} {unit}",
     why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
-    suggestion="Take length out of the reward: normalise or penalise it, retrain the reward model "
-    "on pairs of equal length, or penalise responses cut off at the limit.",
+    suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
     explains=(
         *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
         *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
@@ -121,10 +120,8 @@ class _LengthCollapse(Limits):
         "shrunk": "responses shrank from {start:figure} to {end:figure} {unit}",
         "stubs": "{stubs:percent} of responses are under {tokens} tokens",
     },
-    why="Stopping at once is often the cheapest way to avoid a penalty. The responses left say "
-    "nothing, and some trainers fail on them.",
-    suggestion="Look for a penalty that grows with length, a reward that is highest for silence, "
-    "or a policy that learned EOS as its first token. Give empty responses the lowest reward.",
+    why="Stopping at once is often the cheapest way to avoid a penalty.",
+    suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
         *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
         *("zero_variance_groups", "unclosed_thinking"),
@@ -226,8 +223,7 @@ class MissingEos(RiseOrShare):
     "start).",
     clause="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending to judge: its reward is that of a fragment.",
-    suggestion="Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, "
-    "and check that the EOS token is not masked out of the loss.",
+    suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
     trend=False,
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )

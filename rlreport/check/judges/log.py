@@ -91,8 +91,7 @@ def _nan_title(facts: Facts) -> str:
     limits=_NanMetrics,
     title=_nan_title,
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
-    suggestion="Go back to a checkpoint before this step and clip gradients. Look for an overflow "
-    "in half precision, a division by a zero std, or an empty response.",
+    suggestion="Go back to a checkpoint before it, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
     explains=(
         *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
@@ -248,8 +247,7 @@ def _log_title(facts: Facts) -> str:
     limits=_BrokenLog,
     title=_log_title,
     why="Figures from a log with holes describe the rows that survived, not the run.",
-    suggestion="Look at the Data page for each line and its reason; check disk space, the exit of "
-    "each rank, and that every writer flushes whole lines.",
+    suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
     trend=False,
     whole_run=True,
 )

@@ -61,8 +61,7 @@ class KlExplosion(Limits):
         "excursion": "the trainer's KL reached {kl:figure}",
     },
     why="Far from the reference the reward model judges text it never saw.",
-    suggestion="Raise the KL coefficient or lower the learning rate, and continue from a "
-    "checkpoint before the rise.",
+    suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
     trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
@@ -224,8 +223,7 @@ class _EntropyCollapse(Limits):
     "token.",
     clause="entropy fell to {end:figure} nats per token",
     why="A policy that samples the same thing every time no longer explores.",
-    suggestion="Lower the learning rate, add an entropy bonus or clip higher on the upper side "
-    "(DAPO), or use harder prompts.",
+    suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
         *("kl_explosion", "diversity_collapse", "missing_eos"),
         *("reward_stalled", "watched_reward_fall"),
@@ -269,8 +267,7 @@ class _EntropyExplosion(Limits):
     "per token.",
     clause="entropy rose to {end:figure} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
-    suggestion="Lower the entropy bonus or the learning rate, and continue from a checkpoint "
-    "before the rise.",
+    suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
         *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),

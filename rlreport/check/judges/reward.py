@@ -54,8 +54,7 @@ EVIDENT = 5.0
     },
     clause="the reward fell from {best:figure} to {end:figure}",
     why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
-    suggestion="Keep a checkpoint from before the fall. Lower the learning rate or raise the KL "
-    "coefficient, and look at KL and entropy where the fall begins.",
+    suggestion="Go back to before; lower the learning rate or raise the KL coefficient.",
     explains=(
         *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("kl_explosion", "reward_stalled", "persistent_losers"),
@@ -187,8 +186,7 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
         "{losses:percent}.",
     },
     why="The run cost its compute and the policy is no better by its own reward.",
-    suggestion="See whether rewards differ inside groups: without differences there is nothing to "
-    "learn. Then try a higher learning rate, a lower KL coefficient or easier prompts.",
+    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
     source=RL_BOARD,
     trend=False,
     of_reward=True,
@@ -233,10 +231,8 @@ class _RewardShift(Limits):
         "reward": "The mean reward jumped from {before:figure} to {after:figure} at step {at}, "
         "while length, KL and entropy did not move.",
     },
-    why="Rewards before and after are not comparable. The other checks of the reward judge its "
-    "gap to the reference, or the longer part of the run.",
-    suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data. "
-    "Score an earlier checkpoint again.",
+    why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
+    suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
 )
 def reward_shift(check: Check, run: Run) -> Result:

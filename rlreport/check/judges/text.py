@@ -61,8 +61,7 @@ def _diversity_clause(facts: Facts) -> str:
     title=lambda facts: told("{one:capital}.", {"one": told(_diversity_clause(facts), facts)}),
     clause=_diversity_clause,
     why="A policy that says one thing to every prompt has stopped answering them.",
-    suggestion="Raise the KL coefficient or add an entropy bonus, sample at a higher temperature, "
-    "and look at whether the reward favours one template.",
+    suggestion="Raise the KL coefficient, the entropy bonus or the temperature; mend the reward.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
@@ -126,8 +125,7 @@ class _TemplateCollapse(Limits):
     title="Only {end:percent} of responses can be matched to their prompt beyond chance "
     "({start:percent} at the start), at the same surprisal.",
     why="Entropy looks fine, but the policy writes the same phrases whatever it is asked.",
-    suggestion="Drop groups of low reward variance, lower the KL and entropy coefficients, and "
-    "read responses of different prompts side by side.",
+    suggestion="Drop groups of low reward variance; lower the KL and entropy coefficients.",
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
     needs_also="n-grams of two or more responses to each of several prompts a step",
