@@ -245,7 +245,7 @@ def reward_shift(check: Check, run: Run) -> Result:
     column = "ref_reward" if kind == "reference" else "reward"
     reward = run.column(column)
     series = run.by_step(reward)
-    jump = _jump(series)
+    jump = _find_jump(series)
     if jump is None or not jump.sudden:
         return None
     size = jump.after - jump.before
@@ -256,12 +256,12 @@ def reward_shift(check: Check, run: Run) -> Result:
         return None
     if kind == "reward":
         shape, limit = run.reward_shape, run.limits[_RewardShift].still
-        new_low = jump.after < np.nanmin(reward[run.step_index < jump.place])
+        new_low = jump.after < np.nanmin(reward[run.step_index < jump.at])
         died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
-        if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump, limit):
+        if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
             return None
     changed = _prompts_changed(run, reward, jump)
-    step = int(run.steps[jump.place])
+    step = int(run.steps[jump.at])
     facts: Facts = {"kind": "prompts" if changed else kind, "before": jump.before}
     return check.finding(
         run,
@@ -275,41 +275,37 @@ def reward_shift(check: Check, run: Run) -> Result:
 
 
 class _Jump(NamedTuple):
-    """The best split of a series in two: its index, both means, and its z."""
+    """The best split of a series in two: its index, both means, its z, and whether it is sudden."""
 
-    place: int
+    at: int
     before: float
     after: float
     z: float
     sudden: bool
 
 
-def _jump(series: Floats, place: int | None = None) -> _Jump | None:
-    """Return the best split of a series in two segments, or the split at ``place``.
+def _find_jump(series: Floats) -> _Jump | None:
+    """Return the best split of a series in two segments by least squares.
 
     Noise is the median squared successive difference, which a jump hardly changes. A split is
-    ``sudden`` if most of the difference lies between neighbouring steps, unlike a slope.
+    sudden if most of the difference lies between neighbouring steps, unlike a slope, and both
+    sides stay near their means, unlike a recovery from a dip.
     """
     indices = np.flatnonzero(np.isfinite(series))
     y, n = series[indices], len(indices)
     if n < 2 * MIN_SIDE:
         return None
-    sizes = np.arange(1, n)
-    sums = np.cumsum(y)[:-1]
+    sizes, sums = np.arange(1, n), np.cumsum(y)[:-1]
     difference = (y.sum() - sums) / (n - sizes) - sums / sizes
     between = difference**2 * sizes * (n - sizes) / n
-    between[: MIN_SIDE - 1] = between[n - MIN_SIDE :] = -1
-    at = int(np.argmax(between)) + 1 if place is None else int(np.searchsorted(indices, place))
-    if not MIN_SIDE <= at <= n - MIN_SIDE:
-        return None
+    at = MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : n - MIN_SIDE]))
     before, after = float(y[:at].mean()), float(y[at:].mean())
-    sides = (y[max(0, at - NEAR) : at], y[at : at + NEAR])
-    left, right = (float(side.mean()) for side in sides)
-    step = float(y[at : at + 2].mean() - y[max(0, at - 2) : at].mean())
     size = abs(after - before)
     z = size / max(noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
-    local = min(step, right - left, key=lambda d: d * np.sign(after - before))
-    # A recovery from a dip is sudden too, but does not start at the earlier level.
+    sides = y[max(0, at - NEAR) : at], y[at : at + NEAR]
+    left, right = (float(side.mean()) for side in sides)
+    near = float(sides[1][:2].mean() - sides[0][-2:].mean())
+    local = min(near, right - left, key=lambda d: d * np.sign(after - before))
     trends = (abs(float(np.polyfit(np.arange(len(s)), s, 1)[0])) * len(s) for s in sides)
     stray = max(abs(left - before), abs(right - after), *trends)
     sudden = size > 0 and local / (after - before) >= SUDDEN and stray <= STRAY * size
@@ -328,20 +324,19 @@ def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
     by_response = (inside**2).groupby(run.step_index).sum()
     squares = np.maximum(by_prompt, by_response)
     errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
-    at = jump.place
+    at = jump.at
     sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
     error = math.hypot(*(math.sqrt(np.nanmean(side**2)) for side in sides))
     return abs(jump.after - jump.before) >= EVIDENT * error
 
 
-def _others_jump(run: Run, jump: _Jump, still: float) -> bool:
+def _others_jump(run: Run, at: int, still: float) -> bool:
     """Return whether length, KL, surprisal or distinct-2 jump at the same step."""
     names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
-    others = (
-        _jump(run.tables.steps[name].to_numpy(np.float64), jump.place)
-        for name in (*names, "distinct_2", "duplicate_rate")
-    )
-    return any(other is not None and other.sudden and other.z >= still for other in others)
+    first = max(0, at - NEAR)
+    near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
+    jumps = [_find_jump(near[name].to_numpy(np.float64)) for name in near]
+    return any(one and one.sudden and one.at + first == at and one.z >= still for one in jumps)
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
@@ -349,11 +344,11 @@ def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
 
     Without such prompts: those before the jump recurred, and nearly all after it are new.
     """
-    difference = same_prompt_change(run, reward, run.step_index >= jump.place)
+    difference = same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:
         return abs(difference) < abs(jump.after - jump.before) / 2
     prompts = run.responses["prompt_id"].to_numpy(np.int64)
-    first = int(np.searchsorted(run.step_index, jump.place))
+    first = int(np.searchsorted(run.step_index, jump.at))
     groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
     returned = len(np.unique(prompts[:first])) < NEW * groups
     return bool(returned and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
