@@ -86,7 +86,7 @@ class Check:
     source: str = ""
     clause: Template | None = None
     explains: tuple[str, ...] = ()
-    trend: bool = True
+    trend: bool = False
     whole_run: bool = False
     of_reward: bool = False
     sampled: tuple[str, ...] = ()

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlreport.check import shapes
 from rlreport.check.check import Check, Need, Result
 from rlreport.check.finding import Onset
 from rlreport.check.limits import AGENTS, CONTRACT, EOS, Limit, Limits
 from rlreport.check.onset import onset
 from rlreport.check.run import Ranking, Run
 from rlreport.check.series import Series
-from rlreport.check.shapes import (
-    FALLS,
-    RiseOrShare,
-    judge_rows,
-    judge_share,
-    ratio_of,
-    series_change,
-)
+from rlreport.check.shapes import FALLS, RiseOrShare, judge_rows, judge_share, ratio_of
 from rlreport.figures.ragged import Floats
 
 
@@ -38,7 +32,6 @@ class _FailedRollouts(RiseOrShare):
     suggestion="Read the errors, and repeat these rollouts instead of giving them a reward.",
     source=AGENTS,
     explains=("reward_stalled", *FALLS),
-    trend=False,
     whole_run=True,
     needs_also="rollouts that failed: errors without a response",
 )
@@ -49,7 +42,7 @@ def failed_rollouts(check: Check, run: Run) -> Result:
         return check.not_run(check.needs_also)
     steps = run.attempted_steps["step"].to_numpy(np.int64)
     share: Floats = failed / (failed + run.attempted_steps["responses"].to_numpy(np.float64))
-    moved = series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
+    moved = shapes.series_change(Series(steps, share, None, "rollouts", "failed_rollouts"), None)
     start = int(steps[0])
     rise = onset(steps, share) if moved.difference > 0 else Onset(start, start, start)
     later = steps[steps >= rise.step].tolist() if rise else ()
@@ -65,7 +58,6 @@ class _ToolErrors(RiseOrShare):
 @Check(
     name="tools fail",
     rank="cause",
-    looks_for="tools answer with errors",
     needs=(Need("turns with calls of tools", ("tool_errors",)),),
     charts=("tool_errors", "reward"),
     limits=_ToolErrors,
@@ -74,7 +66,6 @@ class _ToolErrors(RiseOrShare):
     suggestion="Read the errors, and leave rollouts of a broken environment out of the loss.",
     source=AGENTS,
     explains=("tool_disuse", "void_turns", "reward_stalled", *FALLS),
-    trend=False,
 )
 def tool_errors(check: Check, run: Run) -> Result:
     """Judge the share of tool calls that return an error."""
@@ -91,7 +82,6 @@ class _ToolDisuse(Limits):
 @Check(
     name="tools no longer called",
     rank="cause",
-    looks_for="the policy stops calling its tools",
     needs=(Need("turns with calls of tools", ("tool_calls",)),),
     charts=("tool_calls", "reward"),
     limits=_ToolDisuse,
@@ -99,6 +89,7 @@ class _ToolDisuse(Limits):
     why="The policy is learning to guess; what is forgotten seldom comes back.",
     suggestion="Look for errors, costs and unrecognised calls; choose tasks that need a tool.",
     explains=(*FALLS, "reward_stalled", "length_collapse", "diversity_collapse"),
+    trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
     """Find a fall of the calls per response to a fraction of the first window's."""
@@ -128,7 +119,6 @@ class _VoidTurns(RiseOrShare):
     "start).",
     why="The gradients of such turns are large and have ended multi-turn runs.",
     suggestion="Leave these conversations out of the loss (SimpleTIR); look for a low token limit.",
-    trend=False,
 )
 def void_turns(check: Check, run: Run) -> Result:
     """Judge the share of empty turns."""
@@ -144,7 +134,6 @@ class _TurnLimit(RiseOrShare):
 @Check(
     name="conversations hit the turn limit",
     rank="consequence",
-    looks_for="conversations are stopped for their number of turns",
     needs=(Need("turns and a finish reason", ("at_turn_limit",)),),
     charts=("turns", "eos"),
     limits=_TurnLimit,
@@ -152,7 +141,6 @@ class _TurnLimit(RiseOrShare):
     "the start).",
     why="A conversation that is stopped has no answer to judge.",
     suggestion="Allow more turns, reward early answers, or mask stopped conversations in the loss.",
-    trend=False,
 )
 def turn_limit(check: Check, run: Run) -> Result:
     """Judge the share of conversations stopped at the turn limit."""
@@ -167,7 +155,6 @@ class _UnclosedThinking(RiseOrShare):
 @Check(
     name="thinking never ends",
     rank="consequence",
-    looks_for="thinking that never ends",
     needs=(Need("thinking between <think> and </think>", ("unclosed_thinking",)),),
     charts=("eos", "length"),
     limits=_UnclosedThinking,
@@ -176,7 +163,6 @@ class _UnclosedThinking(RiseOrShare):
     why="Such a response has no answer to judge: its reward is that of a fragment.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",
     explains=("missing_eos",),
-    trend=False,
 )
 def unclosed_thinking(check: Check, run: Run) -> Result:
     """Judge the share of thinking responses whose thinking never ends."""

@@ -40,7 +40,6 @@ class _EngineMismatch(Limits):
     why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
-    trend=False,
 )
 def engine_mismatch(check: Check, run: Run) -> Result:
     """Compare sampler and trainer probabilities of the same tokens by three measures."""
@@ -77,7 +76,6 @@ class _MismatchByTurn(Limits):
     suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing.",
     source="verl 6719; NeMo-RL (9 one way, 22,015 the other)",
     explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
-    trend=False,
 )
 def mismatch_by_turn(check: Check, run: Run) -> Result:
     """Compare the mismatch of sampler and trainer in the last turn with that in the first."""
@@ -110,7 +108,6 @@ class _OffPolicyWeights(Limits):
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
     explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
-    trend=False,
 )
 def off_policy_weights(check: Check, run: Run) -> Result:
     """Judge the weights w = exp(sum of trainer - sampler logp) by four figures per step.
@@ -149,7 +146,6 @@ class _StaleRollouts(Limits):
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
-    trend=False,
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
     """Compare the mean lag of the last window with what asynchronous training tolerates."""
@@ -176,7 +172,6 @@ class _NegativeKl(Limits):
     why="The tokens come from another policy; a KL penalty then rewards it for nothing.",
     suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
     explains=(*FALLS, "reward_stalled", "length_collapse"),
-    trend=False,
 )
 def negative_kl(check: Check, run: Run) -> Result:
     """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
@@ -217,7 +212,6 @@ class _RatioDrift(Limits):
     why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
     suggestion="Lower the learning rate, or take fewer epochs over each batch.",
     explains=FAILURES,
-    trend=False,
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
@@ -256,7 +250,6 @@ class _GradientExplosion(Limits):
 @Check(
     name="gradient explosion",
     rank="cause",
-    looks_for="the gradient norm jumps to many times its median",
     charts=("reward",),
     limits=_GradientExplosion,
     title="The gradient norm was {norm:figure} in step {at}; its median is {median:figure}.",
@@ -264,6 +257,7 @@ class _GradientExplosion(Limits):
     suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
     explains=(*FAILURES, "nan_metrics", "ratio_drift"),
     needs_also="the trainer's gradient norm",
+    trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
     """Find steps whose gradient norm is many times the median; info unless the reward falls.
@@ -317,7 +311,6 @@ class _ValueDivergence(Limits):
 @Check(
     name="the critic diverged",
     rank="cause",
-    looks_for="the critic does not follow the returns",
     needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
     charts=("explained_variance", "value"),
     limits=_ValueDivergence,
@@ -329,6 +322,7 @@ class _ValueDivergence(Limits):
     why="Advantages are returns less values: a critic worse than a constant only adds noise.",
     suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
     explains=FAILURES,
+    trend=True,
 )
 def value_divergence(check: Check, run: Run) -> Result:
     """Judge the critic's fit to λ-returns and to Monte Carlo returns; the worse one counts.

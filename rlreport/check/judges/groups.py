@@ -63,13 +63,6 @@ def _missing_title(facts: Facts) -> str:
     if facts["reason"] != "few":
         lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
         lines.append(_REASONS[str(facts["reason"])])
-    if facts["groups"]:
-        lines.append(
-            marked(
-                "{groups:count} groups are graded only in part; {silent:count} of them have "
-                "fewer than two grades and give no learning signal."
-            )
-        )
     return sentences(told(line, facts) for line in lines)
 
 
@@ -85,7 +78,6 @@ def _missing_title(facts: Facts) -> str:
     explains=(
         *(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
     ),
-    trend=False,
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
@@ -108,8 +100,6 @@ def missing_grades(check: Check, run: Run) -> Result:
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
     reason = _reason(run, missing, bad_steps) if met else "few"
-    groups = run.responses.assign(graded=~missing).groupby("group")["graded"]
-    responses, grades = groups.size(), groups.sum()
     finding = check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
@@ -127,8 +117,6 @@ def missing_grades(check: Check, run: Run) -> Result:
         low=int(run.steps[at]),
         high=int(run.steps[at + size - 1]),
         reason=reason,
-        groups=int(((responses > grades) & (responses > 1)).sum()),
-        silent=int(((responses > 1) & (grades < 2)).sum()),
     )
     # Only a failed judge can explain changes of the reward.
     return finding if reason == "judge" else replace(finding, rank="note")
@@ -166,7 +154,6 @@ class _UnevenGroups(Limits):
     why="A group's mean and std are its baseline: advantages are of other groups than meant.",
     suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
     needs_also="group_id",
-    trend=False,
     whole_run=True,
 )
 def uneven_groups(check: Check, run: Run) -> Result:
@@ -204,7 +191,6 @@ class _ZeroVarianceGroups(Limits):
     why="Where all responses of a group earn the same, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),
-    trend=False,
     needs_also="groups of responses, and no critic",
 )
 def zero_variance_groups(check: Check, run: Run) -> Result:
@@ -276,6 +262,7 @@ class _GroupStdFall(Limits):
     suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
+    trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
     """Compare the std inside groups of the last ten steps with the mean of the first ten.
@@ -304,7 +291,6 @@ class _PersistentLosers(Limits):
 @Check(
     name="prompts that never win",
     rank="note",
-    looks_for="prompts that never beat the reference",
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
     limits=_PersistentLosers,
@@ -312,7 +298,6 @@ class _PersistentLosers(Limits):
     "each seen at least {seen} times.",
     why="The mean can rise while some prompts are lost for good.",
     suggestion="Open them on the prompts page: they may be mislabelled, or out of reach.",
-    trend=False,
     of_reward=True,
 )
 def persistent_losers(check: Check, run: Run) -> Result:
@@ -338,7 +323,6 @@ def persistent_losers(check: Check, run: Run) -> Result:
 @Check(
     name="the reward does not narrow",
     rank="note",
-    looks_for="the reward distribution does not narrow",
     needs=(REWARD,),
     charts=("reward_distribution",),
     title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
@@ -347,6 +331,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
     suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
     source=RL_BOARD,
     of_reward=True,
+    trend=True,
 )
 def not_sharpening(check: Check, run: Run) -> Result:
     """Find a reward whose mean rose while its std inside steps did not fall."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Facts, LogText
+from rlreport.check.finding import Fact, Facts, Finding, LogText, Met, Severity
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.text import distinct_loss
 from rlreport.check.limits import Limit, Limits
@@ -18,7 +19,7 @@ from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape
 from rlreport.check.spreading import has_text, is_verifiable, label_contained
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, message, told
+from rlreport.text.messages import marked, message, sentences, told
 
 GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
@@ -65,21 +66,18 @@ def _what(facts: Facts) -> str:
 
 def _hacking_title(facts: Facts) -> str:
     carried = facts["carried"]
-    clause = marked("{what}; they earn {lift:figure} more reward than others of their step")
+    title = marked("{what}; they earn {lift:figure} more reward than others of their step.")
     if facts["exploit"]:
-        clause = marked(
+        title = marked(
             "Format or exploit? {what}. They earn {lift:figure} more reward than others of "
-            "their step, but often lack the label, and validation does not confirm a gain"
+            "their step, but often lack the label, and validation does not confirm a gain."
         )
     elif isinstance(carried, float) and carried >= CARRIES:
-        clause = marked(
-            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it"
+        title = marked(
+            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
         )
-    said = told(clause, {**facts, "what": _what(facts)})
-    whole = marked("{said}.")
-    if facts["others"]:
-        whole = marked("{said}. It spreads with {others:quoted}.")
-    return told(whole, {**facts, "said": said})
+    others = told("It spreads with {others:quoted}.", facts) if facts["others"] else ""
+    return sentences([told(title, {**facts, "what": _what(facts)}), others])
 
 
 @Check(
@@ -97,7 +95,6 @@ def _hacking_title(facts: Facts) -> str:
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
         *("language_drift", "reward_part_dominance", "watched_reward_fall"),
     ),
-    trend=False,
     of_reward=True,
     sampled=("share",),
     needs_also="response, and five steps or reference responses",
@@ -130,20 +127,38 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     ]
     by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
     others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
-    return check.finding(
+    finding = _text_finding(
+        check,
         run,
-        "critical" if critical else "warning",
         met,
-        series=run.by_step(shares),
-        always=run.first is None,
-        ranking=_rank_holders(top, counts),
-        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]), *others),
-        more=_text_facts(top),
+        top,
         carried=carried,
         reward_start=start,
         reward_end=end,
         others=() if meaning == "either" else tuple(others),
         exploit=meaning == "either",
+    )
+    severity: Severity = "critical" if critical else "warning"
+    texts = (*finding.texts, *others) if finding.texts else ()
+    return replace(finding, severity=severity, rank=check.rank, texts=texts)
+
+
+def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
+    """Return a note on a text; names of structures are not taken from the log."""
+    counts, kind = run.spreading.counts[top["ngram"]], str(top["kind"])
+    text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
+    look_for = "" if kind == "structure" else text.rstrip("*")
+    return check.finding(
+        run,
+        "info",
+        met,
+        series=run.by_step(has_text(counts)),
+        always=run.first is None,
+        ranking=Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
+        texts=() if kind == "structure" else (text,),
+        more={"text": text, "kind": kind, "share": float(top["share_last"]), **facts},
+        share_start=float(top["share_first"]),
+        lift=float(top["reward_lift"]),
     )
 
 
@@ -193,23 +208,6 @@ def _harms(run: Run, counts: Floats) -> bool:
     )
 
 
-def _text_facts(top: pd.Series) -> Facts:
-    """Return the facts about a text; names of structures are not taken from the log."""
-    return {
-        "text": str(top["ngram"]) if top["kind"] == "structure" else LogText(top["ngram"]),
-        "kind": str(top["kind"]),
-        "share": float(top["share_last"]),
-        "share_start": float(top["share_first"]),
-        "lift": float(top["reward_lift"]),
-    }
-
-
-def _rank_holders(top: pd.Series, counts: Floats) -> Ranking:
-    look_for = "" if top["kind"] == "structure" else str(top["ngram"]).rstrip("*")
-    at_end = top["kind"] == "closing"
-    return Ranking(counts, True, "occurrences", None, counts > 0, look_for, at_end)
-
-
 def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
     """Return the share of the gain in responses with the text, and the mean reward at both ends."""
     if run.first is None:
@@ -252,6 +250,7 @@ def _format_title(facts: Facts) -> str:
     source=FIGHTIN_WORDS,
     sampled=("share",),
     of_reward=True,
+    trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
     """Find a text that spreads while the run learns, and is no reward hacking."""
@@ -268,16 +267,8 @@ def format_learned(check: Check, run: Run) -> Result:
     counts = run.spreading.counts[top["ngram"]]
     if not (is_verifiable(run) if rewarded.empty else _meaning(run, counts) == "format"):
         return None
-    return check.finding(
-        run,
-        "info",
-        run.met(_FormatLearned.share, ">=", top["share_last"]),
-        series=run.by_step(has_text(counts)),
-        ranking=_rank_holders(top, counts),
-        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]),),
-        more=_text_facts(top),
-        paid=not rewarded.empty,
-    )
+    met = run.met(_FormatLearned.share, ">=", top["share_last"])
+    return _text_finding(check, run, met, top, paid=not rewarded.empty)
 
 
 class _RewardPartDominance(Limits):
@@ -289,7 +280,6 @@ class _RewardPartDominance(Limits):
 @Check(
     name="one part dominates the reward",
     rank="note",
-    looks_for="one part of the reward carries it all",
     needs=(REWARD,),
     charts=("reward",),
     limits=_RewardPartDominance,
@@ -304,6 +294,7 @@ class _RewardPartDominance(Limits):
     source="rewardspy",
     needs_also="reward_parts, two or more",
     of_reward=True,
+    trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
     """Find a part of the reward that holds most of its variance inside steps, or of its gain.
@@ -363,6 +354,7 @@ class _WatchedRewardFall(Limits):
     clause="the watched reward went from {best:figure} to {end:figure}",
     why="The policy games or over-fits the reward that it is trained on.",
     suggestion="Keep its best checkpoint; raise the KL coefficient or mend the reward.",
+    trend=True,
 )
 def watched_reward_fall(check: Check, run: Run) -> Result:
     """Find a watched reward that fell, or does not follow the reward of training."""

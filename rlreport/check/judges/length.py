@@ -53,6 +53,7 @@ class _LengthHacking(Limits):
         *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
     ),
     of_reward=True,
+    trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
     """Find responses that get longer while longer ones earn more than comparable ones.
@@ -105,7 +106,6 @@ class _LengthCollapse(Limits):
 @Check(
     name="responses collapsed in length",
     rank="consequence",
-    looks_for="responses shrink to nothing",
     needs=(RESPONSE,),
     charts=("length",),
     limits=_LengthCollapse,
@@ -126,6 +126,7 @@ class _LengthCollapse(Limits):
         *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
         *("zero_variance_groups", "unclosed_thinking"),
     ),
+    trend=True,
 )
 def length_collapse(check: Check, run: Run) -> Result:
     """Find responses that are all empty, much shorter, or of only a few tokens."""
@@ -216,7 +217,6 @@ class MissingEos(RiseOrShare):
 @Check(
     name="responses no longer end",
     rank="consequence",
-    looks_for="responses are cut off at the limit",
     charts=("eos", "length"),
     limits=MissingEos,
     title="{share:percent} of responses are cut off without an end ({before:percent} at the "
@@ -224,7 +224,6 @@ class MissingEos(RiseOrShare):
     clause="{share:percent} of responses are cut off",
     why="A response that is cut off has no ending to judge: its reward is that of a fragment.",
     suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
-    trend=False,
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
 def missing_eos(check: Check, run: Run) -> Result:
@@ -280,13 +279,11 @@ class _CutTexts(Limits):
 @Check(
     name="texts cut by the logger",
     rank="note",
-    looks_for="responses that the logger cut",
     limits=_CutTexts,
     title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
     "the logger cut them.",
     why="Lengths in characters, ends of responses and texts that spread are those of the cut text.",
     suggestion="Log whole responses, and fewer of them if space is short.",
-    trend=False,
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:

@@ -97,7 +97,6 @@ def _nan_title(facts: Facts) -> str:
         *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
         *("zero_variance_groups", "group_std_fall", "template_collapse", "language_drift"),
     ),
-    trend=False,
     whole_run=True,
 )
 def nan_metrics(check: Check, run: Run) -> Result:
@@ -248,7 +247,6 @@ def _log_title(facts: Facts) -> str:
     title=_log_title,
     why="Figures from a log with holes describe the rows that survived, not the run.",
     suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
-    trend=False,
     whole_run=True,
 )
 def broken_log(check: Check, run: Run) -> Result:
@@ -342,12 +340,10 @@ def _early_ranks(tables: Tables) -> Iterator[_Fault]:
 @Check(
     name="several runs in one report",
     rank="invalid",
-    looks_for="logs that look like several runs, given as one",
     title="{text}",
     why="Means over several runs describe none of them.",
     suggestion="Build a report of each run, or pass --merge if these files are of one.",
     source=CONTRACT,
-    trend=False,
     whole_run=True,
 )
 def mixed_runs(check: Check, run: Run) -> Result:
@@ -371,7 +367,6 @@ class _LostColumns(Limits):
     title="{count:count} columns end before the run does, the first at step {at}: {names}.",
     why="Figures that need them describe the first part of the run alone.",
     suggestion="Compare the logger, its version and the settings on both sides of that step.",
-    trend=False,
     whole_run=True,
 )
 def lost_columns(check: Check, run: Run) -> Result:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
 from rlreport.check.shapes import FALLS, series_change
 from rlreport.check.windows import Trend
-from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
 TRL_KL = marked(
@@ -62,7 +61,6 @@ class KlExplosion(Limits):
     },
     why="Far from the reference the reward model judges text it never saw.",
     suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
-    trend=False,
     needs_also="logprobs and ref_logprobs, or the trainer's KL",
     explains=("watched_reward_fall",),
 )
@@ -181,31 +179,23 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
     )
 
 
-class _Entropy(NamedTuple):
-    """The change of the entropy, its value by step, and the facts and examples of a finding."""
+def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
+    """Return the change of the entropy and the details of a finding, None if it is not logged.
 
-    moved: Change
-    by_step: Floats
-    facts: Facts
-    by: Floats | None = None
-
-    def ranking(self, highest: bool) -> Ranking | None:
-        return None if self.by is None else Ranking(self.by, highest, "nats per token")
-
-
-def _entropy(run: Run) -> _Entropy | None:
-    """Return the mean surprisal of the rollouts, else the trainer's entropy, None without both."""
-    by, trainers = None, run.series_of("entropy")
+    It is the mean surprisal of the rollouts, else the trainer's entropy.
+    """
+    trainers = run.series_of("entropy")
     if LOGPROBS.met(run):
         by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
         moved, series = run.change(by, weights), run.by_step(by, weights)
+        source, ranking = "rollouts", Ranking(by, highest, "nats per token")
     elif trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return None
     else:
         moved, series = series_change(trainers, None), run.align(trainers)
-    source = "metrics" if by is None else "rollouts"
-    facts: Facts = {"start": moved.first, "end": moved.last, "series_from": source}
-    return _Entropy(moved, series, facts, by)
+        source, ranking = "metrics", None
+    facts = {"start": moved.first, "end": moved.last, "series_from": source}
+    return moved, {"series": series, "ranking": ranking, **facts}
 
 
 class _EntropyCollapse(Limits):
@@ -229,16 +219,16 @@ class _EntropyCollapse(Limits):
         *("reward_stalled", "watched_reward_fall"),
     ),
     needs_also="logprobs, or the trainer's entropy",
+    trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
     """Find an entropy that fell to a fraction of the start, and below a floor.
 
     The severity is info if the run learns, keeps what it learned and stays near the reference.
     """
-    entropy = _entropy(run)
-    if entropy is None:
+    if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
-    moved = entropy.moved
+    moved, details = entropy
     share = run.met(_EntropyCollapse.share, "<", moved.last, of=moved.first)
     floor = run.met(_EntropyCollapse.surprisal, "<", moved.last)
     if not (share and floor and moved.fell):
@@ -246,10 +236,7 @@ def entropy_collapse(check: Check, run: Run) -> Result:
     harmful = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
     harmful |= _level(run, *_mean_kl(run, run.last.rows))[0] is not None
     severity: Severity = "info" if run.learned and not harmful else "warning"
-    ranking, series = entropy.ranking(highest=False), entropy.by_step
-    return check.finding(
-        run, severity, share + floor, series=series, ranking=ranking, more=entropy.facts
-    )
+    return check.finding(run, severity, share + floor, **details)
 
 
 class _EntropyExplosion(Limits):
@@ -274,19 +261,16 @@ class _EntropyExplosion(Limits):
         *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift"),
     ),
     needs_also="logprobs, or the trainer's entropy",
+    trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
     """Find an entropy several times that of the start, while the reward did not rise."""
-    entropy, reward = _entropy(run), run.change(run.column("reward"))
-    if entropy is None:
+    if (entropy := _entropy(run, highest=True)) is None:
         return check.not_run(check.needs_also)
-    moved = entropy.moved
+    (moved, details), reward = entropy, run.change(run.column("reward"))
     ratio = run.met(_EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
     rise = run.met(_EntropyExplosion.rise, ">=", moved.difference)
     if not (ratio and rise and moved.rose) or reward.rose or run.learned:
         return None
     severity: Severity = "critical" if reward.fell else "warning"
-    ranking, series = entropy.ranking(highest=True), entropy.by_step
-    return check.finding(
-        run, severity, ratio + rise, series=series, ranking=ranking, more=entropy.facts
-    )
+    return check.finding(run, severity, ratio + rise, **details)

@@ -62,6 +62,7 @@ EVIDENT = 5.0
         *("unclosed_thinking", "language_drift", "template_collapse"),
     ),
     of_reward=True,
+    trend=True,
 )
 def reward_collapse(check: Check, run: Run) -> Result:
     """Find a reward that died, fell, or fell and recovered.
@@ -188,7 +189,6 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     why="The run cost its compute and the policy is no better by its own reward.",
     suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
     source=RL_BOARD,
-    trend=False,
     of_reward=True,
 )
 def reward_stalled(check: Check, run: Run) -> Result:
@@ -234,6 +234,7 @@ class _RewardShift(Limits):
     why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
     suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
     explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
+    trend=True,
 )
 def reward_shift(check: Check, run: Run) -> Result:
     """Find a step from which the frozen reference earns a different reward.

@@ -63,6 +63,7 @@ def _diversity_clause(facts: Facts) -> str:
     why="A policy that says one thing to every prompt has stopped answering them.",
     suggestion="Raise the KL coefficient, the entropy bonus or the temperature; mend the reward.",
     explains=("entropy_collapse", "reward_stalled", "watched_reward_fall"),
+    trend=True,
 )
 def diversity_collapse(check: Check, run: Run) -> Result:
     """Find a fall of distinct-2, or a rise of responses equal to an answer to another prompt.
@@ -129,6 +130,7 @@ class _TemplateCollapse(Limits):
     source=RAGEN_2,
     explains=("reward_stalled", "group_std_fall"),
     needs_also="n-grams of two or more responses to each of several prompts a step",
+    trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
     """Find responses that can no longer be matched to their prompts, while surprisal stays.
@@ -218,6 +220,7 @@ class _LanguageDrift(Limits):
     suggestion="Add a reward for the prompt's language, or a KL penalty.",
     source="DeepSeek-R1 (language mixing); LMFlow post on PPO training",
     explains=("diversity_collapse", "length_collapse", "watched_reward_fall"),
+    trend=True,
 )
 def language_drift(check: Check, run: Run) -> Result:
     """Find a rise of the share of responses in another script than their prompt's."""
