@@ -63,6 +63,13 @@ def _missing_title(facts: Facts) -> str:
     if facts["reason"] != "few":
         lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
         lines.append(_REASONS[str(facts["reason"])])
+    if facts["groups"]:
+        lines.append(
+            marked(
+                "{groups:count} groups are graded only in part; {silent:count} of them have "
+                "fewer than two grades and give no learning signal."
+            )
+        )
     return sentences(told(line, facts) for line in lines)
 
 
@@ -100,6 +107,8 @@ def missing_grades(check: Check, run: Run) -> Result:
     steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
     since, last = int(steps[0]), int(steps[-1])
     reason = _reason(run, missing, bad_steps) if met else "few"
+    grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
+    partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
     finding = check.finding(
         run,
         "warning" if met and (many or bad_steps[-size:].any()) else "info",
@@ -117,6 +126,8 @@ def missing_grades(check: Check, run: Run) -> Result:
         low=int(run.steps[at]),
         high=int(run.steps[at + size - 1]),
         reason=reason,
+        groups=len(partial),
+        silent=int((partial["sum"] < 2).sum()),
     )
     # Only a failed judge can explain changes of the reward.
     return finding if reason == "judge" else replace(finding, rank="note")

@@ -54,33 +54,10 @@ class _Nan(NamedTuple):
 
     severity: Severity
     since: int
-    until: int | None
-    deadly: bool
+    until: int
     steps: tuple[int, ...]
     facts: dict[str, Fact]
     rows: Bools | None = None
-
-
-_NAN = {
-    "metric": marked("The trainer's {metric} is NaN or infinite"),
-    "rewards": marked("{responses:count} rewards are NaN or infinite"),
-    "logprobs": marked("The log-probabilities of {responses:count} responses are NaN or infinite"),
-    "other": marked(
-        "{numbers:count} values, advantages or token rewards of {responses:count} responses are "
-        "NaN or infinite"
-    ),
-}
-
-
-def _nan_title(facts: Facts) -> str:
-    what = told(_NAN[str(facts["kind"])], facts)
-    when = marked("{what} in steps {since} to {until_step}, and not after them.")
-    if facts["until_step"] is None:
-        when = marked("{what} from step {since} on.")
-    more = [marked("The reward died with it.")] if facts.get("deadly") else []
-    if facts["cut"] is not None:
-        more.append(marked("The other checks judge the steps before it."))
-    return sentences([told(when, {**facts, "what": what}), *(told(one, {}) for one in more)])
 
 
 @Check(
@@ -89,7 +66,15 @@ def _nan_title(facts: Facts) -> str:
     looks_for="NaN or infinity in the loss, the gradient norm, log-probabilities or rewards",
     charts=("reward", "kl"),
     limits=_NanMetrics,
-    title=_nan_title,
+    title={
+        "metric": "The trainer's {metric} is NaN or infinite from step {since} to {until_step}.",
+        "rewards": "{responses:count} rewards are NaN or infinite from step {since} to "
+        "{until_step}.",
+        "logprobs": "The log-probabilities of {responses:count} responses are NaN or infinite from "
+        "step {since} to {until_step}.",
+        "other": "{numbers:count} values, advantages or token rewards of {responses:count} "
+        "responses are NaN or infinite from step {since} to {until_step}.",
+    },
     why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
     suggestion="Go back to a checkpoint before it, clip gradients, and look for an overflow.",
     source="logs of diverged runs",
@@ -107,7 +92,7 @@ def nan_metrics(check: Check, run: Run) -> Result:
     worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
     share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
     unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
-    facts = worst.facts | {"since": worst.since, "until_step": worst.until, "deadly": worst.deadly}
+    facts = worst.facts | {"since": worst.since, "until_step": worst.until}
     ranking, series, source = Ranking(run.column("reward"), highest=False), None, "metrics"
     if worst.rows is not None:
         # The first responses show how it began.
@@ -119,7 +104,7 @@ def nan_metrics(check: Check, run: Run) -> Result:
         run.met(_NanMetrics.share, ">", share) if isinstance(share, float) else [],
         series=series,
         onset=Onset(worst.since, worst.since, worst.since),
-        until=worst.until,
+        until=worst.until if worst.until < run.steps[-1] else None,
         ranking=ranking,
         steps=worst.steps[:200],
         more={**facts, "cut": min(unusable, default=None), "series_from": source},
@@ -179,7 +164,7 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
         nan = _worst_period(run, run.steps, run.steps_of(among), fatal, facts)
         widespread = count >= LASTING and share > run.limits[_NanMetrics].share
         if kind == "rewards" and widespread:
-            nan = nan._replace(severity="critical", since=int(run.steps[first]), deadly=False)
+            nan = nan._replace(severity="critical", since=int(run.steps[first]))
         yield nan._replace(rows=among)
 
 
@@ -190,17 +175,17 @@ def _worst_period(
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
-    periods = []
+    periods, steps = [], tuple(logged[bad].tolist())
     for start, stop in spans(bad).tolist():
         since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
-        deadly = died is not None and since <= died <= last + reach
         # With mixed precision the first updates are skipped until the loss scale fits.
         long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
         # NaN in the last step may be the end of the run, or recover.
-        mild: Severity = "warning" if at_end else "info"
-        severity: Severity = "critical" if deadly else fatal if long else mild
-        until, steps = None if at_end else last, tuple(logged[bad].tolist())
-        periods.append(_Nan(severity, since, until, deadly, steps, facts))
+        severity: Severity = fatal if long else "warning" if at_end else "info"
+        if died is not None and since <= died <= last + reach:
+            severity = "critical"
+        until = max(last, int(run.steps[-1])) if at_end else last
+        periods.append(_Nan(severity, since, until, steps, facts))
     return min(periods, key=lambda nan: SEVERITIES.index(nan.severity))
 
 

@@ -31,10 +31,8 @@ class KlExplosion(Limits):
 
     warn = Limit(10.0, "nats", "warning: mean KL per response in the last window", TRL_KL)
     critical = Limit(50.0, "nats", "critical: mean KL per response in the last window", TRL_KL)
-    response = Limit(500.0, "nats", "critical: KL of any one response", TRL_KL)
     warn_token = Limit(0.1, "nats per token", "warning: and mean KL per token")
     critical_token = Limit(0.5, "nats per token", "critical: and mean KL per token")
-    response_token = Limit(1.0, "nats per token", "and KL per token of that response")
     excursion = Limit(20.0, "times", "note: KL of five steps over its median", PUBLIC_RUNS)
     lasting = Limit(5, "steps", "warning: the excursion lasts longer", PUBLIC_RUNS)
     part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
@@ -49,14 +47,11 @@ class KlExplosion(Limits):
     title={
         "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
         "token.",
-        "responses": "{over:count} single responses have a KL above {over_limit:figure} nats, the "
-        "first in step {over_step}.",
         "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
         "its median is {median:figure}.",
     },
     clause={
         "level": "KL to the reference is {kl:figure} nats per response",
-        "responses": "{over:count} single responses have a KL above {over_limit:figure} nats",
         "excursion": "the trainer's KL reached {kl:figure}",
     },
     why="Far from the reference the reward model judges text it never saw.",
@@ -74,46 +69,23 @@ def kl_explosion(check: Check, run: Run) -> Result:
     if not KL.met(run):
         return check.not_run(KL.words) if trainers is None else _trainers_kl(check, run, trainers)
     limits, kl = run.limits[KlExplosion], run.column("kl_k1")
-    far = (kl > limits.response) & ~(kl <= limits.response_token * run.column("response_tokens"))
     per_response, per_token = _mean_kl(run, run.last.rows)
-    level, met = _level(run, per_response, per_token)
-    by_step = run.by_step(kl)
-    far_steps = run.steps[run.steps_of(far)]
-    severity = level
-    if far.any():
-        met += run.met(KlExplosion.response, ">", float(kl[far].max()))
-        severity = "critical"
-    last_rows = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
-    end = _level(run, *_mean_kl(run, last_rows))[0]
-    back = end != "critical" and not far[last_rows].any() and len(run.steps) > 2 * LAST_STEPS
-    high_steps = by_step > max(limits.warn, 3 * median(by_step))
-    # The first and the last step of an excursion may hold few of its responses.
-    around = run.steps[np.convolve(high_steps, np.ones(3))[1:-1] > 0]
-    if severity and back and np.isin(far_steps, around).all():
-        # A KL that was high only for some steps, and recovered, is no reason to stop.
-        brief = high_steps.sum() <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if brief and (level is None or end is None) else "warning"
+    severity, met = _level(run, per_response, per_token)
     if severity is None:
         return None if trainers is None else _excursion(check, run, trainers)
-    high = above(per_response, limits.warn)
+    by_step = run.by_step(kl)
+    last_steps = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
+    end = _level(run, *_mean_kl(run, last_steps))[0]
+    if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
+        # A KL that was high only for some steps, and recovered, is no reason to stop.
+        high = by_step > max(limits.warn, 3 * median(by_step))
+        brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if brief and end is None else "warning"
     always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
-    token, among = run.column("kl_max_position"), None if high else far
-    facts: Facts = {"kind": "level" if high else "responses", "kl": per_response}
+    ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
+    facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
     return check.finding(
-        run,
-        severity,
-        met,
-        series=by_step,
-        always=always,
-        dated=high,
-        ranking=Ranking(kl, unit="nats", token=token, among=among),
-        until=int(far_steps[-1]) if severity == "info" and len(far_steps) else None,
-        steps=None if high else far_steps.tolist(),
-        more=facts,
-        kl_token=per_token,
-        over=int(far.sum()),
-        over_limit=limits.response,
-        over_step=int(far_steps[0]) if len(far_steps) else None,
+        run, severity, met, series=by_step, always=always, ranking=ranking, more=facts
     )
 
 
