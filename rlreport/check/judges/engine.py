@@ -215,11 +215,7 @@ class _RatioDrift(Limits):
     needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
 )
 def ratio_drift(check: Check, run: Run) -> Result:
-    """Compare the ratio of new to old probability, its mean and its tails, with PPO's clip range.
-
-    If the rollouts have only one set of log-probabilities, the trainer's mean ratio and clip
-    fraction are judged.
-    """
+    """Compare the ratio of new to old probability (or the trainer's) with PPO's clip range."""
     weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
     if np.nansum(weights[run.last.rows]) > 0:
         source, columns = "rollouts", (run.column("ratio_mean"), outside)
@@ -260,10 +256,7 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find steps whose gradient norm is many times the median; info unless the reward falls.
-
-    It is a warning if the reward falls soon after, unless as many earlier spikes did no harm.
-    """
+    """Find steps of many times the median gradient norm; info unless the reward falls soon."""
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
@@ -287,7 +280,10 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 
 
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
-    """Return which of these steps lie just before the reward fell or died, bool (spikes,)."""
+    """Return which of these steps lie just before the reward fell or died, bool (spikes,).
+
+    None do if at least as many earlier ones did no harm.
+    """
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
         return none
@@ -355,9 +351,8 @@ def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     if not met:
         return None
     name = "value" if wide and not misfit else error
-    bound = (
-        limits.spread**2 if name == "value" else 1 - (limits.explained if misfit else limits.weak)
-    )
+    fit = limits.explained if misfit else limits.weak
+    bound = limits.spread**2 if name == "value" else 1 - fit
     figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
     ratio = figure / np.fmax(base, least)
     diverged = bool(misfit or wide)

@@ -88,10 +88,7 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
-    """Count responses without a grade by step, and find out why grades are missing.
-
-    Masked responses were left out on purpose: they are counted, but give no warning.
-    """
+    """Count responses without a grade by step, and find out why; masked ones are no problem."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -276,10 +273,7 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    """Compare the std inside groups of the last ten steps with the mean of the first ten.
-
-    In a run that learns or was solved, a fall is a sign of success: severity info.
-    """
+    """Find a fall of the std inside groups; in a run that learns it is a sign of success."""
     size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)

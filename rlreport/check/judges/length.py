@@ -56,10 +56,7 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find responses that get longer while longer ones earn more than comparable ones.
-
-    If the watched reward rises, responses get longer because they get better.
-    """
+    """Find responses that grow while longer ones earn more, and the watched reward does not rise."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
@@ -287,10 +284,7 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find out whether the logger cut texts: many responses have exactly the largest length.
-
-    Responses that end at a token limit differ in characters, unless they repeat one text.
-    """
+    """Find many responses of exactly the largest length, unless they repeat one text."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]

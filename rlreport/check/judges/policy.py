@@ -152,10 +152,7 @@ def _excursion(check: Check, run: Run, kl: Series) -> Result:
 
 
 def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
-    """Return the change of the entropy and the details of a finding, None if it is not logged.
-
-    It is the mean surprisal of the rollouts, else the trainer's entropy.
-    """
+    """Return the change of the surprisal (or the trainer's entropy), and details of a finding."""
     trainers = run.series_of("entropy")
     if LOGPROBS.met(run):
         by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
@@ -194,10 +191,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find an entropy that fell to a fraction of the start, and below a floor.
-
-    The severity is info if the run learns, keeps what it learned and stays near the reference.
-    """
+    """Find an entropy that fell far; info if the run learns and stays near the reference."""
     if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
     moved, details = entropy

@@ -89,12 +89,9 @@ def diversity_collapse(check: Check, run: Run) -> Result:
     if not (met or repeats):
         return None
     watched = run.watched_shape
-    harmless = (
-        run.learned
-        and not repeats
-        and not any(shape is not None and shape.fell for shape in (run.reward_shape, watched))
-    )
-    harmless = harmless and ((watched is not None and watched.rose) or is_verifiable(run))
+    fell = any(shape is not None and shape.fell for shape in (run.reward_shape, watched))
+    trusted = (watched is not None and watched.rose) or is_verifiable(run)
+    harmless = run.learned and trusted and not fell and not repeats
     ranking = Ranking(times, unit="times in its step")
     if not twin[run.last.rows].any():
         ranking = Ranking(run.column("distinct_2"), highest=False)
@@ -133,10 +130,7 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that can no longer be matched to their prompts, while surprisal stays.
-
-    If surprisal falls too, the policy says one thing only, which other checks find.
-    """
+    """Find responses that can no longer be matched to their prompts, while surprisal stays."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
