@@ -18,12 +18,11 @@ from rlreport.bake.report import prepare
 from rlreport.bake.views import KeyFigure
 from rlreport.card import Card, run_card
 from rlreport.check import Thresholds, judge, load_thresholds
-from rlreport.check.excerpts import with_excerpts
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
 from rlreport.check.spreading import SpreadingTexts
-from rlreport.check.wording import worded
+from rlreport.check.wording import with_excerpts, worded
 from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
@@ -188,7 +187,7 @@ def _judged(
     tables: Tables, limits: Thresholds, muted: Mapping[str, str]
 ) -> tuple[Verdict, SpreadingTexts]:
     run = Run(tables, limits)
-    return judge(run, muted=muted), run.spreading.without_counts()
+    return judge(run, muted=muted), replace(run.spreading, counts={})
 
 
 def _read(

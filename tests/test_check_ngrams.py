@@ -11,7 +11,7 @@ import pytest
 
 from rlreport.check import run_checks
 from rlreport.check.finding import Finding, NotRun
-from rlreport.check.ngrams import log_odds_z
+from rlreport.check.noise import log_odds_z
 from rlreport.check.run import Run
 from rlreport.check.spreading import spreading_texts
 from rlreport.tables import Tables

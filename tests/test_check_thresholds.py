@@ -14,8 +14,8 @@ from rlreport.check import Thresholds, load_thresholds, run_checks
 from rlreport.check.judges.length import MissingEos
 from rlreport.check.judges.policy import KlExplosion
 from rlreport.check.limits import Limits
+from rlreport.check.noise import Trend
 from rlreport.check.registry import CHECKS, LIMITS, describe
-from rlreport.check.windows import Trend
 from rlreport.draw.catalogue import OVERVIEW, CurveChart
 from rlreport.errors import UsageError
 from tests.check_cases import tables

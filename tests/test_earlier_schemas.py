@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rlreport
-from rlreport.check.findings import SCHEMA
+from rlreport.check.finding import SCHEMA
 from rlreport.errors import UnusableInputError
 from tests.conftest import ROOT
 

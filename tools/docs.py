@@ -8,8 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rlreport.check.check import Check
-from rlreport.check.docs import METHOD
-from rlreport.check.registry import CHECKS, describe
+from rlreport.check.registry import CHECKS, METHOD, describe
 from rlreport.columns import (
     PROMPT_COLUMNS,
     RESPONSE_COLUMNS,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlreport.check.docs import METHOD
 from rlreport.check.limits import Thresholds
-from rlreport.check.registry import CHECKS, describe
+from rlreport.check.registry import CHECKS, METHOD, describe
 from rlreport.text.messages import figure, message, with_unit
 
 

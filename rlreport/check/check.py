@@ -17,8 +17,8 @@ from rlreport.check.finding import (
     Severity,
 )
 from rlreport.check.limits import Limits
+from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run
-from rlreport.check.windows import Trend
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
@@ -56,14 +56,12 @@ class Check:
         rank: the role of its findings in a run; a finding of severity info is always a note.
         judge: judges a run for the check; called only if ``needs`` are met.
         title: the sentence that states a finding.
-        clause: the finding as a clause, an effect of another finding; ``name`` if None.
-        why: why a finding matters.
         suggestion: what to try.
         looks_for: what it looks for, in one line; ``name`` unless given.
         needs: fields without which it cannot run.
         charts: names of the charts that show its findings.
-        limits: its thresholds.
         source: where the thresholds come from; by default the source of the first one.
+        clause: the finding as a clause, an effect of another finding; ``name`` if None.
         explains: ids of checks whose findings this one can explain.
         trend: compares windows of steps, so a run that is too short is not judged.
         whole_run: also judges the steps after the first NaN.
@@ -93,9 +91,10 @@ class Check:
     needs_also: str = ""
 
     def __post_init__(self) -> None:
-        sources = [limit.source for limit in self.limits.declared().values()]
         object.__setattr__(self, "looks_for", self.looks_for or self.name)
-        object.__setattr__(self, "source", self.source or sources[0])
+        if not self.source:
+            first = next(iter(self.limits.declared().values()))
+            object.__setattr__(self, "source", first.source)
 
     def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
         """Return the check with this judge, named after it."""
@@ -130,14 +129,12 @@ class Check:
 
     def too_short(self, run: Run) -> NotRun:
         """Return a NotRun for a run with too few steps to judge a trend."""
-        shortest = run.limits[Trend].shortest_run
-        return self.not_run(
-            message(
-                "at least {shortest} steps; the run is too short to judge ({steps})",
-                shortest=shortest,
-                steps=len(run.steps),
-            )
+        needs = message(
+            "at least {shortest} steps; the run is too short to judge ({steps})",
+            shortest=run.limits[Trend].shortest_run,
+            steps=len(run.steps),
         )
+        return self.not_run(needs)
 
     def not_run(self, needs: str) -> NotRun:
         """Return a NotRun that says what the check needs."""
@@ -169,19 +166,14 @@ class Check:
         """
         if onset is None and dated and series is not None:
             onset = run.onset(series, always=always)
-        values = {
-            name: None if isinstance(fact, float) and math.isnan(fact) else fact
-            for name, fact in {**(more or {}), **facts}.items()
-        }
-        windows: dict[str, Fact] = {
-            "first_window": run.first.span if run.first else None,
-            "last_window": run.last.span,
-        }
+        values = {**(more or {}), **facts}
+        values["first_window"] = run.first.span if run.first else None
+        values["last_window"] = run.last.span
         return Finding(
             id=self.id,
             severity=severity,
             rank="note" if severity == "info" else self.rank,
-            facts=values | windows,
+            facts={name: None if _is_nan(fact) else fact for name, fact in values.items()},
             onset=onset,
             until=until,
             thresholds=tuple(met),
@@ -197,3 +189,7 @@ def _filled(template: Template, facts: Facts) -> str:
     if isinstance(template, Mapping):
         template = template[str(facts["kind"])]
     return told(template(facts) if callable(template) else template, facts)
+
+
+def _is_nan(fact: Fact) -> bool:
+    return isinstance(fact, float) and math.isnan(fact)

@@ -1,15 +1,16 @@
-"""Findings and the verdict: figures and facts, for which ``check.wording`` writes the texts."""
+"""Findings and the verdict: facts, for which ``check.wording`` writes the texts, and their JSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.text.messages import message
+from rlreport.text.messages import message, sentences
 
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
@@ -30,6 +31,8 @@ FIRST_WORDS = {
     "unjudged": message("Not judged"),
 }
 """First word of the verdict's sentence, by level."""
+SCHEMA = 3
+"""Schema of ``findings.json`` and ``report.json``; see ``rlreport/schemas``."""
 RANKS: tuple[Rank, ...] = ("invalid", "cause", "consequence", "note")
 
 
@@ -93,13 +96,11 @@ class Finding:
         id: id of the check.
         facts: numbers and texts that fill the messages.
         until: last step of a problem that ended, or None.
-        evidence: up to three responses, the clearest first.
-        steps: steps that show it, ascending.
         texts: texts to highlight in responses.
         series: the check's figure by step, float64 (steps of the run,).
         explained_by: id of the finding that explains it, or None.
-        title, why, sample, suggestion, source, name, clause: messages, empty until
-            ``check.wording`` fills them; ``sample`` names the sample in which texts were counted.
+        name, ...: messages, empty until ``check.wording`` fills them; ``sample`` names the
+            sample in which texts were counted.
     """
 
     id: str
@@ -126,8 +127,7 @@ class Finding:
     @property
     def shown(self) -> tuple[Example, ...]:
         """All responses of the evidence, including those from before the onset."""
-        before = (example.before for example in self.evidence)
-        return (*self.evidence, *(example for example in before if example))
+        return (*self.evidence, *(one.before for one in self.evidence if one.before))
 
     def at(self, step: int) -> Finding:
         """Return the part of the finding that concerns one step, without results of later steps."""
@@ -215,3 +215,58 @@ class Verdict:
     def effects_of(self, finding: Finding) -> list[Finding]:
         """Return the findings that this one explains."""
         return [other for other in self.findings if other.explained_by == finding.id]
+
+
+def findings_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict as JSON values, with keys in a fixed order; see checks.md."""
+    return {
+        "schema": SCHEMA,
+        "verdict": {
+            "level": verdict.level,
+            "sentence": verdict.sentence,
+            "lead": verdict.lead,
+            "keep_step": verdict.keep_step,
+        },
+        "findings": [_finding_json(finding) for finding in verdict.findings],
+        "passed": list(verdict.passed),
+        "not_run": [{"id": check.id, "needs": check.needs} for check in verdict.not_run],
+        "muted": [{"id": muted.finding.id, "reason": muted.reason} for muted in verdict.muted],
+    }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return {
+        **{
+            name: getattr(finding, name)
+            for name in ("id", "severity", "rank", "explained_by", "title")
+        },
+        "facts": _plain(finding.facts),
+        "onset": asdict(finding.onset) if finding.onset else None,
+        "until": finding.until,
+        "thresholds": [_plain(asdict(met)) for met in finding.thresholds],
+        "evidence": [
+            _example_json(one) | {"before": one.before and _example_json(one.before)}
+            for one in finding.evidence
+        ],
+        "steps": list(finding.steps),
+        "why": sentences([finding.why, finding.sample]),
+        "try": finding.suggestion,
+        "source": finding.source,
+        "series_from": finding.facts.get("series_from"),
+    }
+
+
+def _example_json(example: Example) -> dict[str, Any]:
+    names = ("step", "n", "token", "value", "unit", "excerpt")
+    return {name: _plain(getattr(example, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    """Return facts as JSON values; numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, str):
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
+from rlreport.check.finding import Op
 from rlreport.text.messages import marked
 
 N = TypeVar("N", int, float)
@@ -87,11 +88,13 @@ def above(value: float, limit: float) -> bool:
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9)
 
 
-def below(value: float, limit: float) -> bool:
-    """Return whether the value is below the limit by more than rounding; False for NaN."""
-    return value < limit and not math.isclose(value, limit, rel_tol=1e-9)
-
-
 def at_least(value: float, limit: float) -> bool:
     """Return whether the value reaches the limit, up to rounding; False for NaN."""
     return value >= limit or math.isclose(value, limit, rel_tol=1e-9)
+
+
+def meets(op: Op, value: float, limit: float) -> bool:
+    """Return whether ``value op limit`` holds, up to rounding; False for NaN."""
+    if op in ("<", "<="):
+        value, limit = -value, -limit
+    return above(value, limit) if op in (">", "<") else at_least(value, limit)

@@ -1,7 +1,8 @@
-"""Standard errors of means over responses, and of their changes between windows.
+"""Windows of steps, means over their responses, and the significance of changes between them.
 
-Responses to one prompt, and responses of one step, are correlated. The error is therefore estimated
-from responses (clustered by prompt) and from step means; the larger one is used.
+All findings compare the first and the last fifth of the steps. Responses to one prompt, and
+responses of one step, are correlated. The error is therefore estimated from responses (clustered by
+prompt) and from step means; the larger one is used.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.check.windows import Trend, Window
+from rlreport.check.limits import Limit, Limits
 from rlreport.figures.ragged import Floats, Ints
+from rlreport.summarise.steps import LEAST_WINDOW, WINDOW_SHARE, window_size
 from rlreport.tables import Tables
 
 MIN_CLUSTERS = 10
@@ -23,6 +25,62 @@ MAX_CORRELATION = 0.9
 
 BIAS = 6
 """A trend inflates the estimated autocorrelation by this over the number of differences."""
+
+PRIOR = 20.0
+"""Weight of the Dirichlet prior of ``log_odds_z``, in responses."""
+
+TINY = float(np.finfo(float).tiny)
+
+
+class Trend(Limits):
+    """Thresholds of windows and of the changes between them."""
+
+    share = Limit(WINDOW_SHARE, "of steps", "size of the first and of the last window")
+    least_steps = Limit(LEAST_WINDOW, "steps", "least size of a window")
+    shortest_run = Limit(5, "steps", "a shorter run is too short to judge")
+    z = Limit(3.0, "std errors", "least significance of a difference of means")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive steps: their numbers, ascending, and their rows of the response table."""
+
+    steps: tuple[int, ...]
+    rows: slice
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First and last step, None for an empty window."""
+        return (self.steps[0], self.steps[-1]) if self.steps else None
+
+
+def window(tables: Tables, start: int, stop: int) -> Window:
+    """Return the window of the steps with indices from ``start`` to ``stop`` (exclusive)."""
+    steps = step_numbers(tables)[start:stop]
+    if not len(steps):
+        return Window((), slice(0, 0))
+    of_rows = tables.responses["step"].to_numpy()
+    first, last = np.searchsorted(of_rows, steps[0]), np.searchsorted(of_rows, steps[-1], "right")
+    return Window(tuple(steps.tolist()), slice(int(first), int(last)))
+
+
+def step_numbers(tables: Tables) -> Ints:
+    """Return the run's steps, int64, ascending."""
+    return tables.steps["step"].to_numpy(dtype=np.int64)
+
+
+def whole(tables: Tables) -> Window:
+    """Return the window of all steps."""
+    return window(tables, 0, len(tables.steps))
+
+
+def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]:
+    """Return the first and the last window; of a short run, None and the window of all steps."""
+    steps = len(tables.steps)
+    if steps < trend.shortest_run:
+        return None, whole(tables)
+    size = window_size(steps, trend.share, trend.least_steps)
+    return window(tables, 0, size), window(tables, steps - size, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +126,8 @@ class _Part:
 
     mean: float
     contributions: Floats
-    prompts: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    prompts: Ints
+    steps: Ints
 
 
 def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
@@ -78,10 +136,7 @@ def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | No
     NaN is skipped; without weights, such as tokens, each response counts once.
     """
     part = _part(tables, values, window, weights)
-    if not len(part.contributions):
-        return Mean(np.nan, np.nan, 0)
-    z = _z(tables, values, weights, part.mean, [part])
-    return Mean(part.mean, z, len(part.contributions))
+    return Mean(part.mean, _z(tables, values, weights, [part]), len(part.contributions))
 
 
 def change(
@@ -97,35 +152,32 @@ def change(
     Errors are clustered by prompt, so prompts that occur in both windows make this a paired
     comparison.
     """
-    before = _part(tables, values, first, weights)
-    after = _part(tables, values, last, weights)
-    if not len(before.contributions) or not len(after.contributions):
-        return Change(before.mean, after.mean, np.nan)
-    z = _z(tables, values, weights, after.mean - before.mean, [before, after])
-    return Change(before.mean, after.mean, z, least)
+    parts = [_part(tables, values, window, weights) for window in (first, last)]
+    return Change(parts[0].mean, parts[1].mean, _z(tables, values, weights, parts), least)
 
 
 def _part(tables: Tables, values: Floats, window: Window, weights: Floats | None) -> _Part:
     selected = values[window.rows]
     scale = np.ones_like(selected) if weights is None else weights[window.rows]
-    finite = np.isfinite(selected) & np.isfinite(scale) & (scale > 0)
-    selected, scale = selected[finite], scale[finite]
+    valid = _valid(selected, scale)
+    selected, scale = selected[valid], scale[valid]
     total = scale.sum()
     mean = float((scale * selected).sum() / total) if len(selected) else np.nan
+    labels = tables.responses[["prompt_id", "step"]].iloc[window.rows][valid]
     contributions = scale * (selected - mean) / total if len(selected) else selected
-    prompts = tables.responses["prompt_id"].to_numpy()[window.rows][finite]
-    steps = tables.responses["step"].to_numpy()[window.rows][finite]
-    return _Part(mean, contributions, prompts, steps)
+    return _Part(mean, contributions, *labels.to_numpy(np.int64).T)
 
 
-def _z(
-    tables: Tables, values: Floats, weights: Floats | None, difference: float, parts: list[_Part]
-) -> float:
-    """Return the difference in standard errors, using the larger of the two estimates."""
-    if difference == 0:
-        return 0.0
-    error = max(_response_error(parts), abs(difference) * 1e-12, np.finfo(float).tiny)
-    z = abs(difference) / error
+def _valid(values: Floats, weights: Floats) -> NDArray[np.bool_]:
+    return np.isfinite(values) & np.isfinite(weights) & (weights > 0)
+
+
+def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
+    """Return the mean, or the difference of two, in the larger of two standard errors."""
+    difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
+    if difference == 0 or np.isnan(difference):
+        return difference
+    z = abs(difference) / max(_response_error(parts), abs(difference) * 1e-12, TINY)
     noise, freedom = _step_noise(tables, values, weights, parts)
     if freedom >= 1:
         z = min(z, abs(deviate(difference, noise, freedom)))
@@ -133,10 +185,10 @@ def _z(
 
 
 def _response_error(parts: list[_Part]) -> float:
-    prompts = np.concatenate([part.prompts for part in parts])
-    signs = (-1.0, 1.0)[-len(parts) :]
-    signed = np.concatenate([s * p.contributions for s, p in zip(signs, parts, strict=True)])
-    _, cluster = np.unique(prompts, return_inverse=True)
+    contributions = [part.contributions for part in parts]
+    contributions[0] = contributions[0] * (-1 if len(parts) == 2 else 1)
+    signed = np.concatenate(contributions)
+    _, cluster = np.unique(np.concatenate([p.prompts for p in parts]), return_inverse=True)
     clusters = int(cluster.max()) + 1
     if clusters < MIN_CLUSTERS:
         cluster, clusters = np.arange(len(signed)), len(signed)
@@ -153,10 +205,11 @@ def _step_noise(
     trend increases, and successive differences over the run (von Neumann 1941), which a trend
     hardly changes.
     """
-    variance = 0.0
+    variance, sizes = 0.0, []
     for part in parts:
         _, step = np.unique(part.steps, return_inverse=True)
         sums = np.bincount(step, part.contributions)
+        sizes.append(len(sums))
         if len(sums) > 1:
             variance += float((sums**2).sum()) * len(sums) / (len(sums) - 1)
     steps, place = np.unique(tables.responses["step"].to_numpy(), return_inverse=True)
@@ -171,7 +224,6 @@ def _step_noise(
     sides = np.split(jumps, [peak] if turns else [])
     jumps = np.concatenate([side - side.mean() for side in sides])
     rho = float(np.clip(1 + 2 * lag_1(jumps) - BIAS / len(jumps), 0, MAX_CORRELATION))
-    sizes = [len(np.unique(part.steps)) for part in parts]
     between = float((jumps**2).mean()) / 2 / (1 - rho)
     between *= sum(ar1_variance(rho, size) / size for size in sizes)
     return float(np.sqrt(max(variance, between))), 2 * (len(means) - 1) / 3
@@ -197,7 +249,7 @@ def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = No
     no positive weight, do not count.
     """
     scale = np.ones_like(values) if weights is None else weights
-    valid = np.isfinite(values) & np.isfinite(scale) & (scale > 0)
+    valid = _valid(values, scale)
     total = np.bincount(group[valid], scale[valid], minlength=size)
     sums = np.bincount(group[valid], scale[valid] * values[valid], minlength=size)
     means: Floats = np.divide(sums, total, out=np.full(size, np.nan), where=total > 0)
@@ -206,7 +258,7 @@ def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = No
 
 def deviate(difference: float, error: float, freedom: float) -> float:
     """Return the normal deviate as unlikely as Student's t = difference / error (Wallace 1959)."""
-    t = abs(difference) / max(error, abs(difference) * 1e-12, np.finfo(float).tiny)
+    t = abs(difference) / max(error, abs(difference) * 1e-12, TINY)
     shrink = (8 * freedom + 1) / (8 * freedom + 3)
     return float(np.copysign(shrink * np.sqrt(freedom * np.log1p(t * t / freedom)), difference))
 
@@ -232,9 +284,22 @@ def correlation_within(
     return r, float(np.arctanh(np.clip(r, -0.999999, 0.999999)) * np.sqrt(freedom))
 
 
-def centred(values: Floats, step: NDArray[np.int64]) -> Floats:
+def centred(values: Floats, step: Ints) -> Floats:
     """Return the values minus the mean of their step; ``step`` may be any int64 label."""
     _, code = np.unique(step, return_inverse=True)
-    counts = np.bincount(code)
-    means = np.bincount(code, values) / np.maximum(counts, 1)
+    means = np.bincount(code, values) / np.maximum(np.bincount(code), 1)
     return np.asarray(values - means[code], dtype=np.float64)
+
+
+def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
+    """Return the z of the log-odds ratio with an informative Dirichlet prior.
+
+    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, for numbers of
+    responses. The prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
+    """
+    share = (after + before + 0.5) / (of_after + of_before + 1)
+    prior = PRIOR * share
+    odds = np.log((after + prior) / (of_after + PRIOR - after - prior))
+    odds -= np.log((before + prior) / (of_before + PRIOR - before - prior))
+    z: Floats = odds / np.sqrt(1 / (after + prior) + 1 / (before + prior))
+    return z

@@ -1,14 +1,15 @@
-"""The checks, in the order in which they lead: what invalidates a run, causes, consequences, notes.
+"""The checks, in the order in which they lead, their thresholds, and how the verdict is made.
 
-Among findings of one rank and severity this order decides which comes first.
+The order is: what invalidates a run, causes, consequences, notes. Among findings of one rank and
+severity it decides which comes first.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rlreport.check.check import Check
 from rlreport.check.judges import (
@@ -23,7 +24,7 @@ from rlreport.check.judges import (
     text,
 )
 from rlreport.check.limits import Limit, Limits, Thresholds
-from rlreport.check.windows import Trend
+from rlreport.check.noise import Trend
 from rlreport.errors import UsageError
 from rlreport.sidefiles import load_toml, read_bounded
 
@@ -90,8 +91,7 @@ def refuse_unknown(ids: Iterable[str]) -> None:
             raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdRow:
+class ThresholdRow(NamedTuple):
     """A threshold as documented: its section, its declaration and its current value."""
 
     group: str
@@ -131,27 +131,102 @@ def load_thresholds(path: str | Path) -> Thresholds:
             raise UsageError(f"{path}: unknown check [{name}]; known: {', '.join(LIMITS)}")
         if not isinstance(settings, dict):
             raise UsageError(f"{path}: [{name}] must be a table, such as [{name}]")
-        _validate(settings, LIMITS[name].declared(), f"{path}: [{name}]")
+        for key, value in settings.items():
+            if problem := _problem(LIMITS[name].declared(), key, value):
+                raise UsageError(f"{path}: [{name}] {problem}")
     return Thresholds({LIMITS[name].__name__: settings for name, settings in tables.items()})
 
 
-def _validate(
-    settings: Mapping[str, object], declared: Mapping[str, Limit[float]], where: str
-) -> None:
-    """Raise UsageError for an unknown key, or a value of the wrong type."""
-    for key, value in settings.items():
-        if key not in declared:
-            raise UsageError(f"{where} has no threshold {key!r}; known: {', '.join(declared)}")
-        whole = isinstance(declared[key].default, int)
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-            kind = "a whole number" if whole else "a number"
-            raise UsageError(f"{where} {key} must be {kind}, not {_shorten(value)}")
-        if not abs(value) <= sys.float_info.max:
-            raise UsageError(f"{where} {key} must be finite, not {_shorten(value)}")
+def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> str:
+    """Return what is wrong with a threshold of a file, "" if nothing is."""
+    if key not in declared:
+        return f"has no threshold {key!r}; known: {', '.join(declared)}"
+    whole = isinstance(declared[key].default, int)
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return f"{key} must be {'a whole number' if whole else 'a number'}"
+    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
 
 
-def _shorten(value: object) -> str:
-    try:
-        return f"{value!r:.40}"
-    except ValueError:  # Python refuses to write out such an integer
-        return "one of thousands of digits"
+def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:
+    return title, paragraphs
+
+
+METHOD = (
+    _section(
+        "The verdict",
+        "The worst finding, explained ones included, sets its first word: Broken (critical) or "
+        "Warning. A run without such a finding is Healthy if its reward, or the watched reward, "
+        "rose by more than chance, or if it was solved from the start; otherwise it is Unclear. "
+        "A run of fewer than five steps is not judged.",
+        "The death of a run leads: a reward that stays at its lowest value to the end, a reward "
+        "that ends further below its start than it had ever been above it, or responses that "
+        "are all empty. Critical findings come next, then warnings; within each, first what "
+        "makes the run invalid (NaN, holes in the log), then causes, consequences and notes, in "
+        "the order below. A cause explains a consequence, or a death, if it can lead to it and "
+        "at least half of that change comes after the cause began. Explained findings are "
+        "listed under their cause.",
+        "The checkpoint to keep is named by a step: keep the last one saved at or before it. It is "
+        "where the watched reward, else the reward, had its best mean before the first finding "
+        "began that nothing else explains; without any finding, the last step if the reward is "
+        "within noise of its best there. Where nothing was gained, none is named. The watched "
+        "reward is a second reward of training (valid_reward), else the reward of validation.",
+    ),
+    _section(
+        "Rollouts and trainer metrics",
+        "The trainer's mean of a step covers all its rollouts, while a log may hold only some "
+        "of them. If the trainer logs a figure at half of the steps or more, checks judge that "
+        "series and tiles show it; rollouts give the examples. What a metric measures, and its "
+        "unit, follow from its name. Metrics with unknown names are only drawn as charts.",
+    ),
+    _section(
+        "Rise, fall, death",
+        "The reward by step is judged over all steps. Its noise is the median absolute "
+        "difference of successive steps, which a trend hardly changes; if steps are "
+        "autocorrelated, means of several steps have a larger error (AR(1)). It rose if the "
+        "slope, or the last window against the first, exceeds that noise. It fell if it lost "
+        "part of its gain by more than noise, wherever its best steps lie. The last 3, 5 and 10 "
+        "steps are also judged separately. A fall that recovered has a first and a last step.",
+    ),
+    _section(
+        "Windows",
+        "All findings and tiles compare the same two windows: the first fifth of the steps and "
+        "the last, at least three steps each. A difference must be large enough and significant "
+        "by the larger of two standard errors, one over responses (clustered by prompt) and one "
+        "over step means.",
+        "Checks judge the steps before the first NaN in rewards or log-probabilities. If the "
+        "reward function changed, checks of the reward judge its gap to the reference or, "
+        "without a reference, the longer part of the run.",
+    ),
+    _section(
+        "Since when",
+        "All checks date their findings in the same way, by their own figure per step. The "
+        "baseline is the mean of the first three steps or, for a fall, of the best ones. The "
+        "figure is smoothed over three steps. The onset is the first step from which it stays "
+        "beyond the baseline, to the end, by four standard errors and by a tenth of the whole "
+        "change. The interval begins at the first corner of the best ramp (flat, linear, flat) "
+        "and ends at the step from which a third of the change remains. A problem present from "
+        "the start has the first step as its onset.",
+    ),
+    _section(
+        "Texts that spread",
+        "Units are words in lower case, numbers, single CJK characters and runs of punctuation; "
+        "texts are one to four of them in a row. A text spreads if the share of sampled "
+        "responses that contain it rose significantly, by its log-odds ratio with an "
+        "informative Dirichlet prior (Monroe, Colaresi and Quinn 2008, equations 15, 19 and "
+        "22). Responses are counted, not occurrences. It is called reward hacking only if "
+        "responses that contain it earn more than others of the same step, fewer than half of "
+        "the prompts contain it, and something else got worse.",
+    ),
+    _section(
+        "Evidence",
+        "Three responses after the onset, of different prompts, the clearest first. If a prompt "
+        "recurs, the last response to it before the onset is shown next to it.",
+    ),
+    _section(
+        "Thresholds",
+        "Any threshold can be set in a TOML file given with --thresholds, under the name of its "
+        "check. A finding can be set aside with --mute ID=REASON: it is shown as muted, with the "
+        "reason.",
+    ),
+)
+"""How the verdict is made, for readers: titles and paragraphs."""

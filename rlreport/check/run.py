@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check import noise, windows
+from rlreport.check import noise
 from rlreport.check.finding import Example, Met, Onset, Op
-from rlreport.check.limits import Limit, Limits, Thresholds, above, at_least, below
-from rlreport.check.noise import Change
+from rlreport.check.limits import Limit, Limits, Thresholds, meets
+from rlreport.check.noise import Change, Trend, Window, first_and_last, step_numbers
 from rlreport.check.onset import onset
 from rlreport.check.series import SOME_Z, RewardCollapse, Series, Shape, running_mean, shape_of
-from rlreport.check.windows import Trend, Window
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
@@ -29,13 +27,6 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 3
 """Responses in the evidence of a finding."""
-
-_MEETS: Mapping[Op, Callable[[float, float], bool]] = {
-    ">": above,
-    "<": below,
-    ">=": at_least,
-    "<=": lambda value, limit: at_least(-value, -limit),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +73,9 @@ class Run:
         self.validation = validation or tables.beside()
         attempted = tables.steps["responses"] + tables.steps["failed_rollouts"] > 0
         self.attempted_steps = tables.steps[attempted]
-        tables = self.tables
         self.limits = limits or Thresholds()
-        self.first, self.last = windows.first_and_last(tables, self.limits[Trend])
-        self.steps: Ints = windows.step_numbers(tables)
+        self.first, self.last = first_and_last(self.tables, self.limits[Trend])
+        self.steps: Ints = step_numbers(self.tables)
 
     @property
     def responses(self) -> pd.DataFrame:
@@ -120,6 +110,11 @@ class Run:
     def step_index(self) -> Ints:
         """Index of each response's step in ``steps``, int64 (rows,)."""
         return np.searchsorted(self.steps, self.responses["step"].to_numpy(np.int64))
+
+    @property
+    def last_index(self) -> int:
+        """Index in ``steps`` of the first step of the last window."""
+        return len(self.steps) - len(self.last.steps)
 
     def has(self, column: str) -> bool:
         """Return whether a column of the response table holds any number."""
@@ -239,7 +234,7 @@ class Run:
         ``of`` is what a relative threshold refers to, such as the value at the start.
         """
         bound: float = getattr(self.limits[limit.owner], limit.key)
-        if not _MEETS[op](value, bound * of):
+        if not meets(op, value, bound * of):
             return []
         return [Met(limit.key, op, bound, float(value / of) if of else np.inf, limit.unit)]
 
@@ -288,9 +283,8 @@ class Run:
     @cached_property
     def learned(self) -> bool:
         """Whether the reward, or the watched one, rose over the run by more than chance."""
-        shape = self.reward_shape
-        shapes = (shape, self.watched_shape)
-        if any(one is not None and one.rose for one in shapes):
+        shape, watched = self.reward_shape, self.watched_shape
+        if (shape and shape.rose) or (watched and watched.rose):
             return True
         if self.first is None or self.windows_overlap or self.reward.source == "metrics":
             return False
@@ -326,18 +320,16 @@ class Run:
         Without an onset they are chosen from the last window.
         """
         by = ranking.by
-        step = self.responses["step"].to_numpy(np.int64)
+        step, n, prompts = self.responses[["step", "n", "prompt_id"]].to_numpy(np.int64).T
         usable = np.isfinite(by) if ranking.among is None else np.isfinite(by) & ranking.among
         after = usable & (step >= (onset.step if onset else self.last.steps[0]))
         rows = np.flatnonzero(after if after.any() else usable)
         order = rows[np.argsort(-by[rows] if ranking.highest else by[rows], kind="stable")]
         order = order[:400]  # enough to find three different prompts
-        prompts = self.responses["prompt_id"].to_numpy()
         _, first_rows = np.unique(prompts[order], return_index=True)
-        chosen = order[np.sort(first_rows)][:MAX_EXAMPLES].tolist()
-        chosen += [row for row in order.tolist() if row not in chosen][: MAX_EXAMPLES - len(chosen)]
-
-        n = self.responses["n"].to_numpy(np.int64)
+        chosen = dict.fromkeys(
+            [*order[np.sort(first_rows)].tolist()[:MAX_EXAMPLES], *order.tolist()]
+        )
 
         def example(row: int, low: float) -> Example:
             at = np.nan if ranking.token is None else ranking.token[row]
@@ -353,7 +345,8 @@ class Run:
                 at_end=ranking.at_end,
             )
 
-        return tuple(example(row, onset.low if onset else -np.inf) for row in chosen)
+        low = onset.low if onset else -np.inf
+        return tuple(example(row, low) for row in list(chosen)[:MAX_EXAMPLES])
 
     def between(self, start: int, stop: int) -> Run:
         """Return the part of the run with ``start <= step < stop``."""
@@ -362,13 +355,13 @@ class Run:
 
     def with_gap_as_reward(self) -> Run:
         """Return the run with the reward's gap to the reference as its reward."""
-        tables = self.tables
-        responses = tables.responses.assign(reward=tables.responses["reward_gap"])
-        steps = tables.steps.assign(reward_mean=tables.steps["reward_gap_mean"])
-        paid = dataclasses.replace(
-            tables, responses=responses, steps=steps, metrics=pd.DataFrame({"step": []})
+        tables = replace(
+            self.tables,
+            responses=self.responses.assign(reward=self.responses["reward_gap"]),
+            steps=self.tables.steps.assign(reward_mean=self.tables.steps["reward_gap_mean"]),
+            metrics=pd.DataFrame({"step": []}),
         )
-        return Run(paid, self.limits, self.validation)
+        return Run(tables, self.limits, self.validation)
 
 
 def mean(values: Floats) -> float:
@@ -383,7 +376,7 @@ def median(values: Floats) -> float:
 
 def met_from_start(series: Floats, met: Met) -> bool:
     """Return whether a figure by step already met a threshold in its first three steps."""
-    return _MEETS[met.op](median(series[np.isfinite(series)][:3]), met.limit)
+    return meets(met.op, median(series[np.isfinite(series)][:3]), met.limit)
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:

@@ -24,10 +24,9 @@ SeriesSource = Literal["rollouts", "metrics"]
 MIN_STEPS = 5
 """Shorter series are not judged."""
 
-WINDOW_SHARE = 0.1
-"""Fraction of the steps in the windows at the start, at the end and around the best mean."""
+WINDOW_SHARE, MIN_WINDOW = 0.1, 3
+"""Part of the steps, and least steps, in the windows at the start, at the end and at the best."""
 
-MIN_WINDOW = 3
 MIN_DRIFT_DIFFERENCES = 20
 """Differences needed to tell autocorrelation from a trend."""
 
@@ -37,30 +36,22 @@ MIN_DRIFT = 0.2
 MIN_INDEPENDENT = 0.55
 """Least number of independent steps that one step is worth when windows are compared."""
 
-RISE_Z = 3.0
-TREND_Z = 2.6
-SOME_Z = 1.5
+RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
 """Either a window's rise or the slope must be significant; the other must reach ``SOME_Z``."""
 
 EARLY_RISE_Z = 4.5
 """z of the last window against the first three steps, for runs that learn at once."""
 
-FALL_Z = 3.5
-BELOW_Z = 4.0
-DEATH_Z = 4.0
+FALL_Z, BELOW_Z, DEATH_Z, END_Z, ABRUPT_Z, DIP_Z = 3.5, 4.0, 4.0, 5.0, 6.0, 8.5
 
 DEAD_SHARE = 0.02
 """A dead reward stays within this fraction of its range above the lowest value."""
 
 END_STEPS = (3, 5, 10)
-END_Z = 5.0
-"""The last steps against those just before, in standard errors."""
+"""The last steps that are compared with those just before."""
 
 ABRUPT_STEPS = 5
-ABRUPT_Z = 6.0
-"""An abrupt fall: within so many steps, by so many times the scatter of such differences."""
-
-DIP_Z = 8.5
+"""A fall within so many steps is abrupt."""
 
 
 class RewardCollapse(Limits):
@@ -138,8 +129,7 @@ class Noise:
     def deflate(self, z: float) -> float:
         """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
 
-        A change of the run looks like autocorrelation too, so MIN_INDEPENDENT limits the
-        reduction.
+        A change of the run looks like autocorrelation too, so MIN_INDEPENDENT limits it.
         """
         return z * float(np.sqrt(max(self.independent_steps, MIN_INDEPENDENT)))
 
@@ -169,8 +159,8 @@ class Shape:
         window: number of steps in the windows below.
         start, best, end: means of the first window, of the best and of the last.
         best_index: index at which the best window begins.
-        rise_z, trend_z, fall_z: of last − first window, of the slope, of best − last window,
-            as deviates of a normal distribution.
+        rise_z, fall_z: of last − first window, of best − last window, as deviates of a normal
+            distribution.
         gained: whether the best window lies above the first by more than chance.
         rose: whether it rose over all steps by more than chance.
         fell: whether it lost ``lost`` of its gain by more than chance, and did not recover.
@@ -189,16 +179,15 @@ class Shape:
     best_index: int
     end: float
     rise_z: float
-    trend_z: float
     fall_z: float
     gained: bool
     rose: bool
     fell: bool
-    dead: int | None = None
-    below_start: bool = False
-    abrupt: int | None = None
-    late: int | None = None
-    dip: Dip | None = None
+    dead: int | None
+    below_start: bool
+    abrupt: int | None
+    late: int | None
+    dip: Dip | None
 
 
 def running_mean(values: Floats, steps: int) -> Floats:
@@ -264,29 +253,26 @@ def shape_of(
     min_z = limits.z if gained else limits.z + luck
     lost = best - end > limits.lost * (best - start)
     abrupt = _abrupt(series, noise, best, end, limits.lost)
+    fell = lost and (fall_z > min_z or -rise_z > BELOW_Z)
+    rose = (trend_z > TREND_Z and rise_z > SOME_Z) or (rise_z > RISE_Z and trend_z > SOME_Z)
     return Shape(
-        series,
-        noise,
-        window,
-        start,
-        best,
-        best_index,
-        end,
-        rise_z,
-        trend_z,
-        fall_z,
-        gained,
-        rose=bool(
-            (trend_z > TREND_Z and rise_z > SOME_Z)
-            or (rise_z > RISE_Z and trend_z > SOME_Z)
-            or early_z > EARLY_RISE_Z
-        ),
-        fell=bool(lost and (fall_z > min_z or -rise_z > BELOW_Z)) or abrupt is not None,
+        series=series,
+        noise=noise,
+        window=window,
+        start=start,
+        best=best,
+        best_index=best_index,
+        end=end,
+        rise_z=rise_z,
+        fall_z=fall_z,
+        gained=gained,
+        rose=bool(rose or early_z > EARLY_RISE_Z),
+        fell=bool(fell or abrupt is not None),
         dead=_dead(series, best, best_index, window),
         below_start=bool(-rise_z > BELOW_Z and start - end > max(best - start, (best - end) / 2)),
         abrupt=abrupt,
         late=_late(y, noise, window, start, limits.lost),
-        dip=_dip(y, noise, window, best, start, limits.lost),
+        dip=_dip(y, noise, window, best, limits.lost),
     )
 
 
@@ -338,9 +324,8 @@ def _late(y: Floats, noise: Noise, window: int, start: float, part: float) -> in
     return None
 
 
-def _dip(
-    y: Floats, noise: Noise, window: int, best: float, start: float, part: float
-) -> Dip | None:
+def _dip(y: Floats, noise: Noise, window: int, best: float, part: float) -> Dip | None:
+    """Return the deepest fall that recovered, None if none is deep enough."""
     size = min(window, 10)
     means = running_mean(y, size)
     before, after = np.maximum.accumulate(means), np.maximum.accumulate(means[::-1])[::-1]
@@ -348,9 +333,7 @@ def _dip(
     depth = level - means
     at = int(np.argmax(depth))
     low = float(y.min())
-    deep = max(
-        DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * abs(best - min(start, low))
-    )
+    deep = max(DIP_Z * noise.of_mean(size), (level[at] - low) / 2, part * (best - low))
     if depth[at] <= deep:
         return None
     shallow = np.flatnonzero(depth <= depth[at] / 2)

@@ -1,22 +1,35 @@
-"""Judgements that several checks share: a share that rose or is high, figures beyond limits."""
+"""What several checks share: shares that rose or are high, figures beyond limits, distinct-2."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import Fact, Finding, Op
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.noise import Change, deviate, means_by
+from rlreport.check.noise import Change, Trend, deviate
 from rlreport.check.run import Ranking, Run, met_from_start
 from rlreport.check.series import MIN_WINDOW, Series, noise_of
-from rlreport.check.windows import Trend
-from rlreport.figures.ragged import Floats
+from rlreport.figures.ragged import Floats, Ints
+
+MAX_RULE_VALUES = 8
+"""A reward with no more distinct values comes from a rule or a label, not from a model."""
+
+MIN_SHARED_PROMPTS = 8
+"""Fewest prompts on both sides for which ``same_prompt_change`` is computed."""
+
+DRAWS = 8
+"""Random orders of responses over which distinct-2 is averaged."""
+
+MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
+"""Most bigrams of a sample, for speed; steps with fewer than the least have no distinct-2."""
 
 FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
@@ -115,10 +128,6 @@ def ratio_of(part: Floats, whole: Floats) -> Floats:
     return ratio
 
 
-MIN_SHARED_PROMPTS = 8
-"""Fewest prompts on both sides for which ``same_prompt_change`` is computed."""
-
-
 def same_prompt_change(
     run: Run, values: Floats, late: NDArray[np.bool_], early: NDArray[np.bool_] | None = None
 ) -> float | None:
@@ -127,11 +136,93 @@ def same_prompt_change(
     ``late`` and ``early`` are bool (rows,); early are all others by default. None with fewer
     than MIN_SHARED_PROMPTS prompts on both sides.
     """
-    prompts = run.responses["prompt_id"].to_numpy(np.int64)
-    finite = np.isfinite(values)
-    sides = (finite & late, finite & (~late if early is None else early))
-    if len(np.intersect1d(prompts[sides[0]], prompts[sides[1]])) < MIN_SHARED_PROMPTS:
+    by_prompt = [
+        pd.Series(values[side]).groupby(run.responses["prompt_id"].to_numpy()[side]).mean()
+        for side in (
+            np.isfinite(values) & part for part in (late, ~late if early is None else early)
+        )
+    ]
+    changes = (by_prompt[0] - by_prompt[1]).dropna()
+    return float(changes.mean()) if len(changes) >= MIN_SHARED_PROMPTS else None
+
+
+def is_verifiable(run: Run) -> bool:
+    """Return whether a label or a rule decides the reward, rather than a model."""
+    values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
+    return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
+
+
+def label_contained(run: Run) -> float | None:
+    """Return the share of best-rewarded responses with their label in them, None without labels."""
+    words = run.tables.words
+    if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
         return None
-    _, code = np.unique(prompts, return_inverse=True)
-    after, before = (means_by(code[side], int(code.max()) + 1, values[side]) for side in sides)
-    return float(np.nanmean(after - before))
+    late = (words.rows >= run.last.rows.start) & (words.labels >= 0)
+    reward = run.column("reward")[words.rows]
+    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
+    return float((words.labels[best] == 1).mean()) if best.any() else None
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctFall:
+    """Distinct-2 (share of distinct bigrams) of both windows, and the z of its fall.
+
+    The more bigrams a sample has, the fewer of them are new: both windows are compared over
+    the same number, ``bigrams``. ``series``, float64 (S,), is that of each step, over equal
+    numbers too; NaN with too few.
+    """
+
+    first: float
+    last: float
+    bigrams: int
+    z: float
+    series: Floats
+
+    @property
+    def share(self) -> float:
+        """Fraction of the first window's distinct-2 that was lost."""
+        return 1 - self.last / self.first
+
+
+def distinct_fall(run: Run, least: int) -> DistinctFall | None:
+    """Compare distinct-2 of both windows; None if either has fewer bigrams than ``least``.
+
+    z comes from the scatter of single steps. Identical answers to one prompt in one step count
+    once.
+    """
+    sample = run.tables.ngrams
+    if run.first is None or sample is None:
+        return None
+    rows, units = np.asarray(sample.rows), np.asarray(sample.units, np.int64)
+    keys = units[:-1] * len(sample.vocabulary) + units[1:]
+    answers = run.responses[["step", "prompt_id", "response_hash"]].iloc[rows]
+    steps: list[list[Ints]] = [[] for _ in run.steps]
+    for i in np.flatnonzero(~answers.duplicated().to_numpy()).tolist():
+        start, stop = sample.offsets[i], sample.offsets[i + 1]
+        steps[run.step_index[rows[i]]].append(keys[start : max(stop - 1, start)])
+    size_first, size_last = len(run.first.steps), len(run.last.steps)
+    windows = [[*chain(*part)] for part in (steps[:size_first], steps[-size_last:])]
+    size = min(MAX_BIGRAMS, *(sum(map(len, part)) for part in windows))
+    if size < least:
+        return None
+    sizes = np.array([sum(map(len, part)) for part in steps])
+    ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
+    # The scatter uses as many bigrams as all steps of both windows have, the onset more.
+    end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
+    step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
+    scatter = np.array([_distinct(steps[place], end_size) for place in ends])
+    first, last = scatter[:size_first], scatter[size_first:]
+    error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
+    z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
+    series = np.array([_distinct(part, step_size) for part in steps])
+    return DistinctFall(*(_distinct(part, size) for part in windows), size, z, series)
+
+
+def _distinct(responses: list[Ints], size: int) -> float:
+    """Return distinct-2 over ``size`` bigrams of shuffled responses, NaN if there are fewer."""
+    size = min(size, MAX_BIGRAMS)
+    if sum(map(len, responses)) < size:
+        return np.nan
+    orders = [np.random.default_rng(draw).permutation(len(responses)) for draw in range(DRAWS)]
+    draws = [np.concatenate([responses[i] for i in order])[:size] for order in orders]
+    return sum(len(np.unique(draw)) for draw in draws) / (DRAWS * size)

@@ -1,39 +1,88 @@
 """Texts that spread through the responses, and how much reward they bring.
 
-The structure of responses (lists, headings) counts as a text.
+Words are compared in lower case and by their stem, numbers as ``0``; signs and characters of
+scripts without blanks count as words. An n-gram spreads if far more responses of the last window
+contain it than of the first steps, or of the reference. It is shown with the words that usually
+stand around it. The structure of responses (lists, headings) counts as a text.
 """
 
 from __future__ import annotations
 
+import os.path
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.check.ngrams import SAME, Bools, Search, Text
-from rlreport.check.noise import centred
+from rlreport.check.limits import Limit, Limits, at_least
+from rlreport.check.noise import centred, log_odds_z
 from rlreport.check.run import Run
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.text.units import STRUCTURES
+from rlreport.tables import GAP, TextSample
+from rlreport.text.clean import REPLACEMENT
+from rlreport.text.messages import marked
+from rlreport.text.units import STRUCTURES, units
 
-MAX_TEXTS = 20
-"""Most texts in the table."""
+Bools = NDArray[np.bool_]
+
+SAME = 0.8
+"""Two texts are the same if this share of the responses with one has the other too."""
+
+CONTINUED = 0.9
+"""A longer phrase replaces its part if this share of the responses with the part has it."""
+
+MAX_NGRAM, MAX_WORDS = 4, 24
+"""Most words in a phrase: one that repeats a word, and any."""
+
+MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
+"""Responses read to find how a phrase is written; texts in the table; responses named there."""
+
+MIN_REFERENCES = 100
+"""Reference responses needed to be the baseline instead of the first steps."""
 
 MIN_RECURRENCE = 5
 """Mean number of responses per prompt from which rewards are compared within prompts, too."""
 
-MAX_RULE_VALUES = 8
-"""A reward with no more distinct values comes from a rule or a label, not from a model."""
-
-EXAMPLES = 5
-ANY_FORM = "structure"
+ANY_STRUCTURE = "structure"
 
 COLUMNS = (
     *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
     *("of_gain", "asked", "examples"),
 )
-BY_STEP = ("step", "ngram", "share")
+
+_SUFFIX = re.compile(
+    "(fulness|ations|ation|ingly|ments|ities|ment|ness|edly|ings|able|ally|ing|ers|est|ies|ity"
+    "|ed|er|es|ly|al|s|e|y)$"
+)
+_NUMBER = re.compile(r"[\d.,]*\d[\d.,]*")
+_BEFORE, _AFTER = frozenset("0.,;:!?。，；：！？"), frozenset("0.,;。，；")
+"""Words that are removed from the start, or from the end, of a text."""
+
+FIGHTIN_WORDS = marked(
+    "LMFlow post (# grew from 3% to half of the responses); method: Monroe et al. 2008, "
+    "Fightin' Words"
+)
+
+
+class Spreading(Limits):
+    """Thresholds of a text that spreads, and of its reward; those of ``reward_hacking_token``."""
+
+    share = Limit(
+        0.2, "of responses", "share of responses that contain it, last window", FIGHTIN_WORDS
+    )
+    ratio = Limit(
+        3.0, "times", "that share, relative to the first steps or the reference", FIGHTIN_WORDS
+    )
+    z = Limit(5.0, "std errors", "significance of the rise of that share", FIGHTIN_WORDS)
+    lift_z = Limit(3.0, "std errors", "significance of that extra reward")
+    lift = Limit(0.25, "std of reward", "extra reward of responses with it, inside a step")
+    gain = Limit(1 / 3, "of the gain", "part of the reward's gain due to its spread")
+    held = Limit(0.5, "of responses", "critical: contain it in the last window")
+    carried = Limit(0.5, "of the gain", "critical: and have this part of the reward's gain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +91,12 @@ class SpreadingTexts:
 
     Attributes:
         table: one row per text, the largest z first: ``kind`` (text, stem, opening, closing,
-            structure), ``ngram`` (as people write it), ``share_first`` and ``share_last`` (of
-            responses, in the first steps or the reference, and in the last window), ``z``
-            (log-odds), ``reward_lift`` (mean reward of responses with the text less that of
-            others of the same step and prompt, since its onset), ``lift`` (the same in std),
-            ``lift_z``, ``of_gain`` (what its spread earns, as a part of the reward's gain),
-            ``asked`` (share of its responses whose prompt contains it) and ``examples``
-            ((step, n) of the last window, rewards high to low).
+            structure), ``ngram`` (as people write it), ``share_first`` (of responses, first
+            steps or reference), ``share_last`` (last window), ``z`` (log-odds),
+            ``reward_lift`` (reward of responses with the text less that of others of the same
+            step and prompt, since its onset), ``lift`` (in std), ``lift_z``, ``of_gain`` (part
+            of the reward's gain that its spread earns), ``asked`` (share of its responses whose
+            prompt contains it), ``examples`` ((step, n) of the last window, best reward first).
         by_step: ``step``, ``ngram``, ``share``; long form.
         counts: text -> float64 (rows of the run,): how often the response contains it, NaN
             outside the sample.
@@ -58,31 +106,26 @@ class SpreadingTexts:
     by_step: pd.DataFrame
     counts: dict[str, Floats] = field(default_factory=dict)
 
-    def without_counts(self) -> SpreadingTexts:
-        """Return a copy for pages, without the counts per response."""
-        return replace(self, counts={})
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that spreads: its words, and how often each sampled response contains it.
+
+    ``before`` and ``after`` are the shares of responses that contain it; ``z`` is their log-odds.
+    """
+
+    words: tuple[str, ...]
+    counts: Ints
+    before: float
+    after: float
+    z: float
+    kind: str = "structure"
+    name: str = ""
 
 
-def _structures(run: Run, search: Search) -> list[Text]:
-    """Return the structure (lists, headings) that spreads, or "any" if responses mix several."""
-    bits = run.responses["structure"].to_numpy(np.int64)[search.words.sample.rows]
-    masks = {ANY_FORM: -1} | {name: 1 << bit for bit, name in enumerate(STRUCTURES)}
-    start, of_start = search.start, search.start.stop - search.start.start
-    forms = []
-    for name, mask in masks.items() if of_start else ():
-        counts = np.asarray(bits & mask != 0, np.int64)
-        after, before = (counts[part].sum(keepdims=True) for part in (search.end, start))
-        rose, z = search.spread(after.astype(float), before.astype(float), of_start)
-        if rose.all():
-            shares = float(before[0]) / of_start, float(after[0]) / search.of_end
-            forms.append(Text("structure", name, counts, (), *shares, float(z[0])))
-    if forms and forms[0].name == ANY_FORM:
-        return [one for one in forms[1:] if _alike(one.counts, forms[0].counts)][:1] or forms[:1]
-    return forms
-
-
-def _alike(first: Ints, second: Ints) -> bool:
-    return bool(((first > 0) & (second > 0)).sum() >= SAME * ((first > 0) | (second > 0)).sum())
+def has_text(counts: Floats) -> Floats:
+    """Return 1 for each response that contains a text, 0 for others, NaN outside the sample."""
+    return np.where(np.isfinite(counts), counts > 0, np.nan)
 
 
 # Rewards may be close to the float64 maximum.
@@ -93,121 +136,265 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     Shares are of responses, so a response that repeats a symbol counts once. Empty without a
     sample of words, or without a baseline.
     """
-    table: list[dict[str, object]] = []
-    series = [pd.DataFrame(columns=BY_STEP)]
+    rows: list[dict[str, object]] = []
+    by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
     counts_of: dict[str, Floats] = {}
-    search = None if run.tables.words is None else Search(run, run.tables.words)
-    if search is None or not (search.of_end and search.of_baseline):
-        return SpreadingTexts(pd.DataFrame(columns=COLUMNS), series[0])
-    rows = search.words.sample.rows
-    lifts = Lift(run, rows)
-    gain = max(
-        float(np.nan_to_num(run.change(run.column(name)).difference, nan=0.0))
-        for name in ("reward", "reward_gap")
-    )
+    sample = run.tables.words
     length = run.change(run.column(run.length))
     growth = max(1.0, length.last / length.first) if length.rose else 1.0
-    in_last_window = run.step_index >= len(run.steps) - len(run.last.steps)
-    for text in sorted([*_structures(run, search), *search.texts()], key=lambda one: -one.z):
+    for text in [] if sample is None else _texts(run, sample):
         counts = np.full(len(run.responses), np.nan)
-        counts[rows] = text.counts
+        counts[sample.rows] = text.counts
         shares = has_text(counts)
         moved = run.change(shares)
-        by_length = 1 - (1 - moved.first) ** growth  # expected in longer responses
-        if text.name in counts_of or (growth > 1 and moved.last < search.limits.ratio * by_length):
+        # A longer response contains any word more often.
+        least = run.limits[Spreading].ratio * (1 - (1 - moved.first) ** growth)
+        if text.name in counts_of or (growth > 1 and moved.last < least):
             continue
         if run.first is not None and not moved.rose:
             continue
-        by_step = run.by_step(shares)
-        onset = run.onset(by_step)
-        since = onset.low if onset else None
-        lift, in_std, z = lifts.effect(text.counts > 0, since)
-        often = run.change(counts).difference
-        earned = max(lift * moved.difference, lifts.effect(text.counts, since)[0] * often)
-        best = run.responses[in_last_window & (shares == 1)]
+        series = run.by_step(shares)
+        best = run.responses[(run.step_index >= run.last_index) & (shares == 1)]
         best = best.sort_values("reward", ascending=False, kind="stable")
-        table.append(
+        rows.append(
             {
                 "kind": text.kind,
                 "ngram": text.name,
                 "share_first": text.before,
                 "share_last": text.after,
                 "z": text.z,
-                "reward_lift": lift,
-                "lift": in_std,
-                "lift_z": z,
-                "of_gain": earned / gain if gain > 0 else np.nan,
-                "asked": search.asked(text, best["prompt_id"].to_numpy()),
+                **_lift(run, counts, series),
+                "asked": _asked(text.words, best["prompt_id"], run.tables.prompts),
                 "examples": list(zip(best["step"][:EXAMPLES], best["n"][:EXAMPLES], strict=True)),
             }
         )
-        finite = np.isfinite(by_step)
-        series.append(
-            pd.DataFrame({"step": run.steps[finite], "ngram": text.name, "share": by_step[finite]})
-        )
+        of_text = pd.DataFrame({"step": run.steps, "ngram": text.name, "share": series})
+        by_step.append(of_text.dropna())
         counts_of[text.name] = counts
-        if len(table) == MAX_TEXTS:
+        if len(rows) == MAX_TEXTS:
             break
-    by_step_of = pd.concat(series[1:] or series)
-    return SpreadingTexts(pd.DataFrame(table, columns=COLUMNS), by_step_of, counts_of)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    return SpreadingTexts(table, pd.concat(by_step[1:] or by_step), counts_of)
 
 
-class Lift:
-    """How much more reward responses with a text earn than others of their step and prompt.
+def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
+    """Return what responses with a text earn more than others of their step and prompt.
 
     Prompts that recur often enough are compared only with themselves; otherwise any word of
     easy prompts would seem to earn reward.
     """
-
-    def __init__(self, run: Run, rows: Ints) -> None:
-        reward = run.column("reward")[rows]
-        self.known: Bools = np.isfinite(reward)
-        self.steps = run.responses["step"].to_numpy(np.int64)[rows][self.known]
-        self.prompts = run.responses["prompt_id"].to_numpy(np.int64)[rows][self.known]
-        self.recurring = len(self.prompts) >= MIN_RECURRENCE * max(len(np.unique(self.prompts)), 1)
-        self.reward = self.centred(reward[self.known])
-
-    def centred(self, values: Floats) -> Floats:
-        """Return the values minus the mean of their step, and of their prompt if prompts recur."""
-        values = centred(values, self.steps)
-        for _ in range(3 if self.recurring else 0):  # alternate until both means are about zero
-            values = centred(centred(values, self.prompts), self.steps)
-        return values
-
-    def effect(self, figure: NDArray[np.generic], since: int | None) -> tuple[float, float, float]:
-        """Return the effect of a figure per response on the reward, the same in std, and its z."""
-        after = self.steps >= (self.steps.min(initial=0) if since is None else since)
-        x = self.centred(figure[self.known].astype(np.float64))[after]
-        y = self.reward[after]
-        varied, spread = float((x * x).sum()), float((y * y).sum())
-        explained = len(np.unique(self.steps[after]))
-        explained += len(np.unique(self.prompts[after])) if self.recurring else 0
-        freedom = len(x) - explained - 2
-        if varied < 1e-9 or spread < 1e-9 or freedom < 1:
-            return np.nan, np.nan, np.nan
-        shared = float((x * y).sum())
-        r = np.clip(shared / np.sqrt(varied * spread), -0.999999, 0.999999)
-        in_std = shared / varied / float(np.sqrt(spread / len(y)))
-        return shared / varied, in_std, float(np.arctanh(r) * np.sqrt(freedom))
-
-
-def has_text(counts: Floats) -> Floats:
-    """Return 1 for each response that contains a text, 0 for others, NaN outside the sample."""
-    return np.where(np.isfinite(counts), counts > 0, np.nan)
+    reward, shares = run.column("reward"), has_text(counts)
+    rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
+    steps, prompts = run.responses[["step", "prompt_id"]].to_numpy(np.int64)[rows].T
+    recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
+    onset = run.onset(shares_by_step)
+    after = steps >= (onset.low if onset else steps.min(initial=0))
+    # Centring on steps and prompts in turn ends where both means are about zero.
+    groups = [steps, *([prompts, steps] * 3 if recurring else [])]
+    freedom = int(after.sum()) - sum(len(np.unique(group[after])) for group in groups[:2]) - 2
+    residuals = []
+    for figure in (reward, shares, counts):
+        values = figure[rows]
+        for group in groups:
+            values = centred(values, group)
+        residuals.append(values[after])
+    products = np.array(residuals) @ np.array(residuals).T
+    variance, varied = products[0, 0], products.diagonal()[1:]
+    known = variance >= 1e-9 and freedom >= 1
+    lift, often = np.where(
+        (varied >= 1e-9) & known, products[0, 1:] / np.maximum(varied, 1e-9), np.nan
+    )
+    r = np.clip(lift * np.sqrt(varied[0] / max(variance, 1e-9)), -0.999999, 0.999999)
+    earned = max(lift * run.change(shares).difference, often * run.change(counts).difference)
+    gains = [run.change(run.column(name)).difference for name in ("reward", "reward_gap")]
+    gain = float(np.nan_to_num(gains, nan=0.0).max())
+    return {
+        "reward_lift": float(lift),
+        "lift": float(lift / np.sqrt(max(variance, 1e-9) / max(int(after.sum()), 1))),
+        "lift_z": float(np.arctanh(r) * np.sqrt(max(freedom, 0))),
+        "of_gain": float(earned / gain) if gain > 0 else np.nan,
+    }
 
 
-def is_verifiable(run: Run) -> bool:
-    """Return whether a label or a rule decides the reward, rather than a model."""
-    values = np.unique(run.column("reward")[np.isfinite(run.column("reward"))])
-    return label_contained(run) is not None or len(values) <= MAX_RULE_VALUES
+def _texts(run: Run, sample: TextSample) -> list[_Text]:
+    """Return the structure and the phrases of the sample that spread, the largest z first."""
+    limits, reference = run.limits[Spreading], run.tables.ref_words
+    samples = [sample]
+    if reference is not None and len(reference.rows) >= MIN_REFERENCES:
+        samples.append(reference)
+    numbers: dict[str, int] = {}
+    words = np.concatenate([_numbered(one, numbers) for one in samples])
+    names, size = list(numbers), len(sample.rows)
+    lengths = np.concatenate([np.diff(one.offsets) for one in samples])
+    response = np.repeat(np.arange(len(lengths)), lengths)
+    step = np.full(len(lengths), -1)  # -1 for responses of the reference, which come last
+    step[:size] = run.step_index[sample.rows]
+    first = max(3, len(run.steps) // 10) if run.first is not None else 0
+    start, end = (step >= 0) & (step < first), step >= run.last_index
+    baseline = start if len(samples) == 1 else step < 0
+    if not (end.any() and baseline.any()):
+        return []
+    of_end = int(end.sum())
+
+    def measured(text: tuple[str, ...], counts: Ints, before: Bools) -> _Text | None:
+        """Return the text if it spreads since the responses ``before``, else None."""
+        held = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
+        of_before = int(before.sum())
+        z = float(log_odds_z(held[0], of_end, held[1], of_before))
+        shares = float(held[1] / of_before), float(held[0] / of_end)
+        rose = at_least(shares[1], limits.share) and at_least(shares[1], limits.ratio * shares[0])
+        return _Text(text, counts[:size], *shares, z) if rose and z >= limits.z else None
+
+    forms = []
+    bits = np.zeros(len(lengths), np.int64)
+    bits[:size] = run.responses["structure"].to_numpy(np.int64)[sample.rows]
+    masks = {name: 1 << bit for bit, name in enumerate(STRUCTURES)} | {ANY_STRUCTURE: -1}
+    for name, mask in masks.items() if start.any() else ():
+        if form := measured((), np.asarray(bits & mask != 0, np.int64), start):
+            forms.append(replace(form, name=name))
+    # A single form that most of these responses have names them better.
+    forms.sort(key=lambda form: -form.after * (SAME if form.name == ANY_STRUCTURE else 1))
+    phrases = []
+    for phrase, places in _phrases(words, names, response, end[response], limits.share * of_end):
+        counts = np.bincount(response[places], minlength=len(lengths))
+        if spreads := measured(phrase, counts, baseline):
+            phrases.append(_as_written(spreads, sample, words, places[response[places] < size]))
+    texts = forms[:1]
+    # A phrase that repeats itself starts where it occurs most often.
+    phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
+    for text in phrases:
+        if not any(_same(text, other) for other in texts):
+            texts.append(text)
+    return sorted(texts, key=lambda text: -text.z)
 
 
-def label_contained(run: Run) -> float | None:
-    """Return the share of best-rewarded responses with their label in them, None without labels."""
-    words = run.tables.words
-    if words is None or words.labels is None or 2 * (words.labels >= 0).sum() < len(words.rows):
-        return None
-    late = (words.rows >= run.last.rows.start) & (words.labels >= 0)
-    reward = run.column("reward")[words.rows]
-    best = late & (reward >= np.nanmax(reward[late], initial=-np.inf) - 1e-9)
-    return float((words.labels[best] == 1).mean()) if best.any() else None
+def _numbered(sample: TextSample, numbers: dict[str, int]) -> Ints:
+    """Return a sample's words by their numbers in ``numbers``, adding new words to it."""
+    number = np.full(max(len(sample.vocabulary), 1), -1)
+    for i, unit in enumerate(sample.vocabulary):
+        if unit != GAP and REPLACEMENT not in unit:
+            number[i] = numbers.setdefault(_normal(unit.strip()), len(numbers))
+    return number[sample.units]
+
+
+def _phrases(
+    words: Ints, names: list[str], response: Ints, in_end: Bools, least: float
+) -> Iterator[tuple[tuple[str, ...], Ints]]:
+    """Yield the phrases that ``least`` responses of the last window contain, and their places.
+
+    A phrase is a sequence of words, distinct ones if it is longer than MAX_NGRAM; it is left out
+    if a longer one nearly always continues it. ``words``, int64 (W,), are indices of ``names``, −1
+    for none; ``response`` is the index of each word's response; ``in_end`` says whether that lies
+    in the last window.
+    """
+    phrases: list[tuple[str, ...]] = [()]
+    holders = np.zeros(1)
+    index = np.zeros(len(words), np.int64)  # of the phrase that starts at each word
+    for n in range(MAX_WORDS + 1):
+        same_response = response[n:] == response[: len(words) - n]
+        following = np.append(np.where(same_response, words[n:], -1), np.full(n, -1))[: len(words)]
+        keys = np.where((index >= 0) & (following >= 0), index * len(names) + following, -1)
+        pairs = pd.DataFrame({"key": keys, "response": response})[(keys >= 0) & in_end]
+        counted = pairs.drop_duplicates().groupby("key").size()
+        counted = counted[counted >= least * (1 - 1e-9)]
+        longer = {}
+        for key in counted.index.tolist() if n < MAX_WORDS else ():
+            part, word = phrases[key // len(names)], names[key % len(names)]
+            if n < MAX_NGRAM or word not in part:
+                longer[key] = (*part, word)
+        counted = counted[list(longer)].to_numpy(float)
+        numbers = {phrase: i for i, phrase in enumerate(phrases)}
+        continued = {
+            i for i, phrase in enumerate(phrases) if "0" in phrase and _BEFORE.issuperset(phrase)
+        }
+        for place, phrase in enumerate(longer.values()):
+            distinct = len({*phrase}) == len(phrase)
+            parts = [numbers[phrase[:-1]]] if distinct and phrase[-1] not in _AFTER else []
+            parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
+            parts = [part for part in parts if counted[place] >= CONTINUED * holders[part]]
+            continued.update(parts)
+        order = np.argsort(index, kind="stable")
+        bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
+        for i, phrase in enumerate(phrases if n else ()):
+            if i not in continued:
+                yield phrase, order[bounds[i] : bounds[i + 1]]
+        phrases, holders = list(longer.values()), counted
+        if not phrases:
+            break
+        index = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))
+
+
+def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Text:
+    """Return a phrase as most of the latest responses write it.
+
+    ``ids``, int64 (W,), are the words of the sample, and ``places`` those at which it starts.
+    """
+    words, low, high = text.words, 0, len(text.words)
+    while high - low > 1 and words[low] in _BEFORE and not _BEFORE.issuperset(words):
+        low += 1
+    while high - low > 1 and words[high - 1] in _AFTER:
+        high -= 1
+    response = np.flatnonzero(text.counts)[-MAX_READ:]
+    starts, stops = sample.offsets[response], sample.offsets[response + 1]
+    first = places[np.searchsorted(places, starts)]
+    opens, closes = np.mean(first + low - starts <= 1), np.mean(stops - first - len(words) <= 2)
+    kind = "opening" if opens > closes else "closing"
+    kind = kind if max(opens, closes) >= SAME else "text"
+    words, first = words[low:high], first + low
+    # Equal signs in a row are named together: "####".
+    while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
+        again = (first > starts) & (ids[first - 1] == ids[first])
+        if again.mean() < SAME:
+            break
+        words, first = (*words, words[0]), first - again
+    spans = [sample.units[i : i + len(words)].tolist() for i in first.tolist()]
+    written = [[sample.vocabulary[unit] for unit in span] for span in spans]
+    once = [i for i, word in enumerate(words) if word not in words[:i]]
+    name = _most_common(written)
+    if not re.fullmatch(r"(\W)\1*", name):
+        written = [[form[i] for i in once] for form in written]
+        name = _most_common(written)
+    forms = [form[0].strip().lower() for form in written]
+    if len(once) == 1 and name.isalpha() and forms.count(name.lower()) < SAME * len(forms):
+        start = os.path.commonprefix(forms)  # noqa: RUF071 (characters are meant)
+        kind, name = "stem", start + "*"
+    return replace(text, words=words, kind=kind, name=name)
+
+
+def _most_common(written: list[list[str]]) -> str:
+    forms = Counter(" ".join("".join(form).split()) for form in written)
+    return forms.most_common(1)[0][0]
+
+
+def _same(text: _Text, other: _Text) -> bool:
+    """Return whether the texts share words and most responses with ``text`` have ``other``, too."""
+    held = text.counts > 0
+    both = int((held & (other.counts > 0)).sum())
+    return bool({*text.words} & {*other.words}) and both >= SAME * int(held.sum())
+
+
+def _asked(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame) -> float:
+    """Return the share of ``prompts``, a prompt_id per response, that contain these words."""
+    if not words or prompts.empty:
+        return 0.0
+    wanted = _letters(words)
+    asking = {}
+    for prompt, text in table[table["prompt_id"].isin(prompts)][["prompt_id", "prompt"]].to_numpy():
+        written = [_normal(unit) for unit in units(str(text))]
+        asking[prompt] = wanted in _letters(written) or wanted in f" {' '.join(written)} "
+    return float(prompts.map(asking).eq(True).mean())
+
+
+def _letters(words: Sequence[str]) -> str:
+    """Return the words written with letters, or all words if none is, between blanks."""
+    return f" {' '.join([one for one in words if one.isalpha()] or words)} "
+
+
+def _normal(word: str) -> str:
+    return "0" if _NUMBER.fullmatch(word) else _stem(word.lower())
+
+
+def _stem(word: str) -> str:
+    """Return a word without its suffixes: "empowering" and "empowered" have the same stem."""
+    suffix = _SUFFIX.search(word, 4) if word.isascii() else None
+    return _stem(word[: suffix.start()]) if suffix else word

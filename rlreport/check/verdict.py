@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from rlreport.check.check import Check
+from rlreport.check.check import Check, Result
 from rlreport.check.finding import RANKS, SEVERITIES, Finding, Level, Moved, Muted, NotRun, Verdict
 from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.limits import Thresholds
@@ -56,28 +56,27 @@ def judge(
     nan = nan_metrics.run(run)
     start = invalid_since(nan)
     judged = run if start is None else run.between(int(run.steps[0]), start)
-    results: dict[str, Finding | NotRun | None] = {}
     of_reward = judged
+    results: dict[str, Result] = {}
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         subject = run if check.whole_run else of_reward if check.of_reward else judged
         result = nan if check is nan_metrics else _result(check, subject, start)
         results[check.id] = result
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _comparable_run(judged, result)
+    results = {check.id: results[check.id] for check in checks}
     findings = [result for result in results.values() if isinstance(result, Finding)]
-    order = [check.id for check in checks]
-    ordered_results = [results[name] for name in order]
     reasons = muted or {}
-    active = [f for f in findings if f.id not in reasons]
-    ordered = _order(active, {check.id: check for check in checks}, order, run)
+    active = [finding for finding in findings if finding.id not in reasons]
+    ordered = _order(active, {check.id: check for check in checks}, run)
     lead = next((f.id for f in ordered if f.severity != "info" and not f.explained_by), None)
     return Verdict(
         level=_level(ordered, run),
         lead=lead,
         keep_step=_keep_step(run, ordered),
         findings=ordered,
-        passed=[name for name in order if results[name] is None],
-        not_run=[result for result in ordered_results if isinstance(result, NotRun)],
+        passed=[name for name, result in results.items() if result is None],
+        not_run=[result for result in results.values() if isinstance(result, NotRun)],
         muted=[Muted(f, reasons[f.id]) for f in findings if f.id in reasons],
         moved=_moved(judged),
         windows=(judged.first.span, judged.last.span)  # type: ignore[arg-type]
@@ -87,15 +86,15 @@ def judge(
     )
 
 
-def _result(check: Check, run: Run, start: int | None) -> Finding | NotRun | None:
+def _result(check: Check, run: Run, start: int | None) -> Result:
+    """Run a check; ``start`` is the step from which NaN makes the run useless, or None."""
     if run.responses.empty and not check.whole_run:
-        return check.not_run(
-            "responses"
-            if start is None
-            else message("steps before the first NaN (step {start})", start=start)
-        )
-    # The part before NaN may be too short for the check, though the run has the fields.
+        needs = "responses"
+        if start is not None:
+            needs = message("steps before the first NaN (step {start})", start=start)
+        return check.not_run(needs)
     result = check.run(run)
+    # The part before NaN may be too short for the check, though the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(
             "{needs}, judged before the first NaN in step {start}", needs=result.needs, start=start
@@ -114,33 +113,35 @@ def _comparable_run(run: Run, shift: Finding) -> Run:
     return run.between(start, step) if first_is_longer else run.between(step, end)
 
 
-def _order(
-    findings: list[Finding], checks: Mapping[str, Check], order: list[str], run: Run
-) -> list[Finding]:
-    """Return the findings with the most severe first, each followed by those it explains."""
-    ranked = sorted(
-        findings, key=lambda f: (_place(f), SEVERITIES.index(f.severity), order.index(f.id))
-    )
-    explainers = {
-        f.id: [g.id for g in ranked if _explains(g, f, checks, order, run)] for f in ranked
-    }
+def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> list[Finding]:
+    """Return the findings with the most severe first, each followed by those it explains.
 
-    def root(name: str) -> str:
-        return root(explainers[name][0]) if explainers[name] else name
+    ``checks`` are in the order in which they lead.
+    """
+    order = list(checks)
 
-    roots = {f.id: root(f.id) for f in ranked}
-    groups = [
-        [top, *(replace(f, explained_by=top.id) for f in ranked if roots[f.id] == top.id != f.id)]
-        for top in ranked
-        if roots[top.id] == top.id
-    ]
+    def place(finding: Finding) -> tuple[int, int, int]:
+        severity = SEVERITIES.index(finding.severity)
+        return _place(finding), severity, order.index(finding.id)
 
-    def worst(group: list[Finding]) -> tuple[int, int, int]:
-        severity = min(SEVERITIES.index(f.severity) for f in group)
+    ranked = sorted(findings, key=place)
+    roots: dict[str, str] = {}
+    for finding in ranked:
+        top: Finding | None = finding
+        while top:
+            roots[finding.id] = top.id
+            top = next((g for g in ranked if _explains(g, top, checks, order, run)), None)
+
+    def worst(top: Finding) -> tuple[int, int, int]:
+        severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
         # A dead run leads with its death, not with a warning.
-        return -1 if _dead(group[0]) else severity, _place(group[0]), severity
+        return -1 if _dead(top) else severity, _place(top), severity
 
-    return [f for group in sorted(groups, key=worst) for f in group]
+    ordered = []
+    for top in sorted((f for f in ranked if roots[f.id] == f.id), key=worst):
+        explained = [f for f in ranked if roots[f.id] == top.id != f.id]
+        ordered += [top, *(replace(finding, explained_by=top.id) for finding in explained)]
+    return ordered
 
 
 def _dead(finding: Finding) -> bool:
@@ -222,23 +223,18 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 def _moved(run: Run) -> tuple[Moved, ...]:
     """Return reward, KL and length in the first and the last window."""
-    names: tuple[tuple[Literal["reward", "kl", "tokens", "characters"], str], ...] = (
-        ("reward", "reward"),
-        ("kl", "kl_k1"),
-        ("tokens" if run.length_unit == "tokens" else "characters", run.length),
+    length: Literal["tokens", "characters"] = (
+        "tokens" if run.length_unit == "tokens" else "characters"
     )
     figures = []
-    for name, column in names:
-        if run.has(column):
-            moved = run.change(run.column(column))
-            if np.isfinite(moved.last):
-                first = moved.first if np.isfinite(moved.first) else None
-                rose = moved.rose
-                last = moved.last
-                if name == "reward":
-                    windows = run.reward_windows()
-                    first, last = windows["start"] if first is not None else None, windows["end"]
-                    rose = run.learned
-                rose_or_unknown = rose or None if run.windows_overlap else rose
-                figures.append(Moved(name, first, last, rose_or_unknown))
+    for name, column in (("reward", "reward"), ("kl", "kl_k1"), (length, run.length)):
+        moved = run.change(run.column(column)) if run.has(column) else None
+        if moved is None or not np.isfinite(moved.last):
+            continue
+        first, last, rose = moved.first, moved.last, moved.rose
+        if name == "reward":
+            windows, rose = run.reward_windows(), run.learned
+            first, last = (windows["start"] if np.isfinite(first) else first), windows["end"]
+        known = first if np.isfinite(first) else None
+        figures.append(Moved(name, known, last, rose or (None if run.windows_overlap else rose)))
     return tuple(figures)

@@ -1,18 +1,22 @@
-"""Texts of a verdict, made from its facts after redaction: titles, sentence, headline.
+"""Texts of a verdict: excerpts of its evidence, then titles, sentence and headline.
 
-The sentence tells what happened and since when, what that did to reward and KL, and which
-checkpoint to keep.
+All but the excerpts are made from its facts, after redaction. The sentence tells what happened and
+since when, what that did to reward and KL, and which checkpoint to keep.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlreport.check.finding import FIRST_WORDS, Finding, Moved, Verdict
+import numpy as np
+import pandas as pd
+
+from rlreport.check.finding import FIRST_WORDS, Example, Finding, Moved, Verdict
 from rlreport.check.registry import BY_ID
+from rlreport.rollout import Rollout
 from rlreport.text.messages import message, phrases, sentences, told, whole
 
 HEADLINES: dict[str, str] = {
@@ -39,6 +43,47 @@ SETTINGS = {
 """Settings that suggestions mention, and their names in the run's configuration."""
 
 MAX_SETTINGS = 3
+
+EXCERPT = 60
+"""Characters of an excerpt."""
+
+
+def with_excerpts(
+    verdict: Verdict, responses: pd.DataFrame, fetch: Callable[[Sequence[int]], Iterable[Rollout]]
+) -> Verdict:
+    """Return the verdict with excerpts in its evidence; ``fetch`` reads table rows in order."""
+    findings = [*verdict.findings, *(muted.finding for muted in verdict.muted)]
+    named = {(example.step, example.n) for finding in findings for example in finding.shown}
+    steps = responses["step"].to_numpy()
+    rows = {(step, n): int(np.searchsorted(steps, step)) + n for step, n in sorted(named)}
+    order = sorted(set(rows.values()))
+    texts = dict(zip(order, fetch(order), strict=True)) if order else {}
+
+    def with_excerpt(example: Example) -> Example:
+        rollout = texts[rows[example.step, example.n]]
+        before = example.before and with_excerpt(example.before)
+        return replace(example, excerpt=_excerpt(rollout, example), before=before)
+
+    return verdict.map(
+        lambda finding: replace(finding, evidence=tuple(map(with_excerpt, finding.evidence)))
+    )
+
+
+def _excerpt(rollout: Rollout, example: Example) -> str:
+    """Return about 60 characters of a response around the place that an example points to."""
+    text = " ".join(rollout.response.split())
+    if len(text) <= EXCERPT:
+        return text
+    center = len(text) if example.at_end else 0
+    if example.token is not None and example.token < len(rollout.tokens):
+        joined = "".join(rollout.tokens[: example.token])
+        center = len(" ".join(joined.split()))
+    if example.look_for:
+        index = text.lower().find(example.look_for.lower())
+        center = index if index >= 0 else center
+    start = max(0, min(center - EXCERPT // 2, len(text) - EXCERPT))
+    part = text[start : start + EXCERPT]
+    return ("…" if start else "") + part + ("…" if start + len(part) < len(text) else "")
 
 
 def worded(

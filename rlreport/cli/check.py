@@ -28,10 +28,9 @@ def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> N
     """
     from rlreport.bake.script_json import canonical_json
     from rlreport.check import Thresholds, findings_json, judge, load_thresholds
-    from rlreport.check.excerpts import with_excerpts
     from rlreport.check.registry import refuse_unknown
     from rlreport.check.run import Run
-    from rlreport.check.wording import worded
+    from rlreport.check.wording import with_excerpts, worded
     from rlreport.cli.terminal import verdict_lines
     from rlreport.display import fetch, prompt_texts
     from rlreport.metrics import metrics_beside

@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from rlreport.check.findings import SCHEMA
+from rlreport.check.finding import SCHEMA
 from rlreport.comparison.data import PATH, REPORT, data_of_pages, unpacked
 from rlreport.errors import UnreadableReportError, UnusableInputError
 from rlreport.sidefiles import (

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from rlreport.check.ngrams import log_odds_z
+from rlreport.check.noise import log_odds_z
 from rlreport.check.run import has
 from rlreport.comparison.side import ALL_RIGHT, ALL_WRONG, shared
 from rlreport.comparison.statistics import (

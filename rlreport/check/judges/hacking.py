@@ -13,11 +13,11 @@ from rlreport.check.finding import Fact, Facts, Finding, LogText, Met, Severity
 from rlreport.check.judges.reward import lost_part
 from rlreport.check.judges.text import distinct_loss
 from rlreport.check.limits import Limit, Limits
-from rlreport.check.ngrams import FIGHTIN_WORDS, Spreading
 from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape
-from rlreport.check.spreading import has_text, is_verifiable, label_contained
+from rlreport.check.shapes import is_verifiable, label_contained
+from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences, told
 

@@ -7,11 +7,10 @@ import numpy as np
 from rlreport.check.check import RESPONSE, REWARD, Check, Result
 from rlreport.check.finding import Facts
 from rlreport.check.limits import EOS, Limit, Limits
-from rlreport.check.noise import correlation_within
+from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import MIN_WINDOW
 from rlreport.check.shapes import RiseOrShare, judge_rows, judge_share, series_change
-from rlreport.check.windows import Trend, whole, window
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked
 
@@ -56,7 +55,7 @@ class _LengthHacking(Limits):
     trend=True,
 )
 def length_hacking(check: Check, run: Run) -> Result:
-    """Find responses that grow while longer ones earn more, and the watched reward does not rise."""
+    """Find responses that grow while longer ones earn more and the watched reward does not."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
     ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.noise import step_numbers
 from rlreport.check.run import Ranking, Run
 from rlreport.check.shapes import FAILURES
-from rlreport.check.windows import step_numbers
 from rlreport.figures.ragged import Ints, spans
 from rlreport.metrics.roles import roles_of
 from rlreport.several_runs import SEVERAL_RUNS

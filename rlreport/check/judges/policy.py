@@ -9,11 +9,10 @@ import numpy as np
 from rlreport.check.check import KL, LOGPROBS, Check, Result
 from rlreport.check.finding import Facts, Met, Onset, Severity
 from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
-from rlreport.check.noise import Change
+from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
 from rlreport.check.series import Series, running_mean
 from rlreport.check.shapes import FALLS, series_change
-from rlreport.check.windows import Trend
 from rlreport.text.messages import marked
 
 TRL_KL = marked(

@@ -11,11 +11,11 @@ import pandas as pd
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
 from rlreport.check.finding import Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
+from rlreport.check.noise import window
 from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
 from rlreport.check.series import Dip, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import same_prompt_change
-from rlreport.check.windows import window
 from rlreport.figures.ragged import Floats
 
 NEAR = 5

@@ -12,13 +12,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.check.check import LOGPROBS, RESPONSE, Check, Result
-from rlreport.check.distinct import distinct_fall
 from rlreport.check.finding import Facts, Met, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
+from rlreport.check.noise import Trend
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import LMFLOW
-from rlreport.check.spreading import is_verifiable
-from rlreport.check.windows import Trend
+from rlreport.check.shapes import distinct_fall, is_verifiable
 from rlreport.figures.ragged import Floats, Ints
 from rlreport.tables import TextSample
 from rlreport.text.messages import marked, told
