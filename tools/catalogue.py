@@ -88,7 +88,10 @@ def _of_python(source: str) -> Iterator[_Text]:
             continue
         places, keywords = _LITERALS.get("Column" if name in _AS_COLUMNS else name, ((), ()))
         yield from (literals[place] for place in places if place < len(literals))
-        yield from (_literal(given.value) for given in call.keywords if given.arg in keywords)
+        for given in call.keywords:
+            if given.arg in keywords:
+                chosen = given.value.values if isinstance(given.value, ast.Dict) else [given.value]
+                yield from map(_literal, chosen)
 
 
 def _literal(node: ast.expr) -> str:

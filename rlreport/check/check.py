@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from rlreport.check.finding import (
     Fact,
@@ -23,7 +23,8 @@ from rlreport.figures.ragged import Floats
 from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
-Template = str | Callable[[Facts], str]
+Template = str | Mapping[str, str] | Callable[[Facts], str]
+"""A sentence with places for facts, one by the fact ``kind``, or a function that writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,16 @@ RESPONSE = Need("response", ("response_chars",))
 KL = Need("logprobs and ref_logprobs", ("kl_k1",))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A health check.
+    """A health check; as a decorator it turns its judge into the check of that name.
 
     Attributes:
         id: its key in findings and in the thresholds file.
         name: what it finds, in a few words ("reward hacking").
         rank: the role of its findings in a run; a finding of severity info is always a note.
-        judge: judges a run; called only if ``needs`` are met.
-        title: the sentence that states a finding, with places for its facts, or a function that
-            chooses it by the facts.
+        judge: judges a run for the check; called only if ``needs`` are met.
+        title: the sentence that states a finding.
         suggestion: what to try.
         looks_for: what it looks for, in one line; ``name`` unless given.
         needs: fields without which it cannot run.
@@ -70,13 +70,13 @@ class Check:
         needs_also: a requirement that ``judge`` tests itself, as no column proves it.
     """
 
-    id: str
     name: str
     rank: Rank
-    judge: Callable[[Run], Result]
     title: Template
     why: str
     suggestion: str
+    id: str = ""
+    judge: Callable[[Check, Run], Result] = lambda check, run: None
     looks_for: str = ""
     needs: tuple[Need, ...] = ()
     charts: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Check:
     source: str = ""
     clause: Template | None = None
     explains: tuple[str, ...] = ()
-    trend: bool = True
+    trend: bool = False
     whole_run: bool = False
     of_reward: bool = False
     sampled: tuple[str, ...] = ()
@@ -96,12 +96,18 @@ class Check:
             first = next(iter(self.limits.declared().values()))
             object.__setattr__(self, "source", first.source)
 
+    def __call__(self, judge: Callable[[Check, Run], Result]) -> Check:
+        """Return the check with this judge, named after it."""
+        return replace(self, id=judge.__name__, judge=judge)
+
     def run(self, run: Run) -> Result:
         """Judge the run; return a finding, a NotRun, or None if all is well."""
         missing = [message(need.words) for need in self.needs if not need.met(run)]
         if missing:
             return self.not_run(listed(missing))
-        return self.too_short(run) if self.trend and run.first is None else self.judge(run)
+        if self.trend and run.first is None:
+            return self.too_short(run)
+        return self.judge(self, run)
 
     @property
     def requirements(self) -> str:
@@ -115,13 +121,11 @@ class Check:
 
     def format_title(self, facts: Facts) -> str:
         """Return the title of a finding with these facts."""
-        return told(self.title(facts) if callable(self.title) else self.title, facts)
+        return _filled(self.title, facts)
 
     def format_clause(self, facts: Facts) -> str:
         """Return a finding with these facts as a clause, an effect of another finding."""
-        if not self.clause:
-            return message("{finding}", finding=message(self.name))
-        return told(self.clause(facts) if callable(self.clause) else self.clause, facts)
+        return _filled(self.clause or self.name, facts)
 
     def too_short(self, run: Run) -> NotRun:
         """Return a NotRun for a run with too few steps to judge a trend."""
@@ -179,6 +183,12 @@ class Check:
             texts=tuple(texts),
             series=series,
         )
+
+
+def _filled(template: Template, facts: Facts) -> str:
+    if isinstance(template, Mapping):
+        template = template[str(facts["kind"])]
+    return told(template(facts) if callable(template) else template, facts)
 
 
 def _is_nan(fact: Fact) -> bool:

@@ -31,8 +31,9 @@ DRAWS = 8
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
 """Most bigrams of a sample, for speed; steps with fewer than the least have no distinct-2."""
 
+FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
-    *("reward_collapse", "watched_reward_fall", "kl_explosion", "entropy_collapse"),
+    *(*FALLS, "kl_explosion", "entropy_collapse"),
     *("length_collapse", "diversity_collapse", "missing_eos", "reward_stalled"),
 )
 """Checks whose findings a bad update of the policy can explain."""

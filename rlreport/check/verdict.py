@@ -10,7 +10,7 @@ import numpy as np
 
 from rlreport.check.check import Check, Result
 from rlreport.check.finding import RANKS, SEVERITIES, Finding, Level, Moved, Muted, NotRun, Verdict
-from rlreport.check.judges.nan import NAN_METRICS, invalid_since
+from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.limits import Thresholds
 from rlreport.check.onset import smooth
 from rlreport.check.registry import CHECKS
@@ -53,14 +53,14 @@ def judge(
     the reward function changed, checks of the reward judge the gap to the reference, else the
     longer part.
     """
-    nan = NAN_METRICS.run(run)
+    nan = nan_metrics.run(run)
     start = invalid_since(nan)
     judged = run if start is None else run.between(int(run.steps[0]), start)
     of_reward = judged
     results: dict[str, Result] = {}
     for check in sorted(checks, key=lambda check: check.id != FIRST_CHECK):
         subject = run if check.whole_run else of_reward if check.of_reward else judged
-        result = nan if check is NAN_METRICS else _result(check, subject, start)
+        result = nan if check is nan_metrics else _result(check, subject, start)
         results[check.id] = result
         if check.id == FIRST_CHECK and isinstance(result, Finding) and result.severity == "warning":
             of_reward = _comparable_run(judged, result)

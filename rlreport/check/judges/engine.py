@@ -1,108 +1,64 @@
-"""Checks of sampler against trainer: mismatch of tokens, importance weights, lag, negative KL."""
+"""Checks of the engines: sampler against trainer, size of the updates, and the critic."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import KL, Check, Need, Result
-from rlreport.check.finding import Fact, Op
-from rlreport.check.limits import CONTRACT, MISMATCH, Limit, Limits
+from rlreport.check.finding import SEVERITIES, Facts, Finding, Onset, Op
+from rlreport.check.limits import CONTRACT, MISMATCH, PUBLIC_RUNS, Limit, Limits, above
 from rlreport.check.noise import mean_of
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.shapes import FAILURES, Figure, judge_figures
+from rlreport.check.shapes import FAILURES, FALLS, Figure, judge_figures
+from rlreport.figures.ragged import Floats, Ints
 from rlreport.summarise.steps import sequence_weights
 from rlreport.text.messages import marked
 
 ROLLOUT_CORR = marked("verl rollout_corr; VCPO (a falling effective sample precedes collapse)")
-TURN_MISMATCH = marked("verl 6719; NeMo-RL (9 one way, 22,015 the other)")
 TRL_NEGATIVE = marked(
     "TRL FAQ (top-k, min_length); LMFlow post (nearly half negative after a minimum length)"
 )
+RATIO = marked("TRL: val/ratio floats around 1.0; 2.0 or 0.1 is too drastic")
+CRITIC = marked("RLLoggingBoard post (critic variance); PPO practice")
 
 
-class NegativeKl(Limits):
-    """Thresholds of ``negative_kl``."""
-
-    z = Limit(-3.0, "std errors", "warning: significance of a mean KL below zero", TRL_NEGATIVE)
-    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
-
-
-class EngineMismatch(Limits):
-    """Thresholds of ``engine_mismatch``."""
-
+class _EngineMismatch(Limits):
     ratio = Limit(1.05, "", "mean exp|trainer - sampler| per token", MISMATCH)
     k3 = Limit(1e-3, "nats", "mean k3 per token, trainer against sampler", MISMATCH)
     prob = Limit(0.01, "", "mean |trainer - sampler| probability per token", MISMATCH)
 
 
-class MismatchByTurn(Limits):
-    """Thresholds of ``mismatch_by_turn``."""
+@Check(
+    name="sampler and trainer disagree",
+    rank="cause",
+    needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
+    charts=("mismatch",),
+    limits=_EngineMismatch,
+    title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
+    "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
+    why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
+    suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
+    explains=(*FAILURES, "ratio_drift", "negative_kl"),
+)
+def engine_mismatch(check: Check, run: Run) -> Result:
+    """Compare sampler and trainer probabilities of the same tokens by three measures."""
+    weights, figures = run.column("mismatch_tokens"), []
+    for limit in (_EngineMismatch.k3, _EngineMismatch.prob, _EngineMismatch.ratio):
+        values = run.column(f"mismatch_{limit.key}")
+        end = run.change(values, weights).last
+        figures.append(Figure(limit, ">", run.by_step(values, weights), end))
+    facts: Facts = {figure.limit.key: figure.end for figure in figures}
+    ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
+    return judge_figures(check, run, figures, ranking, **facts)
 
+
+class _MismatchByTurn(Limits):
     k3 = Limit(1e-3, "nats", "mean k3 per token in the last turn", MISMATCH)
     ratio = Limit(3.0, "times", "and against the first turn", CONTRACT)
 
 
-class OffPolicyWeights(Limits):
-    """Thresholds of ``off_policy_weights``."""
-
-    ess = Limit(0.3, "of responses", "effective sample below this", ROLLOUT_CORR)
-    low = Limit(0.5, "", "mean weight below this", ROLLOUT_CORR)
-    high = Limit(2.0, "", "mean weight above this", ROLLOUT_CORR)
-    std = Limit(1.0, "", "std of the weights above this", ROLLOUT_CORR)
-    chi2 = Limit(1.0, "", "mean of squared weights − 1 above this", ROLLOUT_CORR)
-
-
-class StaleRollouts(Limits):
-    """Thresholds of ``stale_rollouts``."""
-
-    lag = Limit(8.0, "steps", "mean lag of the last window", "prime-rl: max_off_policy_steps is 8")
-
-
-def judge_mismatch(run: Run) -> Result:
-    """Compare sampler and trainer probabilities of the same tokens by three measures."""
-    weights = run.column("mismatch_tokens")
-    figures = [
-        Figure(limit, ">", run.by_step(values, weights), run.change(values, weights).last)
-        for limit in (EngineMismatch.k3, EngineMismatch.prob, EngineMismatch.ratio)
-        for values in [run.column(f"mismatch_{limit.key}")]
-    ]
-    ends: dict[str, Fact] = {figure.limit.key: figure.end for figure in figures}
-    ranking = Ranking(run.column("mismatch_k3"), unit="nats per token")
-    return judge_figures(ENGINE_MISMATCH, run, figures, ranking, **ends)
-
-
-ENGINE_MISMATCH = Check(
-    id="engine_mismatch",
-    name="sampler and trainer disagree",
-    rank="cause",
-    looks_for="sampler and trainer disagree on the same tokens",
-    needs=(Need("sampler and trainer logprobs of the same tokens", ("mismatch_k3",)),),
-    charts=("mismatch",),
-    judge=judge_mismatch,
-    limits=EngineMismatch,
-    title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
-    "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
-    why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
-    suggestion="Use the same precision, kernels and weights in both engines, or correct with "
-    "truncated importance weights.",
-    explains=(*FAILURES, "ratio_drift", "negative_kl"),
-    trend=False,
-)
-
-
-def judge_by_turn(run: Run) -> Result:
-    """Compare the mismatch of sampler and trainer in the last turn with that in the first."""
-    first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
-    start, end = run.change(first).last, run.change(last).last
-    if not run.met(MismatchByTurn.ratio, ">", end, of=start):
-        return None
-    figures = [Figure(MismatchByTurn.k3, ">", run.by_step(last), end)]
-    ranking = Ranking(last, unit="nats per token")
-    return judge_figures(MISMATCH_BY_TURN, run, figures, ranking, first=start, last=end)
-
-
-MISMATCH_BY_TURN = Check(
-    id="mismatch_by_turn",
+@Check(
     name="mismatch that grows with the turn",
     rank="cause",
     looks_for="sampler and trainer drift apart from turn to turn",
@@ -113,135 +69,316 @@ MISMATCH_BY_TURN = Check(
         ),
     ),
     charts=("mismatch",),
-    judge=judge_by_turn,
-    limits=MismatchByTurn,
+    limits=_MismatchByTurn,
     title="Sampler and trainer disagree by {last:figure} nats per token in the last turn, "
     "{first:figure} in the first (k3, the larger of both directions).",
-    why="The trainer then sees other tokens than the sampler wrote, as happens when a conversation "
-    "is tokenised again.",
-    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing "
-    "from earlier turns.",
-    source=TURN_MISMATCH,
-    explains=(
-        *("engine_mismatch", "off_policy_weights", "reward_collapse"),
-        *("watched_reward_fall", "kl_explosion"),
-    ),
-    trend=False,
+    why="A conversation that is tokenised again gives the trainer tokens that were not sampled.",
+    suggestion="Keep token ids from turn to turn, and check that the chat template drops nothing.",
+    source="verl 6719; NeMo-RL (9 one way, 22,015 the other)",
+    explains=("engine_mismatch", "off_policy_weights", *FALLS, "kl_explosion"),
 )
+def mismatch_by_turn(check: Check, run: Run) -> Result:
+    """Compare the mismatch of sampler and trainer in the last turn with that in the first."""
+    first, last = run.column("mismatch_first_turn"), run.column("mismatch_last_turn")
+    start, end = run.change(first).last, run.change(last).last
+    if not run.met(_MismatchByTurn.ratio, ">", end, of=start):
+        return None
+    figures = [Figure(_MismatchByTurn.k3, ">", run.by_step(last), end)]
+    ranking = Ranking(last, unit="nats per token")
+    return judge_figures(check, run, figures, ranking, first=start, last=end)
 
 
-def judge_weights(run: Run) -> Result:
-    """Judge the importance weights w = exp(sum of trainer - sampler logp) by four figures per step.
-
-    The median over the steps of the last window counts, so that one step is no finding.
-    """
-    weight = sequence_weights(run.column("log_weight"))
-    mean, square = run.by_step(weight), run.by_step(weight**2)
-    by_step = {
-        "mean": mean,
-        "ess": mean**2 / square,
-        "std": np.sqrt(np.maximum(square - mean**2, 0)),
-        "chi2": square - 1,
-    }
-    ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
-    judged: tuple[tuple[str, Limit[float], Op], ...] = (
-        ("ess", OffPolicyWeights.ess, "<"),
-        ("mean", OffPolicyWeights.low, "<"),
-        ("mean", OffPolicyWeights.high, ">"),
-        ("std", OffPolicyWeights.std, ">"),
-        ("chi2", OffPolicyWeights.chi2, ">"),
-    )
-    figures = [Figure(limit, op, by_step[name], ends[name]) for name, limit, op in judged]
-    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
-    return judge_figures(OFF_POLICY_WEIGHTS, run, figures, ranking, **ends)
+class _OffPolicyWeights(Limits):
+    ess = Limit(0.3, "of responses", "effective sample below this", ROLLOUT_CORR)
+    low = Limit(0.5, "", "mean weight below this", ROLLOUT_CORR)
+    high = Limit(2.0, "", "mean weight above this", ROLLOUT_CORR)
+    std = Limit(1.0, "", "std of the weights above this", ROLLOUT_CORR)
+    chi2 = Limit(1.0, "", "mean of squared weights − 1 above this", ROLLOUT_CORR)
 
 
-OFF_POLICY_WEIGHTS = Check(
-    id="off_policy_weights",
+@Check(
     name="off-policy importance weights",
     rank="cause",
     looks_for="importance weights of whole responses spread",
     needs=(Need("sampler and trainer logprobs of the same tokens", ("log_weight",)),),
     charts=("mismatch",),
-    judge=judge_weights,
-    limits=OffPolicyWeights,
+    limits=_OffPolicyWeights,
     title="Importance weights of whole responses spread: mean {mean:figure}, std {std:figure}, an "
     "effective sample of {ess:percent} of the responses.",
     why="A few responses then carry most of a corrected gradient; an uncorrected one is biased.",
     suggestion="Truncate the weights or mask the outliers, and sample from fresher weights.",
-    explains=(
-        *("reward_collapse", "watched_reward_fall", "kl_explosion"),
-        *("entropy_collapse", "reward_stalled"),
-    ),
-    trend=False,
+    explains=(*FALLS, "kl_explosion", "entropy_collapse", "reward_stalled"),
 )
+def off_policy_weights(check: Check, run: Run) -> Result:
+    """Judge the weights w = exp(sum of trainer - sampler logp) by four figures per step.
+
+    The median over the steps of the last window counts, so that one step is no finding.
+    """
+    weight = sequence_weights(run.column("log_weight"))
+    mean, square = run.by_step(weight), run.by_step(weight**2)
+    std = np.sqrt(np.maximum(square - mean**2, 0))
+    by_step = {"mean": mean, "ess": mean**2 / square, "std": std, "chi2": square - 1}
+    ends = {name: median(run.last_values(series)) for name, series in by_step.items()}
+    judged: tuple[tuple[str, Limit[float], Op], ...] = (
+        ("ess", _OffPolicyWeights.ess, "<"),
+        ("mean", _OffPolicyWeights.low, "<"),
+        ("mean", _OffPolicyWeights.high, ">"),
+        ("std", _OffPolicyWeights.std, ">"),
+        ("chi2", _OffPolicyWeights.chi2, ">"),
+    )
+    figures = [Figure(limit, op, by_step[name], ends[name]) for name, limit, op in judged]
+    ranking = Ranking(np.abs(run.column("log_weight")), unit="nats")
+    return judge_figures(check, run, figures, ranking, **ends)
 
 
-def judge_lag(run: Run) -> Result:
-    """Compare the mean lag of the last window with what asynchronous training tolerates."""
-    lag = run.column("lag")
-    end = run.change(lag).last
-    figures = [Figure(StaleRollouts.lag, ">", run.by_step(lag), end)]
-    return judge_figures(STALE_ROLLOUTS, run, figures, Ranking(lag, unit="steps"), lag=end)
+class _StaleRollouts(Limits):
+    lag = Limit(8.0, "steps", "mean lag of the last window", "prime-rl: max_off_policy_steps is 8")
 
 
-STALE_ROLLOUTS = Check(
-    id="stale_rollouts",
+@Check(
     name="stale rollouts",
     rank="cause",
     looks_for="responses were sampled by a policy many steps old",
     needs=(Need("policy_version", ("lag",)),),
     charts=("lag", "reward"),
-    judge=judge_lag,
-    limits=StaleRollouts,
+    limits=_StaleRollouts,
     title="Responses were sampled {lag:figure} steps before the step that learns from them.",
     why="The policy learns from texts that it would no longer write.",
     suggestion="Update the sampler more often, or drop rollouts whose lag exceeds a limit.",
-    explains=(
-        *("off_policy_weights", "ratio_drift", "reward_collapse"),
-        *("watched_reward_fall", "entropy_collapse"),
-    ),
-    trend=False,
+    explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
+def stale_rollouts(check: Check, run: Run) -> Result:
+    """Compare the mean lag of the last window with what asynchronous training tolerates."""
+    lag = run.column("lag")
+    end = run.change(lag).last
+    figures = [Figure(_StaleRollouts.lag, ">", run.by_step(lag), end)]
+    return judge_figures(check, run, figures, Ranking(lag, unit="steps"), lag=end)
 
 
-def judge_negative_kl(run: Run) -> Result:
-    """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
-    kl = run.column("kl_k1")
-    end = mean_of(run.tables, kl, run.last)
-    low, z = run.met(NegativeKl.mean, "<", end.mean), run.met(NegativeKl.z, "<=", end.z)
-    if not (low and z):
-        return None
-    values, series = kl[run.last.rows], run.by_step(kl)
-    from_start = run.first is not None and mean(kl[run.first.rows]) <= end.mean / 2
-    return NEGATIVE_KL.finding(
-        run,
-        "warning",
-        low + z,
-        series=series,
-        always=from_start,
-        ranking=Ranking(kl, highest=False, unit="nats", among=kl < 0),
-        steps=run.steps[series < 0].tolist(),
-        kl=end.mean,
-        share=float((values < 0).sum() / np.isfinite(values).sum()),
-    )
+class _NegativeKl(Limits):
+    z = Limit(-3.0, "std errors", "warning: significance of a mean KL below zero", TRL_NEGATIVE)
+    mean = Limit(-0.01, "nats", "and the mean is below this, more than rounding")
 
 
-NEGATIVE_KL = Check(
-    id="negative_kl",
+@Check(
     name="negative KL",
     rank="cause",
     looks_for="sampling makes the KL estimate negative",
     needs=(KL,),
     charts=("kl",),
-    judge=judge_negative_kl,
-    limits=NegativeKl,
+    limits=_NegativeKl,
     title="The KL estimate is below zero: {kl:figure} nats per response, negative in "
     "{share:percent} of responses.",
-    why="The tokens were not sampled from the policy whose log-probabilities are logged; a KL "
-    "penalty then rewards the policy for nothing.",
-    suggestion="Sample with temperature 1, top_k = 0 and top_p = 1, without min_length or forced "
-    "tokens.",
-    explains=("reward_collapse", "watched_reward_fall", "reward_stalled", "length_collapse"),
-    trend=False,
+    why="The tokens come from another policy; a KL penalty then rewards it for nothing.",
+    suggestion="Sample with temperature 1, top_k = 0, top_p = 1, no min_length or forced tokens.",
+    explains=(*FALLS, "reward_stalled", "length_collapse"),
 )
+def negative_kl(check: Check, run: Run) -> Result:
+    """Test whether the mean KL estimate at the end is below zero, which a true KL never is."""
+    kl = run.column("kl_k1")
+    end = mean_of(run.tables, kl, run.last)
+    low, z = run.met(_NegativeKl.mean, "<", end.mean), run.met(_NegativeKl.z, "<=", end.z)
+    if not (low and z):
+        return None
+    values, series = kl[run.last.rows], run.by_step(kl)
+    return check.finding(
+        run,
+        "warning",
+        low + z,
+        series=series,
+        always=run.first is not None and mean(kl[run.first.rows]) <= end.mean / 2,
+        ranking=Ranking(kl, highest=False, unit="nats", among=kl < 0),
+        steps=run.steps[series < 0].tolist(),
+        more={"kl": end.mean, "share": float((values < 0).sum() / np.isfinite(values).sum())},
+    )
+
+
+class _RatioDrift(Limits):
+    low = Limit(0.5, "", "mean exp(new - old) below this", RATIO)
+    high = Limit(2.0, "", "mean exp(new - old) above this", RATIO)
+    outside = Limit(0.3, "of tokens", "have a ratio outside 1 ± 0.2, or are clipped", RATIO)
+
+
+@Check(
+    name="updates are too large",
+    rank="cause",
+    charts=("mismatch",),
+    limits=_RatioDrift,
+    title={
+        "clipped": "Updates are too large: {outside:percent} of tokens are clipped.",
+        "ratio": "Updates are too large: new over old probability is {ratio:figure} on average, "
+        "and {outside:percent} of tokens lie outside 1 ± 0.2.",
+    },
+    why="Beyond the clip range most tokens give no gradient, and the rest a biased one.",
+    suggestion="Lower the learning rate, or take fewer epochs over each batch.",
+    explains=FAILURES,
+    needs_also="old and new logprobs of the same tokens, or the trainer's ratio or clip fraction",
+)
+def ratio_drift(check: Check, run: Run) -> Result:
+    """Compare the ratio of new to old probability (or the trainer's) with PPO's clip range."""
+    weights, outside = run.column("ratio_tokens"), run.column("ratio_outside")
+    if np.nansum(weights[run.last.rows]) > 0:
+        source, columns = "rollouts", (run.column("ratio_mean"), outside)
+        series, tails = (run.by_step(values, weights) for values in columns)
+        end, tail = (run.change(values, weights).last for values in columns)
+    else:
+        source, logged = "metrics", [run.series_of(role) for role in ("ratio", "clip_fraction")]
+        if logged == [None, None]:
+            return check.not_run("old and new logprobs of the same tokens")
+        none = np.full(len(run.steps), np.nan)
+        series, tails = (none if one is None else run.align(one) for one in logged)
+        end, tail = mean(run.last_values(series)), mean(run.last_values(tails))
+    figures = [
+        Figure(_RatioDrift.low, "<", series, end),
+        Figure(_RatioDrift.high, ">", series, end),
+        Figure(_RatioDrift.outside, ">", tails, tail),
+    ]
+    kind = "ratio" if np.isfinite(end) else "clipped"
+    facts: Facts = {"ratio": end, "outside": tail, "kind": kind, "series_from": source}
+    return judge_figures(check, run, figures, Ranking(outside, unit="of tokens"), **facts)
+
+
+class _GradientExplosion(Limits):
+    times = Limit(100.0, "times", "gradient norm of a step against its median", PUBLIC_RUNS)
+    soon = Limit(0.1, "of steps", "warning: the reward falls within this part after", PUBLIC_RUNS)
+
+
+@Check(
+    name="gradient explosion",
+    rank="cause",
+    charts=("reward",),
+    limits=_GradientExplosion,
+    title="The gradient norm was {norm:figure} in step {at}; its median is {median:figure}.",
+    why="One such update can undo what the policy learned: the steps after it show whether it did.",
+    suggestion="Clip the gradient norm, lower the learning rate, and look at this step's batch.",
+    explains=(*FAILURES, "nan_metrics", "ratio_drift"),
+    needs_also="the trainer's gradient norm",
+    trend=True,
+)
+def gradient_explosion(check: Check, run: Run) -> Result:
+    """Find steps of many times the median gradient norm; info unless the reward falls soon."""
+    norm = run.series_of("grad_norm")
+    if norm is None:
+        return check.not_run(check.needs_also)
+    middle = median(norm.values)
+    spikes = np.flatnonzero(norm.values > run.limits[_GradientExplosion].times * middle)
+    if not len(spikes) or middle <= 0:
+        return None
+    harmful = _before_fall(run, norm.steps[spikes])
+    at = int(spikes[harmful][0] if harmful.any() else spikes[np.argmax(norm.values[spikes])])
+    highest, step = float(norm.values[at]), int(norm.steps[at])
+    return check.finding(
+        run,
+        "warning" if harmful.any() else "info",
+        run.met(_GradientExplosion.times, ">", highest, of=middle),
+        series=run.align(norm),
+        onset=Onset(step, step, step),
+        steps=norm.steps[spikes].tolist(),
+        more={"norm": highest, "median": middle, "at": step, "spikes": len(spikes)},
+        series_from="metrics",
+    )
+
+
+def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
+    """Return which of these steps lie just before the reward fell or died, bool (spikes,).
+
+    None do if at least as many earlier ones did no harm.
+    """
+    shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
+    if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
+        return none
+    onset = run.onset_of(shape.series, (shape.best_index, shape.best_index + shape.window))
+    if onset is None:
+        return none
+    soon = max(run.limits[_GradientExplosion].soon * len(run.steps), 1)
+    places = np.searchsorted(run.steps, spikes)
+    low, high = np.searchsorted(run.steps, [onset.low, onset.high])
+    harmful: NDArray[np.bool_] = (places >= low - soon) & (places <= high)
+    return none if np.count_nonzero(places < low - soon) >= harmful.sum() else harmful
+
+
+class _ValueDivergence(Limits):
+    explained = Limit(-0.5, "", "warning: explained variance of the last window", CRITIC)
+    weak = Limit(0.0, "", "info: explained variance of the last window", CRITIC)
+    spread = Limit(5.0, "times", "warning: std of values against std of returns", CRITIC)
+    floor = Limit(0.01, "of the run's", "least variance of returns that the critic can fit")
+
+
+@Check(
+    name="the critic diverged",
+    rank="cause",
+    needs=(Need("values and token_rewards", ("value_error_m2", "return_m2")),),
+    charts=("explained_variance", "value"),
+    limits=_ValueDivergence,
+    title={
+        "weak": "The critic is weak: explained variance {explained:figure}.",
+        "diverged": "The critic does not follow the returns: explained variance "
+        "{explained:figure}, std of values {spread:figure} × that of the returns.",
+    },
+    why="Advantages are returns less values: a critic worse than a constant only adds noise.",
+    suggestion="Warm the critic up, lower its learning rate, clip values or normalise returns.",
+    explains=FAILURES,
+    trend=True,
+)
+def value_divergence(check: Check, run: Run) -> Result:
+    """Judge the critic's fit to λ-returns and to Monte Carlo returns; the worse one counts.
+
+    λ-returns are bootstrapped from the values, so a diverging critic takes them along.
+    """
+    kinds = (("return", "value_error"), ("mc_return", "mc_error"))
+    fits = [_judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")]
+    findings = [fit for fit in fits if isinstance(fit, Finding)]
+    return min(findings, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+
+
+def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
+    """Judge the critic's fit to one kind of returns, given the prefixes of its columns.
+
+    Returns that hardly vary cannot be fitted: their variance counts as no less than a part of
+    the whole run's.
+    """
+    limits, count = run.limits[_ValueDivergence], len(run.steps)
+    last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)
+    least = limits.floor * float(_variance(run, returns, np.zeros_like(run.step_index))[0])
+    scale = max(float(_variance(run, returns, last_window)[0]), least)
+    if not scale > 0:
+        return None
+    explained = 1 - float(_variance(run, error, last_window)[0]) / scale
+    spread = float(np.sqrt(_variance(run, "value", last_window)[0] / scale))
+    misfit = run.met(_ValueDivergence.explained, "<", explained)
+    wide = run.met(_ValueDivergence.spread, ">", spread)
+    met = misfit + wide or run.met(_ValueDivergence.weak, "<", explained)
+    if not met:
+        return None
+    name = "value" if wide and not misfit else error
+    fit = limits.explained if misfit else limits.weak
+    bound = limits.spread**2 if name == "value" else 1 - fit
+    figure, base = (_variance(run, one, run.step_index, count) for one in (name, returns))
+    ratio = figure / np.fmax(base, least)
+    diverged = bool(misfit or wide)
+    return check.finding(
+        run,
+        "warning" if diverged else "info",
+        met,
+        series=np.log1p(ratio),
+        always=above(median(ratio[np.isfinite(ratio)][:3]), bound),
+        ranking=Ranking(np.abs(run.column(f"{error}_mean"))),
+        more={"explained": explained, "spread": spread, "kind": "diverged" if diverged else "weak"},
+    )
+
+
+def _variance(run: Run, name: str, group: Ints, size: int = 1) -> Floats:
+    """Return the variance of a critic's figure over all tokens of each group, float64 (size,).
+
+    ``group``, int64 (rows,), is the group of each response, −1 for those left out.
+    """
+    means, inside = run.column(f"{name}_mean"), run.column(f"{name}_m2")
+    weights = run.column("value_tokens")
+    valid = np.isfinite(means) & np.isfinite(inside) & (weights > 0) & (group >= 0)
+    at, mean, weight = group[valid], means[valid], weights[valid]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = np.bincount(at, weight, minlength=size)
+        centre = np.bincount(at, weight * mean, minlength=size) / total
+        spread = inside[valid] + weight * (mean - centre[at]) ** 2
+        variance: Floats = np.bincount(at, spread, minlength=size) / total
+    return variance

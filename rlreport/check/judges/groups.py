@@ -1,79 +1,238 @@
-"""Checks of groups and prompts: equal rewards, prompts that never win, a reward that stays wide."""
+"""Checks of grades, groups and prompts: grades that are missing or all equal, prompts that lose."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Facts
+from rlreport.check.finding import Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits, above, at_least
 from rlreport.check.run import Ranking, Run, has, mean, met_from_start
+from rlreport.check.series import running_mean
+from rlreport.check.shapes import FALLS
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, message
+from rlreport.read.notes import Missing
+from rlreport.summarise.steps import commonest
+from rlreport.text.messages import marked, message, sentences, told
 
 GROUPS = marked("DAPO; TRL frac_reward_zero_std")
 RAGEN = marked("RAGEN (reward std falls before the collapse)")
+
+WINDOW = 3
+"""Steps in the running mean of the share of missing grades."""
+
+MIN_SHARE = 0.05
+"""A step with a smaller share of missing grades is never a bad one."""
 
 EQUAL = 1e-6
 """Rewards of a group with a smaller population std count as equal."""
 
 
-class ZeroVarianceGroups(Limits):
-    """Thresholds of ``zero_variance_groups``."""
+class _MissingGrades(Limits):
+    window = Limit(0.3, "of responses", "warning: without a grade in some three steps")
+    part = Limit(0.1, "of steps", "and in at least this part of the run, or at its end")
+    unlike = Limit(2.0, "times", "longer or shorter than graded ones: they could not be parsed")
 
+
+_REASONS = {
+    "always": marked("Grades are missing in all steps: most samples give no learning signal."),
+    "judge": marked(
+        "The judge was down: graded responses of these steps earn no less than those around them."
+    ),
+    "policy": marked(
+        "Graded responses of these steps earn less, too: the policy got worse, not only the judge."
+    ),
+    "parser": marked(
+        "They are cut off, or of another length than graded ones: the grader could not read them."
+    ),
+}
+
+
+def _missing_title(facts: Facts) -> str:
+    lines = [
+        marked(
+            "{missing:count} of {responses:count} responses ({share:percent}) have no grade and "
+            "are left out of all reward figures: {null:count} null, {judge_failed:count} judge "
+            "failed, {masked:count} masked, {error:count} grader errors."
+        )
+    ]
+    if facts["reason"] != "few":
+        lines.append(marked("In steps {low} to {high}, {window:percent} were not graded."))
+        lines.append(_REASONS[str(facts["reason"])])
+    if facts["groups"]:
+        lines.append(
+            marked(
+                "{groups:count} groups are graded only in part; {silent:count} of them have "
+                "fewer than two grades and give no learning signal."
+            )
+        )
+    return sentences(told(line, facts) for line in lines)
+
+
+@Check(
+    name="missing grades",
+    rank="cause",
+    looks_for="responses that nobody graded: null rewards, failed judges, masks, errors",
+    charts=("reward",),
+    limits=_MissingGrades,
+    title=_missing_title,
+    why="A failed grade that counts as 0 gives the others of its group an unearned advantage.",
+    suggestion="Grade again, or mask these responses in the loss; look at the judge's time limits.",
+    explains=(
+        *(*FALLS, "reward_stalled", "reward_shift", "zero_variance_groups", "group_std_fall"),
+    ),
+    whole_run=True,
+)
+def missing_grades(check: Check, run: Run) -> Result:
+    """Count responses without a grade by step, and find out why; masked ones are no problem."""
+    kinds = run.responses["missing_grade"].to_numpy()
+    missing = kinds > 0
+    if not missing.any():
+        return None
+    by_step = run.by_step(missing.astype(np.float64))
+    failed = run.by_step((missing & (kinds != Missing.MASKED)).astype(np.float64))
+    size = min(WINDOW, len(failed))
+    windows = running_mean(failed, size)
+    at = int(np.argmax(windows))
+    met = run.met(_MissingGrades.window, ">", float(windows[at]))
+    bad_steps = failed > max(float(failed.max()) / 2, MIN_SHARE)
+    many = float(bad_steps.mean()) > run.limits[_MissingGrades].part
+    steps = run.steps[bad_steps if met and bad_steps.any() else by_step > 0]
+    since, last = int(steps[0]), int(steps[-1])
+    reason = _reason(run, missing, bad_steps) if met else "few"
+    grades = run.responses.assign(graded=~missing).groupby("group")["graded"].agg(["size", "sum"])
+    partial = grades[(grades["sum"] < grades["size"]) & (grades["size"] > 1)]
+    finding = check.finding(
+        run,
+        "warning" if met and (many or bad_steps[-size:].any()) else "info",
+        met,
+        series=by_step,
+        onset=Onset(since, since, since),
+        until=last if last < run.steps[-1] else None,
+        ranking=Ranking(-run.step_index.astype(np.float64), among=missing),
+        steps=steps[:200].tolist(),
+        missing=int(missing.sum()),
+        responses=len(missing),
+        share=float(missing.mean()),
+        more={kind.name.lower(): int((kinds == kind).sum()) for kind in Missing},
+        window=float(windows[at]),
+        low=int(run.steps[at]),
+        high=int(run.steps[at + size - 1]),
+        reason=reason,
+        groups=len(partial),
+        silent=int((partial["sum"] < 2).sum()),
+    )
+    # Only a failed judge can explain changes of the reward.
+    return finding if reason == "judge" else replace(finding, rank="note")
+
+
+def _reason(run: Run, missing: NDArray[np.bool_], bad_steps: NDArray[np.bool_]) -> str:
+    """Return whether the parser broke, the policy got worse or the judge was down."""
+    if bad_steps.all():
+        return "always"
+    in_bad_steps = bad_steps[run.step_index]
+    missing_rows, graded = in_bad_steps & missing, in_bad_steps & ~missing
+    length, finished, reward = (run.column(one) for one in (run.length, "finished", "reward"))
+    lengths = mean(length[missing_rows]), mean(length[graded])
+    other_length = max(lengths) > run.limits[_MissingGrades].unlike * max(min(lengths), 1.0)
+    if other_length or mean(finished[graded]) - mean(finished[missing_rows]) > 0.5:
+        return "parser"
+    first, last = np.flatnonzero(bad_steps)[[0, -1]]
+    around = (run.step_index >= first - 5) & (run.step_index <= last + 5) & ~in_bad_steps & ~missing
+    error = run.spread() * np.sqrt(1 / max(graded.sum(), 1) + 1 / max(around.sum(), 1))
+    return "policy" if mean(reward[around]) - mean(reward[graded]) > 4 * error else "judge"
+
+
+class _UnevenGroups(Limits):
+    sizes = Limit(0.05, "of groups", "info: of another size than most")
+    split = Limit(0.2, "of prompts", "info: under several group ids in a step")
+
+
+@Check(
+    name="uneven groups",
+    rank="note",
+    looks_for="groups of unequal size, or one prompt under several group ids in a step",
+    limits=_UnevenGroups,
+    title="{odd:percent} of groups do not have the usual {usual} responses, but {least} to {most}; "
+    "{split:percent} of prompts have several group ids in one step.",
+    why="A group's mean and std are its baseline: advantages are of other groups than meant.",
+    suggestion="Log the id that the trainer groups by, and look for failed or filtered rollouts.",
+    needs_also="group_id",
+    whole_run=True,
+)
+def uneven_groups(check: Check, run: Run) -> Result:
+    """Find groups of unusual size, and prompts with several group ids in one step."""
+    rows = run.responses
+    if not (rows["group_hash"] != 0).any():
+        return check.not_run("group_id")
+    sizes = rows.groupby("group").size().to_numpy()
+    usual = commonest(sizes)
+    odd = float((sizes != usual).mean()) if usual else 0.0
+    split = float((rows.groupby(["step", "prompt_id"])["group"].nunique() > 1).mean())
+    met = [*run.met(_UnevenGroups.sizes, ">", odd), *run.met(_UnevenGroups.split, ">", split)]
+    facts: Facts = {"odd": odd, "usual": usual, "least": int(sizes.min()), "most": int(sizes.max())}
+    return check.finding(run, "info", met, split=split, more=facts) if met else None
+
+
+class _ZeroVarianceGroups(Limits):
     share = Limit(0.5, "of groups", "have a reward std below 1e-6 in the last window", GROUPS)
     grouped = Limit(0.5, "of responses", "are in a group of two or more, else not checked", GROUPS)
 
 
-class GroupStdFall(Limits):
-    """Thresholds of ``group_std_fall``."""
-
-    ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
-    steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
-
-
-class PersistentLosers(Limits):
-    """Thresholds of ``persistent_losers``."""
-
-    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
-    share = Limit(0.05, "of prompts", "never beat the reference", RL_BOARD)
-
-
-def judge_zero_variance(run: Run) -> Result:
+@Check(
+    name="groups without a learning signal",
+    rank="cause",
+    looks_for="groups whose responses all earn the same reward",
+    needs=(REWARD,),
+    charts=("groups",),
+    limits=_ZeroVarianceGroups,
+    title={
+        "solved": "{share:percent} of {groups:count} groups give no learning signal: "
+        "{solved:percent} are solved, and harder prompts would teach more.",
+        "mixed": "{share:percent} of {groups:count} groups give no learning signal: in "
+        "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best.",
+    },
+    why="Where all responses of a group earn the same, its advantages and gradient are zero.",
+    suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
+    explains=("reward_stalled", "group_std_fall"),
+    needs_also="groups of responses, and no critic",
+)
+def zero_variance_groups(check: Check, run: Run) -> Result:
     """Count the groups of the last window whose rewards are all equal.
 
     The severity is info if most of these groups are solved, or if the run learns and groups
     whose responses are all wrong are few or become fewer.
     """
-    limits, window = run.limits[ZeroVarianceGroups], len(run.last.steps)
+    limits, window = run.limits[_ZeroVarianceGroups], len(run.last.steps)
     groups = _groups(run)
     last_groups = groups[groups["step"].isin(run.last.steps)]
     graded = np.isfinite(run.column("reward")[run.last.rows]).sum()
     if last_groups.empty or last_groups["size"].sum() < limits.grouped * graded:
-        return ZERO_VARIANCE_GROUPS.not_run("groups: several responses to a prompt in a step")
+        return check.not_run("groups: several responses to a prompt in a step")
     if run.has("value_mean"):
-        return ZERO_VARIANCE_GROUPS.not_run("a run that learns from groups; this one has a critic")
+        return check.not_run("a run that learns from groups; this one has a critic")
     share, solved, wrong = last_groups[["equal", "solved", "wrong"]].mean().tolist()
-    if not (met := run.met(ZeroVarianceGroups.share, ">", share)):
+    if not (met := run.met(_ZeroVarianceGroups.share, ">", share)):
         return None
     by_step = groups.groupby("step")[["equal", "wrong"]].mean().reindex(run.steps)
     series = by_step["equal"].to_numpy(np.float64)
     before = by_step[:window].mean()
     too_hard = above(wrong, limits.share) and at_least(wrong, before["wrong"])
-    harmless = 2 * solved > share or (run.learned and not too_hard)
     among = run.responses["group"].isin(groups.index[groups["equal"]]).to_numpy()
-    return ZERO_VARIANCE_GROUPS.finding(
+    kind = "solved" if 2 * solved > share else "mixed"
+    return check.finding(
         run,
-        "info" if harmless else "warning",
+        "info" if kind == "solved" or (run.learned and not too_hard) else "warning",
         met,
         series=series,
         always=met_from_start(series, met[0]) or above(before["equal"], limits.share),
         ranking=Ranking(run.column("reward"), highest=False, among=among),
-        share=share,
-        groups=len(last_groups),
-        solved=solved,
-        wrong=wrong,
+        more={"share": share, "groups": len(last_groups), "solved": solved, "wrong": wrong},
+        kind=kind,
     )
 
 
@@ -95,133 +254,91 @@ def _groups(run: Run) -> pd.DataFrame:
     return groups[groups["size"] >= 2]
 
 
-def _zero_variance_title(facts: Facts) -> str:
-    solved, share = (float(str(facts[kind] or 0)) for kind in ("solved", "share"))
-    if 2 * solved > share:
-        return marked(
-            "{share:percent} of {groups:count} groups give no learning signal: {solved:percent} "
-            "are solved, and harder prompts would teach more."
-        )
-    return marked(
-        "{share:percent} of {groups:count} groups give no learning signal: in {wrong:percent} "
-        "every response earns the lowest reward, in {solved:percent} the best."
-    )
+class _GroupStdFall(Limits):
+    ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
+    steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
 
 
-ZERO_VARIANCE_GROUPS = Check(
-    id="zero_variance_groups",
-    name="groups without a learning signal",
-    rank="cause",
-    looks_for="groups whose responses all earn the same reward",
-    needs=(REWARD,),
-    charts=("groups",),
-    judge=judge_zero_variance,
-    limits=ZeroVarianceGroups,
-    title=_zero_variance_title,
-    why="Where all responses of a group earn the same, their advantages are zero: the group costs "
-    "sampling and gives no gradient.",
-    suggestion="Sample other groups instead (DAPO's dynamic sampling), choose prompts of medium "
-    "difficulty, or use a finer reward.",
-    explains=("reward_stalled", "group_std_fall"),
-    trend=False,
-    needs_also="groups of responses, and no critic",
-)
-
-
-def judge_std_fall(run: Run) -> Result:
-    """Compare the std inside groups of the last ten steps with the mean of the first ten.
-
-    In a run that learns or was solved, a fall is a sign of success: severity info.
-    """
-    limits, steps = run.limits[GroupStdFall], run.tables.steps
-    if not has(steps, "group_std_mean") or run.has("value_mean"):
-        return GROUP_STD_FALL.not_run(GROUP_STD_FALL.needs_also)
-    series = steps["group_std_mean"].to_numpy(np.float64)
-    finite = series[np.isfinite(series)]
-    if len(finite) < 2 * limits.steps:
-        return GROUP_STD_FALL.not_run(
-            message("groups in at least {steps} steps", steps=2 * limits.steps)
-        )
-    start, highest = float(finite[: limits.steps].mean()), float(finite[-limits.steps :].max())
-    if not (met := run.met(GroupStdFall.ratio, "<", highest, of=start)):
-        return None
-    return GROUP_STD_FALL.finding(
-        run,
-        "info" if run.learned or run.solved else "warning",
-        met,
-        series=series,
-        start=start,
-        end=float(finite[-limits.steps :].mean()),
-    )
-
-
-GROUP_STD_FALL = Check(
-    id="group_std_fall",
+@Check(
     name="rewards inside groups no longer differ",
     rank="consequence",
     needs=(REWARD,),
     charts=("groups",),
-    judge=judge_std_fall,
-    limits=GroupStdFall,
+    limits=_GroupStdFall,
     title="The reward's std inside groups fell from {start:figure} to {end:figure}.",
     why="Without differences inside groups there is no gradient, and noise decides.",
-    suggestion="Keep the groups with the largest std (RAGEN), or choose prompts of medium "
-    "difficulty.",
+    suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",
+    trend=True,
 )
-
-
-def judge_losers(run: Run) -> Result:
-    """Count the prompts that never beat the reference and lose on average, if seen often enough."""
-    limits = run.limits[PersistentLosers]
-    gap = run.column("reward_gap")
-    rows = run.responses.assign(gap=gap).dropna(subset=["gap"])
-    prompts = rows.groupby("prompt_id")["gap"].agg(["size", "max", "mean"])
-    prompts = prompts[prompts["size"] >= limits.seen]
-    if prompts.empty:
-        return PERSISTENT_LOSERS.not_run(
-            message("prompts seen at least {times} times", times=limits.seen)
-        )
-    losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
-    share = len(losers) / len(prompts)
-    met = run.met(PersistentLosers.share, ">=", share)
-    if losers.empty or not met:
+def group_std_fall(check: Check, run: Run) -> Result:
+    """Find a fall of the std inside groups; in a run that learns it is a sign of success."""
+    size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
+    if not has(steps, "group_std_mean") or run.has("value_mean"):
+        return check.not_run(check.needs_also)
+    series = steps["group_std_mean"].to_numpy(np.float64)
+    finite = series[np.isfinite(series)]
+    if len(finite) < 2 * size:
+        return check.not_run(message("groups in at least {steps} steps", steps=2 * size))
+    start, last = float(finite[:size].mean()), finite[-size:]
+    if not (met := run.met(_GroupStdFall.ratio, "<", float(last.max()), of=start)):
         return None
-    worst = losers.sort_values("mean", kind="stable").index[:5]
-    among = run.responses["prompt_id"].isin(worst).to_numpy()
-    return PERSISTENT_LOSERS.finding(
-        run,
-        "info",
-        met,
-        ranking=Ranking(gap, highest=False, among=among),
-        steps=run.steps[run.steps_of(among)].tolist(),
-        losers=len(losers),
-        prompts=len(prompts),
-        share=share,
-        seen=limits.seen,
-    )
+    severity: Severity = "info" if run.learned or run.solved else "warning"
+    return check.finding(run, severity, met, series=series, start=start, end=float(last.mean()))
 
 
-PERSISTENT_LOSERS = Check(
-    id="persistent_losers",
+class _PersistentLosers(Limits):
+    seen = Limit(5, "responses", "a prompt seen less often is not judged", RL_BOARD)
+    share = Limit(0.05, "of prompts", "never beat the reference", RL_BOARD)
+
+
+@Check(
     name="prompts that never win",
     rank="note",
-    looks_for="prompts that never beat the reference",
     needs=(REWARD, REF_REWARD),
     charts=("win_rate",),
-    judge=judge_losers,
-    limits=PersistentLosers,
+    limits=_PersistentLosers,
     title="{losers:count} of {prompts:count} prompts ({share:percent}) never beat the reference, "
     "each seen at least {seen} times.",
     why="The mean can rise while some prompts are lost for good.",
     suggestion="Open them on the prompts page: they may be mislabelled, or out of reach.",
-    trend=False,
     of_reward=True,
 )
+def persistent_losers(check: Check, run: Run) -> Result:
+    """Count the prompts that never beat the reference and lose on average, if seen often enough."""
+    seen, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
+    rows = run.responses.dropna(subset=["reward_gap"])
+    prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
+    prompts = prompts[prompts["size"] >= seen]
+    if prompts.empty:
+        return check.not_run(message("prompts seen at least {times} times", times=seen))
+    losers = prompts[(prompts["max"] <= 0) & (prompts["mean"] < 0)]
+    share = len(losers) / len(prompts)
+    met = run.met(_PersistentLosers.share, ">=", share)
+    if losers.empty or not met:
+        return None
+    worst = losers.sort_values("mean", kind="stable").index[:5]
+    among = run.responses["prompt_id"].isin(worst).to_numpy()
+    ranking, steps = Ranking(gap, highest=False, among=among), run.steps[run.steps_of(among)]
+    facts = {"losers": len(losers), "prompts": len(prompts), "share": share, "seen": seen}
+    return check.finding(run, "info", met, ranking=ranking, steps=steps.tolist(), more=facts)
 
 
-def judge_sharpening(run: Run) -> Result:
+@Check(
+    name="the reward does not narrow",
+    rank="note",
+    needs=(REWARD,),
+    charts=("reward_distribution",),
+    title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
+    "a step went from {std_start:figure} to {std_end:figure}.",
+    why="Part of the prompts may gain while the rest are left behind.",
+    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
+    source=RL_BOARD,
+    of_reward=True,
+    trend=True,
+)
+def not_sharpening(check: Check, run: Run) -> Result:
     """Find a reward whose mean rose while its std inside steps did not fall."""
     reward = run.column("reward")
     moved = run.change(reward)
@@ -230,30 +347,5 @@ def judge_sharpening(run: Run) -> Result:
     before, after = (float(np.sqrt(mean(part**2))) for part in ends)
     if not (moved.rose and before > 0 and at_least(after, before)):
         return None
-    return NOT_SHARPENING.finding(
-        run,
-        "info",
-        ranking=Ranking(reward, highest=False),
-        start=moved.first,
-        end=moved.last,
-        std_start=before,
-        std_end=after,
-    )
-
-
-NOT_SHARPENING = Check(
-    id="not_sharpening",
-    name="the reward does not narrow",
-    rank="note",
-    looks_for="the reward distribution does not narrow",
-    needs=(REWARD,),
-    charts=("reward_distribution",),
-    judge=judge_sharpening,
-    title="The reward rose from {start:figure} to {end:figure} but did not narrow: its std inside "
-    "a step went from {std_start:figure} to {std_end:figure}.",
-    why="A mean that rises while the spread stays often means that part of the prompts gain and "
-    "the rest are left behind.",
-    suggestion="Look at the lowest responses of the last steps, and at rewards by prompt.",
-    source=RL_BOARD,
-    of_reward=True,
-)
+    facts = {"start": moved.first, "end": moved.last, "std_start": before, "std_end": after}
+    return check.finding(run, "info", ranking=Ranking(reward, highest=False), more=facts)

@@ -1,207 +1,42 @@
-"""Checks of texts that spread with the reward: reward hacking, or the format of answers."""
+"""Checks of what earns the reward: texts that spread, one part of it, not the watched reward."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from rlreport.check.check import REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts, LogText
-from rlreport.check.judges.text import DiversityCollapse
+from rlreport.check.finding import Fact, Facts, Finding, LogText, Met, Severity
+from rlreport.check.judges.reward import lost_part
+from rlreport.check.judges.text import distinct_loss
 from rlreport.check.limits import Limit, Limits
+from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
-from rlreport.check.shapes import distinct_fall, is_verifiable, label_contained
+from rlreport.check.series import FALL_Z, Shape
+from rlreport.check.shapes import is_verifiable, label_contained
 from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text
 from rlreport.figures.ragged import Floats
-from rlreport.text.messages import marked, message, told
+from rlreport.text.messages import marked, message, sentences, told
+
+GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
 
 KL_OUT, KL_OUT_A_TOKEN = 10.0, 0.1
 """Nats per response, and per token, above which the KL is too high."""
-
 MIN_REPEATS = 3.0
 """A text that occurs this often in each response, on average, is repeated."""
-
 MAX_NAMED = 5
 CARRIES = 0.5
 """A text carries the reward if it has this part of the reward's gain."""
 ASKED = 0.5
 """Prompts ask for a text if this share of its responses have it in their prompt."""
 
-Verdict = Literal["hack", "format", "either"]
-
-
-class FormatLearned(Limits):
-    """Thresholds of ``format_learned``."""
-
-    share = Limit(0.5, "of responses", "info: share of responses that contain it, last window")
-    contained = Limit(0.8, "of responses", "with the best reward contain their label")
-
-
-def judge_hacking(run: Run) -> Result:
-    """Find a text that spreads, earns more than other responses, and explains the reward's gain."""
-    if run.tables.words is None:
-        return REWARD_HACKING_TOKEN.not_run("response")
-    if run.first is None and run.tables.ref_words is None:
-        return REWARD_HACKING_TOKEN.too_short(run)
-    rewarded = _rewarded_texts(run)
-    if rewarded.empty:
-        return None
-    top = _leading_text(rewarded)
-    counts = run.spreading.counts[top["ngram"]]
-    verdict = _classify(run, counts)
-    if verdict == "format":
-        return None
-    shares = has_text(counts)
-    carried, start, end = _carried_gain(run, shares)
-    held_by_most = run.met(Spreading.held, ">=", top["share_last"])
-    carries = run.met(Spreading.carried, ">=", carried)
-    critical = bool(held_by_most and carries) and verdict == "hack"
-    met = [
-        *run.met(Spreading.share, ">=", top["share_last"]),
-        *run.met(Spreading.z, ">=", top["z"]),
-        *run.met(Spreading.lift, ">=", top["lift"]),
-        *run.met(Spreading.lift_z, ">=", top["lift_z"]),
-        *(held_by_most + carries if critical else []),
-    ]
-    by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
-    others = [text for text in by_lift if text not in top["ngram"]]
-    companions = tuple(LogText(text) for text in others[: MAX_NAMED - 1])
-    return REWARD_HACKING_TOKEN.finding(
-        run,
-        "critical" if critical else "warning",
-        met,
-        series=run.by_step(shares),
-        always=run.first is None,
-        ranking=_rank_holders(top, counts),
-        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]), *companions),
-        more=_text_facts(top),
-        carried=carried,
-        reward_start=start,
-        reward_end=end,
-        others=() if verdict == "either" else companions,
-        exploit=verdict == "either",
-    )
-
-
-def _rewarded_texts(run: Run) -> pd.DataFrame:
-    """Return the texts that spread with the reward and earn a good part of its gain."""
-    limits, table = run.limits[Spreading], run.spreading.table
-    rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
-    if not (rose or run.first is None or run.learned):
-        return table[:0]
-    return table[
-        (table["lift_z"] >= limits.lift_z)
-        & (table["lift"] >= limits.lift)
-        # Without a first window the gain is unknown.
-        & ((table["of_gain"] >= limits.gain) | (run.first is None))
-        & (table["asked"] <= ASKED)
-    ]
-
-
-def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    """Return the text that explains most of the reward: by significance times share."""
-    return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
-
-
-def _classify(run: Run, counts: Floats) -> Verdict:
-    """Return whether a rewarded text is a hack, the format of answers, or either.
-
-    With labels it is the format if the best responses contain their label or validation rises,
-    else either. Without labels it is the format if a rule computes the reward or validation
-    rises, and nothing got worse; else a hack.
-    """
-    watched = run.watched_shape
-    validated = watched is not None and watched.rose and not watched.fell
-    contained = label_contained(run)
-    if contained is not None:
-        learned = validated or contained >= run.limits[FormatLearned].contained
-        return "format" if learned else "either"
-    return "format" if (is_verifiable(run) or validated) and not _harms(run, counts) else "hack"
-
-
-def _harms(run: Run, counts: Floats) -> bool:
-    """Return whether KL, validation, endings or diversity got worse, or the text is repeated."""
-    kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
-    last_counts = counts[run.last.rows]
-    watched, limits = run.watched_shape, run.limits[DiversityCollapse]
-    fall = distinct_fall(run, limits.least_bigrams) if run.first else None
-    return bool(
-        (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
-        or (watched is not None and not watched.rose)
-        or mean(last_counts[last_counts > 0]) >= MIN_REPEATS
-        or run.change(run.column("finished")).difference <= -0.2
-        or (fall is not None and fall.share > limits.fall)
-    )
-
-
-def _text_facts(top: pd.Series) -> dict[str, Fact]:
-    """Return the facts about a text; names of structures are not taken from the log."""
-    return {
-        "text": str(top["ngram"]) if top["kind"] == "structure" else LogText(top["ngram"]),
-        "kind": str(top["kind"]),
-        "share": float(top["share_last"]),
-        "share_start": float(top["share_first"]),
-        "lift": float(top["reward_lift"]),
-    }
-
-
-def _rank_holders(top: pd.Series, counts: Floats) -> Ranking:
-    look_for = "" if top["kind"] == "structure" else str(top["ngram"]).rstrip("*")
-    return Ranking(
-        counts,
-        unit="occurrences",
-        among=counts > 0,
-        look_for=look_for,
-        at_end=top["kind"] == "closing",
-    )
-
-
-def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the share of the gain in responses with the text, and the mean reward at both ends."""
-    if run.first is None:
-        return np.nan, np.nan, np.nan
-    reward = run.column("reward")
-    moved = run.change(reward)
-    gains, has_text = (reward - moved.first)[run.last.rows], shares[run.last.rows]
-    finite = np.isfinite(gains) & np.isfinite(has_text)
-    total = float(gains[finite].sum())
-    part = float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
-    return part, moved.first, moved.last
-
-
-def _hacking_title(facts: Facts) -> str:
-    carried = facts["carried"]
-    clause = marked("{what}; they earn {lift:figure} more reward than others of their step")
-    if facts["exploit"]:
-        clause = marked(
-            "Format or exploit? {what}. They earn {lift:figure} more reward than others of "
-            "their step, but often lack the label, and validation does not confirm a gain"
-        )
-    elif isinstance(carried, float) and carried >= CARRIES:
-        clause = marked(
-            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it"
-        )
-    places = {**facts, "what": _what(facts)}
-    whole = (
-        marked("{said}. It spreads with {others:quoted}.") if facts["others"] else marked("{said}.")
-    )
-    return told(whole, {**places, "said": told(clause, places)})
-
-
-def _what(facts: Facts) -> str:
-    """Return a clause that names the text and how far it spread."""
-    form = message(_FORMS.get(str(facts["text"]), ""))
-    return told(_SPREADS[str(facts["kind"])], {**facts, "form": form})
-
-
-_APPEARS = marked(
-    "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
-)
 _SPREADS = {
-    "text": _APPEARS,
-    "stem": _APPEARS,
+    "text": marked(
+        "{text:quoted} appears in {share:percent} of responses ({share_start:percent} at the start)"
+    ),
     "opening": marked(
         "{text:quoted} begins {share:percent} of responses ({share_start:percent} at the start)"
     ),
@@ -221,57 +56,174 @@ _FORMS = {
     "structure": marked("lists, numbers or headings"),
 }
 
-REWARD_HACKING_TOKEN = Check(
-    id="reward_hacking_token",
+
+def _what(facts: Facts) -> str:
+    """Return a clause that names the text and how far it spread."""
+    form = message(_FORMS.get(str(facts["text"]), ""))
+    spreads = _SPREADS.get(str(facts["kind"]), _SPREADS["text"])
+    return told(spreads, {**facts, "form": form})
+
+
+def _hacking_title(facts: Facts) -> str:
+    carried = facts["carried"]
+    title = marked("{what}; they earn {lift:figure} more reward than others of their step.")
+    if facts["exploit"]:
+        title = marked(
+            "Format or exploit? {what}. They earn {lift:figure} more reward than others of "
+            "their step, but often lack the label, and validation does not confirm a gain."
+        )
+    elif isinstance(carried, float) and carried >= CARRIES:
+        title = marked(
+            "{what}; the reward rose from {reward_start:figure} to {reward_end:figure} with it."
+        )
+    others = told("It spreads with {others:quoted}.", facts) if facts["others"] else ""
+    return sentences([told(title, {**facts, "what": _what(facts)}), others])
+
+
+@Check(
     name="reward hacking",
     rank="cause",
     looks_for="a symbol, word, phrase or form spreads with the reward",
     needs=(REWARD,),
     charts=("reward",),
-    judge=judge_hacking,
     limits=Spreading,
     title=_hacking_title,
-    why="The policy may have found text that raises the reward whatever the answer is; the reward "
-    "then rises while responses get worse.",
-    suggestion="Read the responses that hold it. If it is no part of the task, penalise it, or add "
-    "such responses to the reward model's data as bad ones.",
+    why="The policy may have found text that raises the reward whatever the answer is.",
+    suggestion="Read the responses that hold it; if it is no part of the task, penalise it.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
         *("language_drift", "reward_part_dominance", "watched_reward_fall"),
     ),
-    trend=False,
     of_reward=True,
     sampled=("share",),
     needs_also="response, and five steps or reference responses",
 )
-
-
-def judge_format(run: Run) -> Result:
-    """Find a text that spreads while the run learns, and is no reward hacking."""
-    table = run.spreading.table
+def reward_hacking_token(check: Check, run: Run) -> Result:
+    """Find a text that spreads, earns more than other responses, and explains the reward's gain."""
     if run.tables.words is None:
-        return FORMAT_LEARNED.not_run("response")
-    min_share = run.limits[FormatLearned].share
-    table = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
-    if table.empty or not run.learned:
-        return None
+        return check.not_run("response")
+    if run.first is None and run.tables.ref_words is None:
+        return check.too_short(run)
     rewarded = _rewarded_texts(run)
-    widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
-    top = widest if rewarded.empty else _leading_text(rewarded)
-    counts = run.spreading.counts[top["ngram"]]
-    if not (is_verifiable(run) if rewarded.empty else _classify(run, counts) == "format"):
+    if rewarded.empty:
         return None
-    return FORMAT_LEARNED.finding(
+    top = _leading_text(rewarded)
+    counts = run.spreading.counts[top["ngram"]]
+    meaning = _meaning(run, counts)
+    if meaning == "format":
+        return None
+    shares = has_text(counts)
+    carried, start, end = _carried_gain(run, shares)
+    held_by_most = run.met(Spreading.held, ">=", top["share_last"])
+    carries = run.met(Spreading.carried, ">=", carried)
+    critical = bool(held_by_most and carries) and meaning == "hack"
+    met = [
+        *run.met(Spreading.share, ">=", top["share_last"]),
+        *run.met(Spreading.z, ">=", top["z"]),
+        *run.met(Spreading.lift, ">=", top["lift"]),
+        *run.met(Spreading.lift_z, ">=", top["lift_z"]),
+        *(held_by_most + carries if critical else []),
+    ]
+    by_lift = rewarded.sort_values("lift_z", ascending=False)["ngram"]
+    others = [LogText(text) for text in by_lift if text not in top["ngram"]][: MAX_NAMED - 1]
+    finding = _text_finding(
+        check,
+        run,
+        met,
+        top,
+        carried=carried,
+        reward_start=start,
+        reward_end=end,
+        others=() if meaning == "either" else tuple(others),
+        exploit=meaning == "either",
+    )
+    severity: Severity = "critical" if critical else "warning"
+    texts = (*finding.texts, *others) if finding.texts else ()
+    return replace(finding, severity=severity, rank=check.rank, texts=texts)
+
+
+def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
+    """Return a note on a text; names of structures are not taken from the log."""
+    counts, kind = run.spreading.counts[top["ngram"]], str(top["kind"])
+    text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
+    look_for = "" if kind == "structure" else text.rstrip("*")
+    return check.finding(
         run,
         "info",
-        run.met(FormatLearned.share, ">=", top["share_last"]),
+        met,
         series=run.by_step(has_text(counts)),
-        ranking=_rank_holders(top, counts),
-        texts=() if top["kind"] == "structure" else (LogText(top["ngram"]),),
-        more=_text_facts(top),
-        paid=not rewarded.empty,
+        always=run.first is None,
+        ranking=Ranking(counts, True, "occurrences", None, counts > 0, look_for, kind == "closing"),
+        texts=() if kind == "structure" else (text,),
+        more={"text": text, "kind": kind, "share": float(top["share_last"]), **facts},
+        share_start=float(top["share_first"]),
+        lift=float(top["reward_lift"]),
     )
+
+
+def _rewarded_texts(run: Run) -> pd.DataFrame:
+    """Return the texts that spread with the reward and earn a good part of its gain."""
+    limits, table = run.limits[Spreading], run.spreading.table
+    rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
+    if not (rose or run.first is None or run.learned):
+        return table[:0]
+    earns = (table["lift_z"] >= limits.lift_z) & (table["lift"] >= limits.lift)
+    # Without a first window the gain is unknown.
+    earns &= (table["of_gain"] >= limits.gain) | (run.first is None)
+    return table[earns & (table["asked"] <= ASKED)]
+
+
+def _leading_text(texts: pd.DataFrame) -> pd.Series:
+    """Return the text that explains most of the reward: by significance times share."""
+    return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
+
+
+def _meaning(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
+    """Return whether a rewarded text is a hack, the format of answers, or either.
+
+    With labels it is the format if the best responses contain their label or validation rises,
+    else either. Without labels it is the format if a rule computes the reward or validation
+    rises, and nothing got worse; else a hack.
+    """
+    watched = run.watched_shape
+    validated = watched is not None and watched.rose and not watched.fell
+    contained = label_contained(run)
+    if contained is not None:
+        learned = validated or contained >= run.limits[_FormatLearned].contained
+        return "format" if learned else "either"
+    return "format" if (is_verifiable(run) or validated) and not _harms(run, counts) else "hack"
+
+
+def _harms(run: Run, counts: Floats) -> bool:
+    """Return whether KL, validation, endings or diversity got worse, or the text is repeated."""
+    kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
+    last_counts, watched = counts[run.last.rows], run.watched_shape
+    return bool(
+        (kl > KL_OUT and kl > KL_OUT_A_TOKEN * length)
+        or (watched is not None and not watched.rose)
+        or mean(last_counts[last_counts > 0]) >= MIN_REPEATS
+        or run.change(run.column("finished")).difference <= -0.2
+        or distinct_loss(run)
+    )
+
+
+def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
+    """Return the share of the gain in responses with the text, and the mean reward at both ends."""
+    if run.first is None:
+        return np.nan, np.nan, np.nan
+    reward = run.column("reward")
+    moved = run.change(reward)
+    gains, has_text = (reward - moved.first)[run.last.rows], shares[run.last.rows]
+    finite = np.isfinite(gains) & np.isfinite(has_text)
+    total = float(gains[finite].sum())
+    part = float((gains * has_text)[finite].sum()) / total if total > 0 else np.nan
+    return part, moved.first, moved.last
+
+
+class _FormatLearned(Limits):
+    share = Limit(0.5, "of responses", "info: share of responses that contain it, last window")
+    contained = Limit(0.8, "of responses", "with the best reward contain their label")
 
 
 def _format_title(facts: Facts) -> str:
@@ -285,19 +237,163 @@ def _format_title(facts: Facts) -> str:
     return told(sentence, {**facts, "what": _what(facts)})
 
 
-FORMAT_LEARNED = Check(
-    id="format_learned",
+@Check(
     name="a format is being learned",
     rank="note",
     looks_for="a text spreads while the run learns, and is no hack of its reward",
     charts=("reward",),
     needs=(REWARD,),
-    judge=judge_format,
-    limits=FormatLearned,
+    limits=_FormatLearned,
     title=_format_title,
     why="Part of the reward's rise then comes from the format alone.",
     suggestion="Compare the rise with a baseline whose prompt shows the format.",
     source=FIGHTIN_WORDS,
     sampled=("share",),
     of_reward=True,
+    trend=True,
 )
+def format_learned(check: Check, run: Run) -> Result:
+    """Find a text that spreads while the run learns, and is no reward hacking."""
+    table = run.spreading.table
+    if run.tables.words is None:
+        return check.not_run("response")
+    min_share = run.limits[_FormatLearned].share
+    table = table[(table["share_last"] >= min_share) & (table["asked"] <= ASKED)]
+    if table.empty or not run.learned:
+        return None
+    rewarded = _rewarded_texts(run)
+    widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
+    top = widest if rewarded.empty else _leading_text(rewarded)
+    counts = run.spreading.counts[top["ngram"]]
+    if not (is_verifiable(run) if rewarded.empty else _meaning(run, counts) == "format"):
+        return None
+    met = run.met(_FormatLearned.share, ">=", top["share_last"])
+    return _text_finding(check, run, met, top, paid=not rewarded.empty)
+
+
+class _RewardPartDominance(Limits):
+    share = Limit(
+        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
+    )
+
+
+@Check(
+    name="one part dominates the reward",
+    rank="note",
+    needs=(REWARD,),
+    charts=("reward",),
+    limits=_RewardPartDominance,
+    title={
+        "variance": "The part {part:quoted} holds {of_variance:percent} of the reward's variance "
+        "inside steps.",
+        "both": "The part {part:quoted} holds {of_variance:percent} of the reward's variance "
+        "inside steps and {of_gain:percent} of its gain.",
+    },
+    why="The other parts of the reward hardly steer the policy: it learns this one alone.",
+    suggestion="Weigh the parts so that their spreads inside a step are alike.",
+    source="rewardspy",
+    needs_also="reward_parts, two or more",
+    of_reward=True,
+    trend=True,
+)
+def reward_part_dominance(check: Check, run: Run) -> Result:
+    """Find a part of the reward that holds most of its variance inside steps, or of its gain.
+
+    A part's share of the variance is its covariance with the reward over the reward's variance.
+    Shares of parts that add up to the reward add up to one.
+    """
+    extras = run.tables.extras
+    names = [name for name in run.tables.reward_parts if name in extras]
+    numeric = extras[names].select_dtypes(["number", "bool"])
+    parts = {str(name): part.to_numpy(np.float64) for name, part in numeric.items()}
+    parts = {name: part for name, part in parts.items() if np.isfinite(part).any()}
+    if len(parts) < 2:
+        return check.not_run(check.needs_also)
+    reward = run.column("reward")
+    gain = run.change(reward)
+    in_last_window = run.step_index >= len(run.steps) - len(run.last.steps)
+
+    def shares(part: Floats) -> tuple[float, float]:
+        finite = np.isfinite(reward) & np.isfinite(part) & in_last_window
+        y, x = (centred(values[finite], run.step_index[finite]) for values in (reward, part))
+        variance = float((y * y).sum())
+        of_gain = run.change(part).difference / gain.difference if gain.rose else np.nan
+        return float((x * y).sum()) / variance if variance > 1e-12 else np.nan, of_gain
+
+    shares_of = {name: shares(part) for name, part in parts.items()}
+    highest = {name: float(np.nanmax([*both, -1.0])) for name, both in shares_of.items()}
+    name = max(highest, key=highest.__getitem__)
+    if not (met := run.met(_RewardPartDominance.share, ">", highest[name])):
+        return None
+    of_variance, of_gain = shares_of[name]
+    facts: Facts = {"part": name, "of_variance": of_variance, "of_gain": of_gain}
+    kind, ranking = "both" if np.isfinite(of_gain) else "variance", Ranking(parts[name])
+    return check.finding(run, "info", met, ranking=ranking, more=facts, kind=kind)
+
+
+class _WatchedRewardFall(Limits):
+    lost = Limit(0.25, "of the gain", "warning: part of the watched reward's gain lost again", GAO)
+    least = Limit(0.02, "of its range", "and lost at least this part of the range it had", GAO)
+    follow = Limit(0.5, "times", "does not rise, and ends below this part of training's reward")
+
+
+@Check(
+    name="the watched reward fell",
+    rank="consequence",
+    looks_for="the watched reward fell or did not follow, whatever the trained one did",
+    needs_also="a second reward (valid_reward), or responses or metrics of validation",
+    charts=("reward",),
+    limits=_WatchedRewardFall,
+    title={
+        "apart": "The watched reward does not follow: it went from {start:figure} to {end:figure}, "
+        "while the trained one rose from {trained_start:figure} to {trained_end:figure}.",
+        "fell": "The watched reward fell from {best:figure} to {end:figure}, after {start:figure} "
+        "at first, while the trained one went from {trained_start:figure} to "
+        "{trained_end:figure}.",
+    },
+    clause="the watched reward went from {best:figure} to {end:figure}",
+    why="The policy games or over-fits the reward that it is trained on.",
+    suggestion="Keep its best checkpoint; raise the KL coefficient or mend the reward.",
+    trend=True,
+)
+def watched_reward_fall(check: Check, run: Run) -> Result:
+    """Find a watched reward that fell, or does not follow the reward of training."""
+    watched, trained = run.watched_shape, run.reward_shape
+    if run.watched is None and run.series_of("validation") is None:
+        return check.not_run(check.needs_also)
+    if watched is None:
+        return check.too_short(run)
+    limits = run.limits[_WatchedRewardFall]
+    lost = run.met(_WatchedRewardFall.lost, ">", lost_part(watched, watched.end))
+    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
+    span = 1.0 if watched.best <= 1 else float(np.ptp(watched.series.values))
+    # Without a gain, the best of many windows lies above the others by chance.
+    significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
+    fell = bool(lost) and significant and watched.best - watched.end > limits.least * span
+    if not fell and (trained is None or _follows(watched, trained, limits.follow)):
+        return None
+    in_training = run.watched is not None and run.watched[0] is run
+    peak = (watched.best_index, watched.best_index + watched.window)
+    facts: Facts = {"start": watched.start, "best": watched.best, "end": watched.end}
+    return check.finding(
+        run,
+        "critical" if fell and -watched.rise_z > FALL_Z else "warning",
+        lost if fell else (),
+        series=run.align(watched.series) if in_training else None,
+        onset=run.onset_of(watched.series, peak) if fell else None,
+        dated=False,
+        ranking=Ranking(run.column("valid_reward"), highest=False) if in_training else None,
+        more={**facts, "kind": "fell" if fell else "apart"},
+        trained_start=trained.start if trained else np.nan,
+        trained_end=trained.end if trained else np.nan,
+        series_from=watched.series.source,
+    )
+
+
+def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
+    """Return False if training's reward rises and the watched one, on the same scale, does not."""
+    both = [watched.series.values, trained.series.values]
+    in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
+    if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
+        return True
+    return trained.rise_z <= FALL_Z or watched.end >= min_ratio * trained.end

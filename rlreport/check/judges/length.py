@@ -1,10 +1,11 @@
-"""Checks of length: it brings reward, responses shrink to nothing, responses are cut off."""
+"""Checks of length: it brings reward, responses shrink to nothing, responses or texts are cut."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from rlreport.check.check import RESPONSE, REWARD, Check, Result
+from rlreport.check.finding import Facts
 from rlreport.check.limits import EOS, Limit, Limits
 from rlreport.check.noise import Trend, correlation_within, whole, window
 from rlreport.check.run import Ranking, Run, mean, median
@@ -28,53 +29,50 @@ AT_LIMIT = 0.99
 """Fraction of the maximum length from which a response counts as cut off."""
 
 
-class LengthHacking(Limits):
-    """Thresholds of ``length_hacking``."""
-
+class _LengthHacking(Limits):
     ratio = Limit(1.5, "times", "mean length against the first window")
     correlation = Limit(0.4, "", "of reward and length inside a group, else inside a step")
 
 
-class LengthCollapse(Limits):
-    """Thresholds of ``length_collapse``."""
-
-    ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
-    severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
-    paid = Limit(0.3, "", "and so strong a correlation of reward and shortness, or no gain")
-    tokens = Limit(4, "tokens", "a shorter response is nearly empty", SHORT_RESPONSES)
-    stubs = Limit(0.1, "of responses", "are nearly empty in the last window", SHORT_RESPONSES)
-
-
-class MissingEos(RiseOrShare):
-    """Thresholds of ``missing_eos``."""
-
-    rise = Limit(0.2, "of responses", "rise of the share cut off since the first window", EOS)
-    share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
-
-
-def judge_hacking(run: Run) -> Result:
-    """Find responses that get longer while longer ones earn more than comparable ones.
-
-    If the watched reward rises, responses get longer because they get better.
-    """
+@Check(
+    name="length hacking",
+    rank="cause",
+    looks_for="length buys reward",
+    needs=(REWARD,),
+    charts=("length", "reward"),
+    limits=_LengthHacking,
+    title="Responses grew from {start:figure} to {end:figure} {unit}, and longer ones earn more "
+    "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
+    "{reward_end:figure} at the end).",
+    clause="responses grew from {start:figure} to {end:figure} {unit}",
+    why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
+    suggestion="Normalise or penalise length, or retrain the reward model on equally long pairs.",
+    explains=(
+        *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
+        *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
+    ),
+    of_reward=True,
+    trend=True,
+)
+def length_hacking(check: Check, run: Run) -> Result:
+    """Find responses that grow while longer ones earn more and the watched reward does not."""
     length, watched = run.column(run.length), run.watched_shape
     moved, rewards = run.change(length), run.change(run.column("reward"))
-    ratio = run.met(LengthHacking.ratio, ">=", moved.last, of=moved.first)
+    ratio = run.met(_LengthHacking.ratio, ">=", moved.last, of=moved.first)
     if not (ratio and moved.rose) or rewards.fell or (watched is not None and watched.rose):
         return None
     correlation, z = _correlation_with_reward(run, length)
-    pays = run.met(LengthHacking.correlation, ">=", correlation)
+    pays = run.met(_LengthHacking.correlation, ">=", correlation)
     if not pays or z < run.limits[Trend].z:
         return None
-    return LENGTH_HACKING.finding(
+    facts: Facts = {"start": moved.first, "end": moved.last, "unit": run.length_unit}
+    return check.finding(
         run,
         "warning",
         ratio + pays,
         series=run.by_step(length),
         ranking=Ranking(length, unit=run.length_unit, at_end=True),
-        start=moved.first,
-        end=moved.last,
-        unit=run.length_unit,
+        more=facts,
         correlation=correlation,
         reward_start=rewards.first,
         reward_end=rewards.last,
@@ -87,52 +85,51 @@ def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     The larger of the last window's and the run's, as length no longer varies at its limit.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
-    inside = "group" if grouped else "step"
-    return max(
-        (
-            correlation_within(run.tables, run.column("reward"), length, part, inside)
-            for part in (run.last, whole(run.tables))
-        ),
-        key=lambda pair: (pair[0] == pair[0], pair[0]),
-    )
+    inside, reward = "group" if grouped else "step", run.column("reward")
+    windows = (run.last, whole(run.tables))
+    pairs = [correlation_within(run.tables, reward, length, part, inside) for part in windows]
+    return max(pairs, key=lambda pair: np.nan_to_num(pair[0], nan=-2.0))
 
 
-LENGTH_HACKING = Check(
-    id="length_hacking",
-    name="length hacking",
-    rank="cause",
-    looks_for="length buys reward",
-    needs=(REWARD,),
-    charts=("length", "reward"),
-    judge=judge_hacking,
-    limits=LengthHacking,
-    title="Responses grew from {start:figure} to {end:figure} {unit}, and longer ones earn more "
-    "(correlation {correlation:figure}; mean reward {reward_start:figure} at the start, "
-    "{reward_end:figure} at the end).",
-    clause="responses grew from {start:figure} to {end:figure} {unit}",
-    why="Longer text scores higher whatever it says, so the policy pads instead of improving.",
-    suggestion="Take length out of the reward: normalise or penalise it, retrain the reward model "
-    "on pairs of equal length, or penalise responses cut off at the limit.",
+class _LengthCollapse(Limits):
+    ratio = Limit(0.5, "times", "mean length against the first window", SHORT_RESPONSES)
+    severe = Limit(0.25, "times", "mean length against the first three steps", SHORT_RESPONSES)
+    paid = Limit(0.3, "", "and so strong a correlation of reward and shortness, or no gain")
+    tokens = Limit(4, "tokens", "a shorter response is nearly empty", SHORT_RESPONSES)
+    stubs = Limit(0.1, "of responses", "are nearly empty in the last window", SHORT_RESPONSES)
+
+
+@Check(
+    name="responses collapsed in length",
+    rank="consequence",
+    needs=(RESPONSE,),
+    charts=("length",),
+    limits=_LengthCollapse,
+    title={
+        "empty": "Every response is empty or an end token alone, from step {since} on.",
+        "shrunk": "Responses shrank from {start:figure} to {end:figure} {unit}.",
+        "stubs": "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} at "
+        "the start).",
+    },
+    clause={
+        "empty": "every response is empty",
+        "shrunk": "responses shrank from {start:figure} to {end:figure} {unit}",
+        "stubs": "{stubs:percent} of responses are under {tokens} tokens",
+    },
+    why="Stopping at once is often the cheapest way to avoid a penalty.",
+    suggestion="Look for a penalty that grows with length; give empty responses the lowest reward.",
     explains=(
-        *("kl_explosion", "missing_eos", "diversity_collapse", "entropy_collapse"),
-        *("not_sharpening", "reward_part_dominance", "persistent_losers", "watched_reward_fall"),
+        *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
+        *("zero_variance_groups", "unclosed_thinking"),
     ),
-    of_reward=True,
+    trend=True,
 )
-
-
-def finish_known(run: Run) -> bool:
-    """Return whether the log tells which responses finished, by finish reasons or end tokens."""
-    share = mean(run.column("finished"))
-    return share == 0 or share >= RARE
-
-
-def judge_collapse(run: Run) -> Result:
+def length_collapse(check: Check, run: Run) -> Result:
     """Find responses that are all empty, much shorter, or of only a few tokens."""
-    return _all_empty(run) or _shrunk(run) or _stubs(run)
+    return _all_empty(check, run) or _shrunk(check, run) or _stubs(check, run)
 
 
-def _all_empty(run: Run) -> Result:
+def _all_empty(check: Check, run: Run) -> Result:
     """Find an end of the run at which every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
@@ -141,25 +138,20 @@ def _all_empty(run: Run) -> Result:
     start = int(np.flatnonzero(series < ALL).max(initial=-1)) + 1
     if len(series) - start < MIN_WINDOW or mean(series[:MIN_WINDOW]) >= 0.5:
         return None
-    return LENGTH_COLLAPSE.finding(
-        run,
-        "critical",
-        run.met(LengthCollapse.stubs, ">", mean(series[start:])),
-        series=series,
-        ranking=Ranking(run.column(run.length), highest=False, among=empty == 1),
-        kind="empty",
-        since=int(run.steps[start]),
-    )
+    met = run.met(_LengthCollapse.stubs, ">", mean(series[start:]))
+    ranking = Ranking(run.column(run.length), highest=False, among=empty == 1)
+    facts: Facts = {"kind": "empty", "since": int(run.steps[start])}
+    return check.finding(run, "critical", met, series=series, ranking=ranking, more=facts)
 
 
-def _shrunk(run: Run) -> Result:
+def _shrunk(check: Check, run: Run) -> Result:
     """Find much shorter responses; in a run that learns, only if shortness is rewarded.
 
     Only finished responses count if the log tells which these are, as learning to stop is no
     collapse. Otherwise the trainer's mean length, which is of all its rollouts, is judged.
     """
     length, trainers = run.column(run.length), run.series_of("length")
-    if finish_known(run):
+    if _finish_known(run):
         length, trainers = np.where(run.column("finished") == 1, length, np.nan), None
     if trainers is not None and run.covers(trainers):
         severe, moved = (series_change(trainers, steps) for steps in (MIN_WINDOW, None))
@@ -167,98 +159,70 @@ def _shrunk(run: Run) -> Result:
     else:
         first = window(run.tables, 0, MIN_WINDOW)
         medians = [median(length[part.rows]) for part in (run.last, first)]
-        if medians[0] >= run.limits[LengthCollapse].ratio * medians[1]:
+        if medians[0] >= run.limits[_LengthCollapse].ratio * medians[1]:
             return None  # only a few long responses disappeared
         severe, moved = run.change(length, first=first), run.change(length)
         series, source, unit = run.by_step(length), "rollouts", run.length_unit
-    met = run.met(LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
+    met = run.met(_LengthCollapse.severe, "<", severe.last, of=severe.first) if severe.fell else []
     if not met:
         severe = moved
         if moved.fell and (not run.learned or _shortness_pays(run, length)):
-            met = run.met(LengthCollapse.ratio, "<", moved.last, of=moved.first)
+            met = run.met(_LengthCollapse.ratio, "<", moved.last, of=moved.first)
     if not met:
         return None
-    return LENGTH_COLLAPSE.finding(
-        run,
-        "warning",
-        met,
-        series=series,
-        ranking=Ranking(run.column(run.length), highest=False, unit=run.length_unit),
-        kind="shrunk",
-        start=severe.first,
-        end=severe.last,
-        unit=unit,
-        series_from=source,
-    )
+    ranking = Ranking(run.column(run.length), highest=False, unit=run.length_unit)
+    facts: Facts = {"kind": "shrunk", "start": severe.first, "end": severe.last, "unit": unit}
+    facts = {**facts, "series_from": source}
+    return check.finding(run, "warning", met, series=series, ranking=ranking, more=facts)
 
 
 def _shortness_pays(run: Run, length: Floats) -> bool:
     """Return whether shorter responses earn more and the watched reward did not rise."""
     watched = run.watched_shape
     correlation, z = _correlation_with_reward(run, -length)
-    pays = run.met(LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
+    pays = run.met(_LengthCollapse.paid, ">=", correlation) and z >= run.limits[Trend].z
     return bool(pays) and (watched is None or not watched.rose)
 
 
-def _stubs(run: Run) -> Result:
+def _stubs(check: Check, run: Run) -> Result:
     """Find responses of a few tokens; severity info if always present, or if the run learns."""
-    tokens, limit = run.column("response_tokens"), run.limits[LengthCollapse].tokens
+    tokens, limit = run.column("response_tokens"), run.limits[_LengthCollapse].tokens
     is_stub = np.where(np.isfinite(tokens), tokens < limit, np.nan)
     share = run.change(is_stub)
-    met = run.met(LengthCollapse.stubs, ">", share.last)
-    if not met:
+    if not (met := run.met(_LengthCollapse.stubs, ">", share.last)):
         return None
-    return LENGTH_COLLAPSE.finding(
+    facts: Facts = {"kind": "stubs", "stubs": share.last, "stubs_start": share.first}
+    return check.finding(
         run,
         "warning" if share.rose and not run.learned else "info",
         met,
         series=run.by_step(is_stub),
         always=not share.rose,
         ranking=Ranking(tokens, highest=False, unit=run.length_unit),
-        kind="stubs",
-        stubs=share.last,
-        stubs_start=share.first,
-        tokens=limit,
+        more={**facts, "tokens": limit},
     )
 
 
-_COLLAPSES = {
-    "empty": marked("Every response is empty or an end token alone, from step {since} on."),
-    "shrunk": marked("Responses shrank from {start:figure} to {end:figure} {unit}."),
-    "stubs": marked(
-        "{stubs:percent} of responses are under {tokens} tokens ({stubs_start:percent} at the "
-        "start)."
-    ),
-}
-_COLLAPSED = {
-    "empty": marked("every response is empty"),
-    "shrunk": marked("responses shrank from {start:figure} to {end:figure} {unit}"),
-    "stubs": marked("{stubs:percent} of responses are under {tokens} tokens"),
-}
+class MissingEos(RiseOrShare):
+    """Thresholds of ``missing_eos``."""
 
-LENGTH_COLLAPSE = Check(
-    id="length_collapse",
-    name="responses collapsed in length",
+    rise = Limit(0.2, "of responses", "rise of the share cut off since the first window", EOS)
+    share = Limit(0.5, "of responses", "share cut off in the last window", EOS)
+
+
+@Check(
+    name="responses no longer end",
     rank="consequence",
-    looks_for="responses shrink to nothing",
-    needs=(RESPONSE,),
-    charts=("length",),
-    judge=judge_collapse,
-    limits=LengthCollapse,
-    title=lambda facts: _COLLAPSES[str(facts["kind"])],
-    clause=lambda facts: _COLLAPSED[str(facts["kind"])],
-    why="Stopping at once is often the cheapest way to avoid a penalty. The responses left say "
-    "nothing, and some trainers fail on them.",
-    suggestion="Look for a penalty that grows with length, a reward that is highest for silence, "
-    "or a policy that learned EOS as its first token. Give empty responses the lowest reward.",
-    explains=(
-        *("diversity_collapse", "entropy_collapse", "reward_stalled", "watched_reward_fall"),
-        *("zero_variance_groups", "unclosed_thinking"),
-    ),
+    charts=("eos", "length"),
+    limits=MissingEos,
+    title="{share:percent} of responses are cut off without an end ({before:percent} at the "
+    "start).",
+    clause="{share:percent} of responses are cut off",
+    why="A response that is cut off has no ending to judge: its reward is that of a fragment.",
+    suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
+    needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
-
-
-def judge_eos(run: Run) -> Result:
+def missing_eos(check: Check, run: Run) -> Result:
     """Find a rise of the share of cut-off responses, or a share that is always high.
 
     A constant share counts only if most of these responses are as long as the longest, or if
@@ -268,18 +232,24 @@ def judge_eos(run: Run) -> Result:
     if cut_off is not None:
         among = cut_off == 1
         ranking = Ranking(run.column(run.length), unit=run.length_unit, among=among, at_end=True)
-        finding = judge_rows(MISSING_EOS, run, MissingEos, cut_off, ranking=ranking)
+        finding = judge_rows(check, run, MissingEos, cut_off, ranking=ranking)
         rose = finding is not None and any(met.name == "rise" for met in finding.thresholds)
         return finding if rose or _same_length(run, cut_off) else None
     if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
-        return MISSING_EOS.not_run(MISSING_EOS.needs_also)
+        return check.not_run(check.needs_also)
     moved, series = series_change(trainers, None), run.align(trainers)
-    return judge_share(MISSING_EOS, run, MissingEos, moved, series=series, series_from="metrics")
+    return judge_share(check, run, MissingEos, moved, series=series, series_from="metrics")
+
+
+def _finish_known(run: Run) -> bool:
+    """Return whether the log tells which responses finished, by finish reasons or end tokens."""
+    share = mean(run.column("finished"))
+    return share == 0 or share >= RARE
 
 
 def _cut_off(run: Run) -> Floats | None:
     """Return 1 for each response that is cut off, else 0, float64 (rows,); None if unknown."""
-    if finish_known(run):
+    if _finish_known(run):
         return 1 - run.column("finished")
     tokens = run.column("response_tokens")
     if not run.has("response_tokens") or np.nanmax(tokens) < LIMIT_TOKENS:
@@ -297,21 +267,28 @@ def _same_length(run: Run, cut_off: Floats) -> bool:
     return bool(2 * at_limit.sum() > len(at_limit))
 
 
-MISSING_EOS = Check(
-    id="missing_eos",
-    name="responses no longer end",
-    rank="consequence",
-    looks_for="responses are cut off at the limit",
-    charts=("eos", "length"),
-    judge=judge_eos,
-    limits=MissingEos,
-    title="{share:percent} of responses are cut off without an end ({before:percent} at the "
-    "start).",
-    clause="{share:percent} of responses are cut off",
-    why="A response that is cut off has no ending to judge: its reward is that of a fragment, and "
-    "the policy is not learning to stop.",
-    suggestion="Penalise responses without EOS (TRL: --missing_eos_penalty), allow more tokens, "
-    "and check that the EOS token is not masked out of the loss.",
-    trend=False,
-    needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
+class _CutTexts(Limits):
+    share = Limit(0.2, "of responses", "info: of exactly the largest length")
+    least = Limit(64, "characters", "shorter ones may be of equal length by chance")
+
+
+@Check(
+    name="texts cut by the logger",
+    rank="note",
+    limits=_CutTexts,
+    title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
+    "the logger cut them.",
+    why="Lengths in characters, ends of responses and texts that spread are those of the cut text.",
+    suggestion="Log whole responses, and fewer of them if space is short.",
+    whole_run=True,
 )
+def cut_texts(check: Check, run: Run) -> Result:
+    """Find many responses of exactly the largest length, unless they repeat one text."""
+    chars = run.responses["response_chars"].to_numpy(np.int64)
+    largest = int(chars.max(initial=0))
+    longest = run.responses.loc[chars == largest, "response_hash"]
+    if largest < run.limits[_CutTexts].least or 2 * longest.nunique() < len(longest):
+        return None
+    share = len(longest) / len(chars)
+    met = run.met(_CutTexts.share, ">", share)
+    return check.finding(run, "info", met, share=share, most=largest) if met else None

@@ -1,50 +1,37 @@
-"""Checks of the log itself: missing steps, several runs in one, cut texts, columns that end."""
+"""Checks of the log: NaN, missing steps, several runs in one, columns that end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import Fact, Facts, LogText, Onset, Severity
+from rlreport.check.finding import SEVERITIES, Fact, Facts, Finding, LogText, Onset, Severity
 from rlreport.check.limits import CONTRACT, Limit, Limits
 from rlreport.check.noise import step_numbers
-from rlreport.check.run import Run
-from rlreport.figures.ragged import Ints
+from rlreport.check.run import Ranking, Run
+from rlreport.check.shapes import FAILURES
+from rlreport.figures.ragged import Ints, spans
+from rlreport.metrics.roles import roles_of
 from rlreport.several_runs import SEVERAL_RUNS
 from rlreport.summarise.steps import commonest
 from rlreport.tables import Tables
 from rlreport.text.messages import Message, marked, sentences, told
 
+Bools = NDArray[np.bool_]
 
-class CutTexts(Limits):
-    """Thresholds of ``cut_texts``."""
+LASTING = 3
+"""NaN in so many consecutive steps is more than a single bad batch."""
+ROLES = ("loss", "grad_norm", "kl", "kl_token", "entropy")
+FATAL_ROLES = ("loss", "grad_norm")
+"""Metrics of the optimizer; an estimate of KL or entropy may be NaN while training continues."""
 
-    share = Limit(0.2, "of responses", "info: of exactly the largest length")
-    least = Limit(64, "characters", "shorter ones may be of equal length by chance")
-
-
-class LostColumns(Limits):
-    """Thresholds of ``lost_columns``."""
-
-    share = Limit(0.9, "of responses", "info: have the column in each step until it ends")
-
-
-class BrokenLog(Limits):
-    """Thresholds of ``broken_log``."""
-
-    unreadable = Limit(0.001, "of lines", "warning: unreadable; below it, info")
-    usual = Limit(0.8, "of steps", "have the usual size or distance, else not judged")
-    fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
-
-
-MIN_STEPS = 3
+MIN_STEPS, MAX_NAMED = 3, 5
 SHARED_STEPS = 0.8
 """Two files are ranks of one run if this share of one's steps is in the other, too."""
-
-MAX_NAMED = 5
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -56,9 +43,160 @@ LOGGED = {
 """Columns of the response table, and the logged field that each comes from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault of the log: severity, key of its sentence, facts and steps."""
+class _NanMetrics(Limits):
+    share = Limit(0.05, "of rewards", "critical: NaN or infinite from the first such step on")
+    logprobs = Limit(0.05, "of tokens", "a response with more NaN log-probabilities counts")
+    death = Limit(0.1, "of steps", "critical: the reward dies within this part after it")
+
+
+class _Nan(NamedTuple):
+    """NaN of one kind: its worst period, and facts for the title."""
+
+    severity: Severity
+    since: int
+    until: int
+    steps: tuple[int, ...]
+    facts: dict[str, Fact]
+    rows: Bools | None = None
+
+
+@Check(
+    name="NaN",
+    rank="invalid",
+    looks_for="NaN or infinity in the loss, the gradient norm, log-probabilities or rewards",
+    charts=("reward", "kl"),
+    limits=_NanMetrics,
+    title={
+        "metric": "The trainer's {metric} is NaN or infinite from step {since} to {until_step}.",
+        "rewards": "{responses:count} rewards are NaN or infinite from step {since} to "
+        "{until_step}.",
+        "logprobs": "The log-probabilities of {responses:count} responses are NaN or infinite from "
+        "step {since} to {until_step}.",
+        "other": "{numbers:count} values, advantages or token rewards of {responses:count} "
+        "responses are NaN or infinite from step {since} to {until_step}.",
+    },
+    why="One NaN makes the whole update NaN, unless the trainer skips the batch.",
+    suggestion="Go back to a checkpoint before it, clip gradients, and look for an overflow.",
+    source="logs of diverged runs",
+    explains=(
+        *(*FAILURES, "length_hacking", "entropy_explosion", "unclosed_thinking", "reward_shift"),
+        *("zero_variance_groups", "group_std_fall", "template_collapse", "language_drift"),
+    ),
+    whole_run=True,
+)
+def nan_metrics(check: Check, run: Run) -> Result:
+    """Find NaN and infinite numbers; the worst kind decides the severity."""
+    nans = [*_metric_nans(run), *_response_nans(run)]
+    if not nans:
+        return None
+    worst = min(nans, key=lambda nan: (SEVERITIES.index(nan.severity), nan.since))
+    share = worst.facts.get("share") if worst.facts["kind"] == "rewards" else None
+    unusable = [nan.since for nan in nans if nan.rows is not None and nan.severity == "critical"]
+    facts = worst.facts | {"since": worst.since, "until_step": worst.until}
+    ranking, series, source = Ranking(run.column("reward"), highest=False), None, "metrics"
+    if worst.rows is not None:
+        # The first responses show how it began.
+        ranking = Ranking(-run.step_index.astype(np.float64), among=worst.rows)
+        series, source = run.by_step(worst.rows.astype(np.float64)), "rollouts"
+    return check.finding(
+        run,
+        worst.severity,
+        run.met(_NanMetrics.share, ">", share) if isinstance(share, float) else [],
+        series=series,
+        onset=Onset(worst.since, worst.since, worst.since),
+        until=worst.until if worst.until < run.steps[-1] else None,
+        ranking=ranking,
+        steps=worst.steps[:200],
+        more={**facts, "cut": min(unusable, default=None), "series_from": source},
+    )
+
+
+def invalid_since(result: Result) -> int | None:
+    """Return the step from which NaN makes responses useless, None without such a finding."""
+    step = result.facts["cut"] if isinstance(result, Finding) else None
+    return step if isinstance(step, int) else None
+
+
+def _metric_nans(run: Run) -> Iterator[_Nan]:
+    """Judge NaN in the trainer's loss, gradient norm, KL and entropy."""
+    broken, metrics = run.tables.metrics_broken, run.tables.metrics
+    roles = roles_of(broken)
+    for role in (role for role in ROLES if role in roles):
+        name = roles[role]
+        finite = np.zeros(0, np.int64)
+        if name in metrics:
+            finite = metrics["step"].to_numpy(np.int64)[np.isfinite(metrics[name])]
+        logged = np.union1d(finite, np.asarray(broken[name], np.int64))
+        bad = ~np.isin(logged, finite)
+        always_nan = bad.all() and role not in FATAL_ROLES  # such as KL without a reference
+        placeholder = 2 * bad.sum() >= len(bad) and len(spans(bad)) > LASTING
+        if bad.any() and not always_nan and not placeholder:
+            fatal: Severity = "critical" if role in FATAL_ROLES else "warning"
+            facts: dict[str, Fact] = {"kind": "metric", "metric": LogText(name)}
+            yield _worst_period(run, logged, bad, fatal, facts)
+
+
+def _response_nans(run: Run) -> Iterator[_Nan]:
+    """Judge NaN in the rewards, log-probabilities and other numbers of responses."""
+    rows, numbers = run.responses, run.responses["nan_values"].to_numpy()
+    has_nan, ungraded = numbers > 0, rows["reward"].isna().to_numpy()
+    graded, bad = rows["missing_grade"].to_numpy() == 0, np.zeros(len(rows), np.bool_)
+    if run.has("surprisal_mean"):
+        tokens = run.column("response_tokens")
+        limit = np.maximum(run.limits[_NanMetrics].logprobs * tokens, 1)
+        bad = tokens - run.column("logp_tokens") > limit
+        bad |= rows["surprisal_mean"].isna().to_numpy()
+    if run.has("kl_k1"):
+        bad = bad | rows["kl_k1"].isna().to_numpy()
+    kinds: tuple[tuple[str, Severity, Bools], ...] = (
+        ("logprobs", "critical", has_nan & bad),
+        ("other", "warning", has_nan & ~bad & ~ungraded),
+        ("rewards", "warning", has_nan & ungraded & graded),
+    )
+    for kind, fatal, among in kinds:
+        if not among.any():
+            continue
+        count, first = int(among.sum()), int(run.step_index[among].min())
+        from_first = run.step_index >= min(first, len(run.steps) - LASTING)
+        share = float(among[from_first & graded].mean())
+        facts: dict[str, Fact] = {"kind": kind, "share": share, "responses": count}
+        facts["numbers"] = int(numbers[among].sum())
+        nan = _worst_period(run, run.steps, run.steps_of(among), fatal, facts)
+        widespread = count >= LASTING and share > run.limits[_NanMetrics].share
+        if kind == "rewards" and widespread:
+            nan = nan._replace(severity="critical", since=int(run.steps[first]))
+        yield nan._replace(rows=among)
+
+
+def _worst_period(
+    run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: dict[str, Fact]
+) -> _Nan:
+    """Return the worst period of NaN: critical if the reward dies after, ``fatal`` if it lasts."""
+    shape = run.reward_shape
+    died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
+    reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
+    periods, steps = [], tuple(logged[bad].tolist())
+    for start, stop in spans(bad).tolist():
+        since, last, at_end = int(logged[start]), int(logged[stop - 1]), stop == len(logged)
+        # With mixed precision the first updates are skipped until the loss scale fits.
+        long = stop - start > 1 if at_end else stop - start >= LASTING and start > 0
+        # NaN in the last step may be the end of the run, or recover.
+        severity: Severity = fatal if long else "warning" if at_end else "info"
+        if died is not None and since <= died <= last + reach:
+            severity = "critical"
+        until = max(last, int(run.steps[-1])) if at_end else last
+        periods.append(_Nan(severity, since, until, steps, facts))
+    return min(periods, key=lambda nan: SEVERITIES.index(nan.severity))
+
+
+class _BrokenLog(Limits):
+    unreadable = Limit(0.001, "of lines", "warning: unreadable; below it, info")
+    usual = Limit(0.8, "of steps", "have the usual size or distance, else not judged")
+    fewer = Limit(0.9, "of the usual", "a step with fewer responses is incomplete")
+
+
+class _Fault(NamedTuple):
+    """A fault of the log; ``key`` is that of its sentence."""
 
     severity: Severity
     key: str
@@ -66,108 +204,7 @@ class Fault:
     steps: tuple[int, ...] = ()
 
 
-def judge_log(run: Run) -> Result:
-    """Collect the faults of the log; the worst one decides the severity."""
-    tables, limits = run.tables, run.limits[BrokenLog]
-    faults = [
-        *_unreadable(tables, limits),
-        *_incomplete(tables, limits),
-        *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
-        *_early_ranks(tables),
-    ]
-    # The reader cut arrays that padding made unequal.
-    if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
-        faults.append(Fault("info", "unequal", {"unequal": cut}))
-    if not faults:
-        return None
-    faults.sort(key=lambda fault: fault.severity != "warning")
-    severity = faults[0].severity
-    first = min((s for f in faults if f.severity == severity for s in f.steps), default=None)
-    facts: dict[str, Fact] = {"faults": tuple(fault.key for fault in faults)}
-    for fault in faults:
-        facts |= fault.facts
-    return BROKEN_LOG.finding(
-        run,
-        severity,
-        onset=None if first is None else Onset(first, first, first),
-        steps=[step for fault in faults for step in fault.steps],
-        more=facts,
-    )
-
-
-def _unreadable(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
-    """Judge lines that could not be read; an incomplete last line is normal in a live file."""
-    torn = sum(line.torn for line in tables.bad_lines)
-    bad = tables.bad_count - torn
-    if torn:
-        yield Fault("info", "torn", {"torn": torn})
-    if bad <= 0:
-        return
-    lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
-    facts: dict[str, Fact] = {"unreadable": bad, "lines": lines}
-    if first := next((line for line in tables.bad_lines if not line.torn), None):
-        why = first.reason if isinstance(first.reason, Message) else LogText(first.reason)
-        facts |= {"bad_file": first.file, "bad_line": first.line, "reason": why}
-    yield Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
-
-
-def _incomplete(tables: Tables, limits: BrokenLog) -> Iterator[Fault]:
-    """Find steps with fewer responses than usual, if the run has a usual number of responses."""
-    steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
-    size = commonest(responses, limits.usual)
-    if len(steps) < MIN_STEPS or size is None:
-        return
-    incomplete = responses < limits.fewer * size
-    inside = tuple(steps[:-1][incomplete[:-1]].tolist())
-    if inside:
-        facts = {"few": len(inside), "usual": size, "few_first": inside[0]}
-        yield Fault("warning", "few", facts, inside)
-    if incomplete[-1]:
-        yield Fault("info", "last", {"last": int(responses[-1]), "usual": size}, (int(steps[-1]),))
-
-
-def _missing_steps(steps: Ints, limits: BrokenLog) -> Iterator[Fault]:
-    """Find gaps wider than the usual distance of steps."""
-    gaps = np.diff(steps)
-    distance = commonest(gaps, limits.usual)
-    if len(gaps) < MIN_STEPS or not distance:
-        return
-    at = np.flatnonzero(gaps >= 2 * distance)
-    if len(at):
-        low, high = int(steps[at[0]]), int(steps[at[0] + 1])
-        missing = int((gaps[at] // distance - 1).sum())
-        facts: dict[str, Fact] = {"missing": missing, "gap_low": low, "gap_high": high}
-        yield Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
-
-
-def _early_ranks(tables: Tables) -> Iterator[Fault]:
-    """Find rank files that end at least two steps before others with mostly the same steps."""
-    order = step_numbers(tables)
-    pairs = tables.responses[["file", "step"]].drop_duplicates()
-    step_counts = pairs.groupby("file")["step"].transform("size")
-    # Files with fewer steps are too short to be compared.
-    pairs = pairs[step_counts >= MIN_STEPS]
-    files, file = np.unique(pairs["file"].to_numpy(), return_inverse=True)
-    if not 1 < len(files) <= len(tables.files):
-        return
-    holds = np.zeros((len(files), len(order)), np.float32)
-    holds[file, np.searchsorted(order, pairs["step"].to_numpy())] = 1
-    # Ranks of one run hold the same steps: compare distinct sets of steps, not files.
-    sets, of_file = np.unique(holds, axis=0, return_inverse=True)
-    last = len(order) - 1 - sets[:, ::-1].argmax(axis=1)
-    same = sets @ sets.T >= SHARED_STEPS * sets.sum(axis=1)[:, None]
-    ends = np.where(same, last, 0).max(axis=1)
-    early_files = np.flatnonzero((ends - last >= 2)[of_file.ravel()])
-    if len(early_files):
-        stops = order[last[of_file.ravel()[early_files]]]
-        first = int(np.argmin(stops))
-        name = tables.files[int(files[early_files[first]])].name
-        facts: dict[str, Fact] = {"early": len(early_files), "early_file": name}
-        facts["early_step"] = int(stops[first])
-        yield Fault("warning", "early", facts, tuple(np.unique(stops).tolist()))
-
-
-SENTENCES = {
+_FAULTS = {
     "few": marked("{few:count} steps have fewer than {usual} responses, the first {few_first}."),
     "last": marked("The last step is incomplete: {last:count} of {usual} responses."),
     "missing": marked("{missing:count} steps are missing, first between {gap_low} and {gap_high}."),
@@ -184,81 +221,140 @@ SENTENCES = {
 def _log_title(facts: Facts) -> str:
     faults = facts["faults"]
     assert isinstance(faults, tuple)
-    return sentences(told(SENTENCES[str(key)], facts) for key in faults)
+    return sentences(told(_FAULTS[str(key)], facts) for key in faults)
 
 
-BROKEN_LOG = Check(
-    id="broken_log",
+@Check(
     name="holes in the log",
     rank="invalid",
     looks_for="holes in the log: unreadable lines, missing or incomplete steps, early ends",
-    judge=judge_log,
-    limits=BrokenLog,
+    limits=_BrokenLog,
     title=_log_title,
     why="Figures from a log with holes describe the rows that survived, not the run.",
-    suggestion="Look at the Data page for each line and its reason; check disk space, the exit of "
-    "each rank, and that every writer flushes whole lines.",
-    trend=False,
+    suggestion="Read the reasons on the Data page; check disk space and the exit of each rank.",
     whole_run=True,
 )
+def broken_log(check: Check, run: Run) -> Result:
+    """Collect the faults of the log; the worst one decides the severity."""
+    tables, limits = run.tables, run.limits[_BrokenLog]
+    faults = [
+        *_unreadable(tables, limits),
+        *_incomplete(tables, limits),
+        *_missing_steps(run.attempted_steps["step"].to_numpy(np.int64), limits),
+        *_early_ranks(tables),
+    ]
+    # The reader cut arrays that padding made unequal.
+    if cut := sum(note.count for note in tables.notes if note.kind == "unequal_lengths"):
+        faults.append(_Fault("info", "unequal", {"unequal": cut}))
+    if not faults:
+        return None
+    faults.sort(key=lambda fault: fault.severity != "warning")
+    severity = faults[0].severity
+    first = min((s for f in faults if f.severity == severity for s in f.steps), default=None)
+    facts: dict[str, Fact] = {"faults": tuple(fault.key for fault in faults)}
+    for fault in faults:
+        facts |= fault.facts
+    onset = None if first is None else Onset(first, first, first)
+    steps = [step for fault in faults for step in fault.steps]
+    return check.finding(run, severity, onset=onset, steps=steps, more=facts)
 
 
-def judge_mixed(run: Run) -> Result:
+def _unreadable(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Judge lines that could not be read; an incomplete last line is normal in a live file."""
+    torn = sum(line.torn for line in tables.bad_lines)
+    bad = tables.bad_count - torn
+    if torn:
+        yield _Fault("info", "torn", {"torn": torn})
+    if bad <= 0:
+        return
+    lines = max(sum(file.lines for file in tables.files), len(tables.responses) + bad)
+    facts: dict[str, Fact] = {"unreadable": bad, "lines": lines}
+    if first := next((line for line in tables.bad_lines if not line.torn), None):
+        why = first.reason if isinstance(first.reason, Message) else LogText(first.reason)
+        facts |= {"bad_file": first.file, "bad_line": first.line, "reason": why}
+    yield _Fault("warning" if bad > limits.unreadable * lines else "info", "unreadable", facts)
+
+
+def _incomplete(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Find steps with fewer responses than usual, if the run has a usual number of responses."""
+    steps, responses = step_numbers(tables), tables.steps["responses"].to_numpy()
+    size = commonest(responses, limits.usual)
+    if len(steps) < MIN_STEPS or size is None:
+        return
+    incomplete = responses < limits.fewer * size
+    inside = tuple(steps[:-1][incomplete[:-1]].tolist())
+    if inside:
+        facts = {"few": len(inside), "usual": size, "few_first": inside[0]}
+        yield _Fault("warning", "few", facts, inside)
+    if incomplete[-1]:
+        yield _Fault("info", "last", {"last": int(responses[-1]), "usual": size}, (int(steps[-1]),))
+
+
+def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
+    """Find gaps wider than the usual distance of steps."""
+    gaps = np.diff(steps)
+    distance = commonest(gaps, limits.usual)
+    if len(gaps) < MIN_STEPS or not distance:
+        return
+    at = np.flatnonzero(gaps >= 2 * distance)
+    if len(at):
+        low, high = int(steps[at[0]]), int(steps[at[0] + 1])
+        missing = int((gaps[at] // distance - 1).sum())
+        facts: dict[str, Fact] = {"missing": missing, "gap_low": low, "gap_high": high}
+        yield _Fault("warning", "missing", facts, tuple(steps[np.union1d(at, at + 1)].tolist()))
+
+
+def _early_ranks(tables: Tables) -> Iterator[_Fault]:
+    """Find rank files that end two steps or more before others with mostly the same steps."""
+    order = step_numbers(tables)
+    pairs = tables.responses[["file", "step"]].drop_duplicates()
+    pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
+    by_file = pairs.groupby("file")["at"]
+    pairs["end"] = by_file.transform("max")
+    pairs = pairs[by_file.transform("size") >= MIN_STEPS]  # others are too short to be compared
+    go_on = pairs.groupby("at")["end"].transform("max") - pairs["end"] >= 2
+    early = pairs[go_on.groupby(pairs["file"]).transform("mean") >= SHARED_STEPS]
+    if len(early) and pairs["file"].nunique() <= len(tables.files):
+        first = early.sort_values(["end", "file"]).iloc[0]
+        facts: dict[str, Fact] = {"early": early["file"].nunique()}
+        facts["early_file"] = tables.files[int(first["file"])].name
+        facts["early_step"] = int(order[first["end"]])
+        yield _Fault("warning", "early", facts, tuple(order[np.unique(early["end"])].tolist()))
+
+
+@Check(
+    name="several runs in one report",
+    rank="invalid",
+    title="{text}",
+    why="Means over several runs describe none of them.",
+    suggestion="Build a report of each run, or pass --merge if these files are of one.",
+    source=CONTRACT,
+    whole_run=True,
+)
+def mixed_runs(check: Check, run: Run) -> Result:
     """Report the reader's note that the logs look like several runs."""
     note = next((note for note in run.tables.notes if note.kind == SEVERAL_RUNS), None)
     if note is None:
         return None
     text = note.text if isinstance(note.text, Message) else LogText(note.text)
-    return MIXED_RUNS.finding(run, "warning", steps=(), text=text)
+    return check.finding(run, "warning", steps=(), text=text)
 
 
-MIXED_RUNS = Check(
-    id="mixed_runs",
-    name="several runs in one report",
-    rank="invalid",
-    looks_for="logs that look like several runs, given as one",
-    judge=judge_mixed,
-    title="{text}",
-    why="Means over several runs describe none of them.",
-    suggestion="Build a report of each run, or pass --merge if these files are of one.",
-    source=CONTRACT,
-    trend=False,
-    whole_run=True,
-)
+class _LostColumns(Limits):
+    share = Limit(0.9, "of responses", "info: have the column in each step until it ends")
 
 
-def judge_cut(run: Run) -> Result:
-    """Find out whether the logger cut texts: many responses have exactly the largest length.
-
-    Responses that end at a token limit differ in characters, unless they repeat one text.
-    """
-    chars = run.responses["response_chars"].to_numpy(np.int64)
-    largest = int(chars.max(initial=0))
-    longest = run.responses.loc[chars == largest, "response_hash"]
-    if largest < run.limits[CutTexts].least or 2 * longest.nunique() < len(longest):
-        return None
-    share = len(longest) / len(chars)
-    met = run.met(CutTexts.share, ">", share)
-    return CUT_TEXTS.finding(run, "info", met, share=share, most=largest) if met else None
-
-
-CUT_TEXTS = Check(
-    id="cut_texts",
-    name="texts cut by the logger",
+@Check(
+    name="columns that end",
     rank="note",
-    looks_for="responses that the logger cut",
-    judge=judge_cut,
-    limits=CutTexts,
-    title="{share:percent} of responses have exactly {most:count} characters, and none has more: "
-    "the logger cut them.",
-    why="Lengths in characters, ends of responses and texts that spread are those of the cut text.",
-    suggestion="Log whole responses, and fewer of them if space is short.",
-    trend=False,
+    looks_for="columns that the log holds up to some step, and not after it",
+    limits=_LostColumns,
+    title="{count:count} columns end before the run does, the first at step {at}: {names}.",
+    why="Figures that need them describe the first part of the run alone.",
+    suggestion="Compare the logger, its version and the settings on both sides of that step.",
     whole_run=True,
 )
-
-
-def judge_columns(run: Run) -> Result:
+def lost_columns(check: Check, run: Run) -> Result:
     """Find columns that nearly all responses have up to some step, and none after it."""
     columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
@@ -266,33 +362,12 @@ def judge_columns(run: Run) -> Result:
     for name, present in columns.items():
         share = run.by_step(present.to_numpy().astype(np.float64))
         end = int(np.flatnonzero(share).max(initial=-1)) + 1
-        always = (share[:end] >= run.limits[LostColumns].share).all()
+        always = (share[:end] >= run.limits[_LostColumns].share).all()
         if MIN_STEPS <= end <= len(share) - MIN_STEPS and always:
             ended.append((int(run.steps[end]), name))
     if not ended:
         return None
-    ended.sort()
-    first = ended[0][0]
-    return LOST_COLUMNS.finding(
-        run,
-        "info",
-        onset=Onset(first, first, first),
-        at=first,
-        names=tuple(LogText(name) for _, name in ended[:MAX_NAMED]),
-        count=len(ended),
-    )
-
-
-LOST_COLUMNS = Check(
-    id="lost_columns",
-    name="columns that end",
-    rank="note",
-    looks_for="columns that the log holds up to some step, and not after it",
-    judge=judge_columns,
-    limits=LostColumns,
-    title="{count:count} columns end before the run does, the first at step {at}: {names}.",
-    why="Figures that need them describe the first part of the run alone.",
-    suggestion="Compare the logger, its version and the settings on both sides of that step.",
-    trend=False,
-    whole_run=True,
-)
+    first = min(ended)[0]
+    names = tuple(LogText(name) for _, name in sorted(ended)[:MAX_NAMED])
+    onset = Onset(first, first, first)
+    return check.finding(run, "info", onset=onset, at=first, names=names, count=len(ended))

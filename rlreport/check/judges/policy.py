@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from rlreport.check.check import KL, LOGPROBS, Check, Result
-from rlreport.check.finding import Facts, Finding, Met, Onset, Severity
+from rlreport.check.finding import Facts, Met, Onset, Severity
 from rlreport.check.limits import ENTROPY, PUBLIC_RUNS, Limit, Limits, above
 from rlreport.check.noise import Change, Trend
 from rlreport.check.run import Ranking, Run, mean, median
-from rlreport.check.series import Series, SeriesSource, running_mean
-from rlreport.check.shapes import series_change
-from rlreport.figures.ragged import Floats
+from rlreport.check.series import Series, running_mean
+from rlreport.check.shapes import FALLS, series_change
 from rlreport.text.messages import marked
 
 TRL_KL = marked(
@@ -31,30 +30,35 @@ class KlExplosion(Limits):
 
     warn = Limit(10.0, "nats", "warning: mean KL per response in the last window", TRL_KL)
     critical = Limit(50.0, "nats", "critical: mean KL per response in the last window", TRL_KL)
-    response = Limit(500.0, "nats", "critical: KL of any one response", TRL_KL)
     warn_token = Limit(0.1, "nats per token", "warning: and mean KL per token")
     critical_token = Limit(0.5, "nats per token", "critical: and mean KL per token")
-    response_token = Limit(1.0, "nats per token", "and KL per token of that response")
     excursion = Limit(20.0, "times", "note: KL of five steps over its median", PUBLIC_RUNS)
     lasting = Limit(5, "steps", "warning: the excursion lasts longer", PUBLIC_RUNS)
     part = Limit(0.02, "of steps", "and of at least this part of the run", PUBLIC_RUNS)
 
 
-class EntropyCollapse(Limits):
-    """Thresholds of ``entropy_collapse``."""
-
-    share = Limit(0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY)
-    surprisal = Limit(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
-
-
-class EntropyExplosion(Limits):
-    """Thresholds of ``entropy_explosion``."""
-
-    ratio = Limit(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
-    rise = Limit(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
-
-
-def judge_kl(run: Run) -> Result:
+@Check(
+    name="KL explosion",
+    rank="consequence",
+    looks_for="the policy ran away from the reference",
+    charts=("kl", "reward_kl_frontier"),
+    limits=KlExplosion,
+    title={
+        "level": "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per "
+        "token.",
+        "excursion": "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; "
+        "its median is {median:figure}.",
+    },
+    clause={
+        "level": "KL to the reference is {kl:figure} nats per response",
+        "excursion": "the trainer's KL reached {kl:figure}",
+    },
+    why="Far from the reference the reward model judges text it never saw.",
+    suggestion="Raise the KL coefficient or lower the learning rate; go back before the rise.",
+    needs_also="logprobs and ref_logprobs, or the trainer's KL",
+    explains=("watched_reward_fall",),
+)
+def kl_explosion(check: Check, run: Run) -> Result:
     """Compare the last window's mean KL, per response and per token, with its limits.
 
     A long response with a small KL per token is no explosion. Without log-probabilities the
@@ -62,65 +66,36 @@ def judge_kl(run: Run) -> Result:
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.met(run):
-        if trainers is None:
-            return KL_EXPLOSION.not_run(KL.words)
-        return _judge_trainers_kl(run, trainers)
-    limits = run.limits[KlExplosion]
-    kl, tokens = run.column("kl_k1"), run.column("response_tokens")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kl_per_token = np.where(tokens > 0, kl / tokens, np.inf)
-    beyond = (kl > limits.response) & (kl_per_token > limits.response_token)
-    per_response, per_token = _kl_of(run, run.last.rows)
-    level, met = _kl_level(run, per_response, per_token)
-    severity = level
-    if beyond.any():
-        severity = "critical"
-        met += run.met(KlExplosion.response, ">", float(kl[beyond].max()))
-    by_step = run.by_step(kl)
-    far_steps = run.steps[np.unique(run.step_index[beyond])]
-    high_steps = by_step > max(limits.warn, 3 * median(by_step))
-    # The first and the last step of an excursion may hold few of its responses.
-    around = run.steps[np.convolve(high_steps, np.ones(3))[1:-1] > 0]
-    last_rows = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
-    end = _kl_level(run, *_kl_of(run, last_rows))[0]
-    back = end != "critical" and not beyond[last_rows].any() and len(run.steps) > 2 * LAST_STEPS
-    if severity and back and np.isin(far_steps, around).all():
-        # A KL that was high only for some steps, and recovered, is no reason to stop.
-        brief = high_steps.sum() <= max(limits.lasting, limits.part * len(run.steps))
-        severity = "info" if brief and (level is None or end is None) else "warning"
+        return check.not_run(KL.words) if trainers is None else _trainers_kl(check, run, trainers)
+    limits, kl = run.limits[KlExplosion], run.column("kl_k1")
+    per_response, per_token = _mean_kl(run, run.last.rows)
+    severity, met = _level(run, per_response, per_token)
     if severity is None:
-        return None if trainers is None else _judge_excursion(run, trainers)
-    high = above(per_response, limits.warn)
+        return None if trainers is None else _excursion(check, run, trainers)
+    by_step = run.by_step(kl)
+    last_steps = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
+    end = _level(run, *_mean_kl(run, last_steps))[0]
+    if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
+        # A KL that was high only for some steps, and recovered, is no reason to stop.
+        high = by_step > max(limits.warn, 3 * median(by_step))
+        brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
+        severity = "info" if brief and end is None else "warning"
     always = run.first is not None and above(mean(kl[run.first.rows]), limits.warn)
-    onset = run.onset(by_step, always=always) if high else None
-    positions = run.column("kl_max_position")
-    return KL_EXPLOSION.finding(
-        run,
-        severity,
-        met,
-        series=by_step,
-        onset=onset,
-        dated=high,
-        ranking=Ranking(kl, unit="nats", token=positions, among=None if high else beyond),
-        until=int(far_steps[-1]) if severity == "info" and len(far_steps) else None,
-        steps=None if high else far_steps.tolist(),
-        kind="level" if high else "responses",
-        kl=per_response,
-        kl_token=per_token,
-        over=int(beyond.sum()),
-        over_limit=limits.response,
-        over_step=int(far_steps[0]) if len(far_steps) else None,
+    ranking = Ranking(kl, unit="nats", token=run.column("kl_max_position"))
+    facts: Facts = {"kind": "level", "kl": per_response, "kl_token": per_token}
+    return check.finding(
+        run, severity, met, series=by_step, always=always, ranking=ranking, more=facts
     )
 
 
-def _kl_of(run: Run, rows: slice) -> tuple[float, float]:
+def _mean_kl(run: Run, rows: slice) -> tuple[float, float]:
     """Return the mean KL per response of these rows, and their KL per token."""
     kl, tokens = run.column("kl_k1")[rows], run.column("response_tokens")[rows]
     token_count = float(np.nansum(tokens[np.isfinite(kl)]))
     return mean(kl), float(np.nansum(kl)) / (token_count or np.nan)
 
 
-def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
+def _level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, list[Met]]:
     """Return the severity of a mean KL per response and per token, and the thresholds met."""
     level: Severity | None = None
     met: list[Met] = []
@@ -135,28 +110,20 @@ def _kl_level(run: Run, kl: float, per_token: float) -> tuple[Severity | None, l
     return level, met
 
 
-def _judge_trainers_kl(run: Run, kl: Series) -> Result:
+def _trainers_kl(check: Check, run: Run, kl: Series) -> Result:
     """Judge the trainer's KL by its level at the end, else by its excursions."""
-    end = mean(run.last_values(run.align(kl)))
-    tokens = mean(run.column("response_tokens")[run.last.rows])
-    per_token = kl.name != run.roles.get("kl")
-    means = (end * tokens, end) if per_token else (end, end / tokens)
-    severity, met = _kl_level(run, *means)
+    series = run.align(kl)
+    end, tokens = mean(run.last_values(series)), mean(run.column("response_tokens")[run.last.rows])
+    per_response = kl.name == run.roles.get("kl")
+    means = (end, end / tokens) if per_response else (end * tokens, end)
+    severity, met = _level(run, *means)
     if severity is None:
-        return _judge_excursion(run, kl)
-    return KL_EXPLOSION.finding(
-        run,
-        severity,
-        met,
-        series=run.align(kl),
-        kind="level",
-        kl=means[0],
-        kl_token=means[1],
-        series_from="metrics",
-    )
+        return _excursion(check, run, kl)
+    facts: Facts = {"kind": "level", "kl": means[0], "kl_token": means[1], "series_from": "metrics"}
+    return check.finding(run, severity, met, series=series, more=facts)
 
 
-def _judge_excursion(run: Run, kl: Series) -> Result:
+def _excursion(check: Check, run: Run, kl: Series) -> Result:
     """Find steps in which the trainer's KL is many times its median, and not small."""
     limits = run.limits[KlExplosion]
     if len(kl.values) < 2 * SMOOTH:
@@ -170,7 +137,8 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
     indices = np.flatnonzero(kl.values > threshold)
     start, stop, count = int(kl.steps[indices[0]]), int(kl.steps[indices[-1]]), len(indices)
     long = count > limits.lasting and count >= limits.part * len(kl.steps)
-    return KL_EXPLOSION.finding(
+    facts: Facts = {"kind": "excursion", "kl": float(kl.values.max()), "median": usual}
+    return check.finding(
         run,
         "warning" if long else "info",
         run.met(KlExplosion.excursion, ">", highest, of=usual),
@@ -178,170 +146,96 @@ def _judge_excursion(run: Run, kl: Series) -> Result:
         onset=Onset(start, start, start),
         until=stop if indices[-1] < len(kl.steps) - SMOOTH else None,
         steps=kl.steps[indices].tolist(),
-        kind="excursion",
-        kl=float(kl.values.max()),
-        since=start,
-        until_step=stop,
-        median=usual,
-        series_from="metrics",
+        more={**facts, "since": start, "until_step": stop, "series_from": "metrics"},
     )
 
 
-def _kl_title(facts: Facts) -> str:
-    if facts["kind"] == "excursion":
-        return marked(
-            "The trainer's KL reached {kl:figure} between steps {since} and {until_step}; its "
-            "median is {median:figure}."
-        )
-    if facts["kind"] == "responses":
-        return marked(
-            "{over:count} single responses have a KL above {over_limit:figure} nats, the first "
-            "in step {over_step}."
-        )
-    return marked(
-        "KL to the reference is {kl:figure} nats per response, {kl_token:figure} per token."
-    )
-
-
-def _kl_clause(facts: Facts) -> str:
-    if facts["kind"] == "responses":
-        return marked("{over:count} single responses have a KL above {over_limit:figure} nats")
-    if facts["kind"] == "excursion":
-        return marked("the trainer's KL reached {kl:figure}")
-    return marked("KL to the reference is {kl:figure} nats per response")
-
-
-KL_EXPLOSION = Check(
-    id="kl_explosion",
-    name="KL explosion",
-    rank="consequence",
-    looks_for="the policy ran away from the reference",
-    charts=("kl", "reward_kl_frontier"),
-    judge=judge_kl,
-    limits=KlExplosion,
-    title=_kl_title,
-    clause=_kl_clause,
-    why="Far from the reference the reward model judges text it never saw. Runs at this distance "
-    "seldom come back.",
-    suggestion="Raise the KL coefficient or lower the learning rate, and continue from a "
-    "checkpoint before the rise.",
-    trend=False,
-    needs_also="logprobs and ref_logprobs, or the trainer's KL",
-    explains=("watched_reward_fall",),
-)
-
-
-class Entropy(NamedTuple):
-    """The change of the entropy, its value by step, and where it comes from."""
-
-    moved: Change
-    by_step: Floats
-    series_from: SeriesSource
-
-
-def _entropy(run: Run) -> Entropy | None:
-    """Return the mean surprisal of the rollouts, else the trainer's entropy, None without both."""
-    if LOGPROBS.met(run):
-        surprisal, weights = run.column("surprisal_mean"), run.column("logp_tokens")
-        return Entropy(run.change(surprisal, weights), run.by_step(surprisal, weights), "rollouts")
+def _entropy(run: Run, highest: bool) -> tuple[Change, dict[str, Any]] | None:
+    """Return the change of the surprisal (or the trainer's entropy), and details of a finding."""
     trainers = run.series_of("entropy")
-    if trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
+    if LOGPROBS.met(run):
+        by, weights = run.column("surprisal_mean"), run.column("logp_tokens")
+        moved, series = run.change(by, weights), run.by_step(by, weights)
+        source, ranking = "rollouts", Ranking(by, highest, "nats per token")
+    elif trainers is None or len(trainers.steps) < run.limits[Trend].shortest_run:
         return None
-    return Entropy(series_change(trainers, None), run.align(trainers), "metrics")
+    else:
+        moved, series = series_change(trainers, None), run.align(trainers)
+        source, ranking = "metrics", None
+    facts = {"start": moved.first, "end": moved.last, "series_from": source}
+    return moved, {"series": series, "ranking": ranking, **facts}
 
 
-def _entropy_finding(
-    check: Check, run: Run, entropy: Entropy, severity: Severity, met: list[Met]
-) -> Finding:
-    by = run.column("surprisal_mean")
-    ranking = Ranking(by, highest=check is ENTROPY_EXPLOSION, unit="nats per token")
-    return check.finding(
-        run,
-        severity,
-        met,
-        series=entropy.by_step,
-        ranking=ranking if entropy.series_from == "rollouts" else None,
-        start=entropy.moved.first,
-        end=entropy.moved.last,
-        series_from=entropy.series_from,
-    )
+class _EntropyCollapse(Limits):
+    share = Limit(0.2, "of the first", "warning: mean surprisal against the first window", ENTROPY)
+    surprisal = Limit(0.3, "nats", "and mean surprisal in the last window is below", ENTROPY)
 
 
-def judge_entropy_collapse(run: Run) -> Result:
-    """Find an entropy that fell to a fraction of the start, and below a floor.
-
-    The severity is info if the run learns, keeps what it learned and stays near the reference.
-    """
-    entropy = _entropy(run)
-    if entropy is None:
-        return ENTROPY_COLLAPSE.not_run(ENTROPY_COLLAPSE.needs_also)
-    moved = entropy.moved
-    share = run.met(EntropyCollapse.share, "<", moved.last, of=moved.first)
-    floor = run.met(EntropyCollapse.surprisal, "<", moved.last)
-    if not (share and floor and moved.fell):
-        return None
-    harmful = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
-    harmful |= _kl_level(run, *_kl_of(run, run.last.rows))[0] is not None
-    severity: Severity = "info" if run.learned and not harmful else "warning"
-    return _entropy_finding(ENTROPY_COLLAPSE, run, entropy, severity, share + floor)
-
-
-ENTROPY_COLLAPSE = Check(
-    id="entropy_collapse",
+@Check(
     name="entropy collapse",
     rank="consequence",
     looks_for="the policy became certain",
     charts=("surprisal",),
-    judge=judge_entropy_collapse,
-    limits=EntropyCollapse,
+    limits=_EntropyCollapse,
     title="The policy became certain: entropy fell from {start:figure} to {end:figure} nats per "
     "token.",
     clause="entropy fell to {end:figure} nats per token",
-    why="A policy that samples the same thing every time no longer explores, and its groups of "
-    "responses stop differing.",
-    suggestion="Lower the learning rate, add an entropy bonus or clip higher on the upper side "
-    "(DAPO), or use harder prompts.",
+    why="A policy that samples the same thing every time no longer explores.",
+    suggestion="Lower the learning rate, add an entropy bonus, or use harder prompts.",
     explains=(
         *("kl_explosion", "diversity_collapse", "missing_eos"),
         *("reward_stalled", "watched_reward_fall"),
     ),
     needs_also="logprobs, or the trainer's entropy",
+    trend=True,
 )
-
-
-def judge_entropy_explosion(run: Run) -> Result:
-    """Find an entropy several times that of the start, while the reward did not rise."""
-    entropy, reward = _entropy(run), run.change(run.column("reward"))
-    if entropy is None:
-        return ENTROPY_EXPLOSION.not_run(ENTROPY_EXPLOSION.needs_also)
-    moved = entropy.moved
-    ratio = run.met(EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
-    rise = run.met(EntropyExplosion.rise, ">=", moved.difference)
-    if not (ratio and rise and moved.rose) or reward.rose or run.learned:
+def entropy_collapse(check: Check, run: Run) -> Result:
+    """Find an entropy that fell far; info if the run learns and stays near the reference."""
+    if (entropy := _entropy(run, highest=False)) is None:
+        return check.not_run(check.needs_also)
+    moved, details = entropy
+    share = run.met(_EntropyCollapse.share, "<", moved.last, of=moved.first)
+    floor = run.met(_EntropyCollapse.surprisal, "<", moved.last)
+    if not (share and floor and moved.fell):
         return None
-    severity: Severity = "critical" if reward.fell else "warning"
-    return _entropy_finding(ENTROPY_EXPLOSION, run, entropy, severity, ratio + rise)
+    harmful = any(shape and shape.fell for shape in (run.reward_shape, run.watched_shape))
+    harmful |= _level(run, *_mean_kl(run, run.last.rows))[0] is not None
+    severity: Severity = "info" if run.learned and not harmful else "warning"
+    return check.finding(run, severity, share + floor, **details)
 
 
-ENTROPY_EXPLOSION = Check(
-    id="entropy_explosion",
+class _EntropyExplosion(Limits):
+    ratio = Limit(3.0, "times", "warning: mean surprisal against the first window", ENTROPY)
+    rise = Limit(1.0, "nats", "and mean surprisal rose by this", ENTROPY)
+
+
+@Check(
     name="entropy explosion",
     rank="cause",
     looks_for="the policy's text becomes random",
     charts=("surprisal", "kl"),
-    judge=judge_entropy_explosion,
-    limits=EntropyExplosion,
+    limits=_EntropyExplosion,
     title="The policy's text becomes random: entropy rose from {start:figure} to {end:figure} nats "
     "per token.",
     clause="entropy rose to {end:figure} nats per token",
     why="A policy this uncertain samples tokens that mean nothing: what it had learned is lost.",
-    suggestion="Lower the entropy bonus or the learning rate, and continue from a checkpoint "
-    "before the rise.",
+    suggestion="Lower the entropy bonus or the learning rate; continue from before the rise.",
     source="too large an entropy bonus; threads of TRL and verl",
     explains=(
-        *("kl_explosion", "reward_collapse", "watched_reward_fall", "missing_eos"),
-        *("length_collapse", "language_drift", "diversity_collapse", "reward_stalled"),
-        *("persistent_losers", "ratio_drift"),
+        *(*FALLS, "kl_explosion", "missing_eos", "length_collapse", "diversity_collapse"),
+        *("language_drift", "reward_stalled", "persistent_losers", "ratio_drift"),
     ),
     needs_also="logprobs, or the trainer's entropy",
+    trend=True,
 )
+def entropy_explosion(check: Check, run: Run) -> Result:
+    """Find an entropy several times that of the start, while the reward did not rise."""
+    if (entropy := _entropy(run, highest=True)) is None:
+        return check.not_run(check.needs_also)
+    (moved, details), reward = entropy, run.change(run.column("reward"))
+    ratio = run.met(_EntropyExplosion.ratio, ">=", moved.last, of=moved.first)
+    rise = run.met(_EntropyExplosion.rise, ">=", moved.difference)
+    if not (ratio and rise and moved.rose) or reward.rose or run.learned:
+        return None
+    severity: Severity = "critical" if reward.fell else "warning"
+    return check.finding(run, severity, ratio + rise, **details)

@@ -1,31 +1,70 @@
-"""Checks of the reward: it fell, died or did not rise, or the watched reward fell."""
+"""Checks of the reward: it fell, died or did not rise, or the reward function changed."""
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from rlreport.check.check import REF_REWARD, REWARD, Check, Result
-from rlreport.check.finding import Fact, Facts, Onset, Severity
+from rlreport.check.finding import Facts, Onset, Severity
 from rlreport.check.limits import RL_BOARD, Limit, Limits
 from rlreport.check.noise import window
+from rlreport.check.onset import noise
 from rlreport.check.run import Ranking, RewardStalled, Run
-from rlreport.check.series import FALL_Z, RewardCollapse, Shape, running_mean
+from rlreport.check.series import Dip, RewardCollapse, Shape, running_mean
 from rlreport.check.shapes import same_prompt_change
-from rlreport.text.messages import marked
+from rlreport.figures.ragged import Floats
 
-GAO = marked("Gao, Schulman and Hilton 2023, Scaling Laws for Reward Model Overoptimization")
+NEAR = 5
+"""Steps on each side of a jump that are compared."""
+SUDDEN = 0.6
+"""Part of the difference that has to lie between the steps next to a jump, else it is a slope."""
+STRAY = 0.5
+"""Steps next to a jump may differ from their side's mean, or trend, by this part of the jump."""
+NEW = 0.8
+"""The prompts changed if this share of the responses after a jump have new prompts."""
+MIN_SIDE = 3
+"""Fewest steps on each side of a jump."""
+EVIDENT = 5.0
+"""Standard errors of a single step's mean that a jump must exceed, without a reference."""
 
 
-class WatchedRewardFall(Limits):
-    """Thresholds of ``watched_reward_fall``."""
-
-    lost = Limit(0.25, "of the gain", "warning: part of the watched reward's gain lost again", GAO)
-    least = Limit(0.02, "of its range", "and lost at least this part of the range it had", GAO)
-    follow = Limit(0.5, "times", "does not rise, and ends below this part of training's reward")
-
-
-def judge_collapse(run: Run) -> Result:
+@Check(
+    name="the reward collapsed",
+    rank="consequence",
+    looks_for="the reward fell or died, whenever that was",
+    needs=(REWARD,),
+    charts=("reward", "reward_distribution"),
+    limits=RewardCollapse,
+    title={
+        "dead": "The reward died: it stays at {end:figure} from step {since} on, after "
+        "{best:figure} at its best.",
+        "late": "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
+        "{since} on.",
+        "fell": "The reward fell from {best:figure} to {end:figure}; it had started at "
+        "{start:figure}.",
+        "dip": "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
+        "recovered.",
+        "prompts": "The reward fell from {best:figure} to {end:figure}, but harder prompts explain "
+        "it: the watched reward, that of the same prompts or the gap to the reference did not "
+        "fall.",
+    },
+    clause="the reward fell from {best:figure} to {end:figure}",
+    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
+    suggestion="Go back to before; lower the learning rate or raise the KL coefficient.",
+    explains=(
+        *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
+        *("kl_explosion", "reward_stalled", "persistent_losers"),
+        *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
+        *("unclosed_thinking", "language_drift", "template_collapse"),
+    ),
+    of_reward=True,
+    trend=True,
+)
+def reward_collapse(check: Check, run: Run) -> Result:
     """Find a reward that died, fell, or fell and recovered.
 
     It is critical if the reward stays at its lowest value to the end, or ends further below its
@@ -33,55 +72,57 @@ def judge_collapse(run: Run) -> Result:
     """
     shape = run.reward_shape
     if shape is None:
-        return REWARD_COLLAPSE.too_short(run)
-    steps, dip = shape.series.steps, shape.dip
-    end = shape.end
-    facts: dict[str, Fact] = {}
-    severity: Severity = "critical" if shape.dead is not None or shape.below_start else "warning"
-    peak, onset, until = shape.best_index, None, None
-    fell = shape.below_start or _fell(run, shape)
-    since = shape.dead if shape.dead is not None or fell else shape.late
-    if since is not None:
-        kind = "dead" if shape.dead is not None else "late"
-        end = float(shape.series.values[since:].mean())
-        facts["since"] = int(steps[since])
-        peak = peak if shape.dead is not None else max(since - shape.window, 0)
-    elif fell:
-        kind = "fell"
-        facts |= run.reward_windows()
-    elif dip is not None:
-        kind = "dip"
-        since, until = int(steps[dip.start]), int(steps[dip.stop])
-        facts |= {"best": dip.level, "low": dip.low, "since": since, "until": until}
-        onset = Onset(since, since, since)
-        length = dip.stop - dip.start
-        met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
-        severity = "warning" if met and length >= 10 else "info"
+        return check.too_short(run)
+    dead, fell = shape.dead is not None, shape.below_start or _fell(run, shape)
+    since = shape.dead if dead or fell else shape.late
+    explained = not dead and _prompts_explain(run, shape)
+    if not fell and since is None:
+        return None if explained or shape.dip is None else _recovered(check, run, shape, shape.dip)
+    severity: Severity = "critical" if dead or shape.below_start else "warning"
+    facts: Facts = {"start": shape.start, "best": shape.best, "end": shape.end, "kind": "fell"}
+    peak = shape.best_index
+    if since is None:
+        facts = {**facts, **run.reward_windows()}
     else:
-        return None
-    if kind != "dip":
-        met = run.met(RewardCollapse.lost, ">", _lost(shape, end))
-        met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
-    if kind != "dead" and _prompts_explain(run, shape):
-        if kind == "dip":
-            return None
-        kind, severity = "prompts", "info"
-    return REWARD_COLLAPSE.finding(
+        end, step = float(shape.series.values[since:].mean()), int(shape.series.steps[since])
+        facts = {**facts, "end": end, "since": step, "kind": "dead" if dead else "late"}
+        peak = peak if dead else max(since - shape.window, 0)
+    lost = lost_part(shape, shape.end if since is None else end)
+    met = run.met(RewardCollapse.lost, ">", lost)
+    met += run.met(RewardCollapse.z, ">", max(shape.fall_z, -shape.rise_z))
+    return check.finding(
         run,
-        severity,
+        "info" if explained else severity,
         met,
         series=run.align(shape.series),
-        onset=onset or run.onset_of(shape.series, (peak, peak + shape.window)),
-        until=until,
+        onset=run.onset_of(shape.series, (peak, peak + shape.window)),
         ranking=Ranking(run.column("reward"), highest=False),
-        more={"start": shape.start, "best": shape.best, "end": end} | facts,
-        kind=kind,
+        more=({**facts, "kind": "prompts"} if explained else facts),
         series_from=shape.series.source,
     )
 
 
-def _lost(shape: Shape, end: float) -> float:
-    """Return the part of the gain that was lost, 1 if there was no gain."""
+def _recovered(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
+    """Return the finding of a fall that recovered; info if it was short."""
+    steps, length = shape.series.steps, dip.stop - dip.start
+    since, until = int(steps[dip.start]), int(steps[dip.stop])
+    met = run.met(RewardCollapse.dip, ">", (length + 1) / len(steps))
+    facts: Facts = {"kind": "dip", "best": dip.level, "low": dip.low, "since": since}
+    return check.finding(
+        run,
+        "warning" if met and length >= 10 else "info",
+        met,
+        series=run.align(shape.series),
+        onset=Onset(since, since, since),
+        until=until,
+        ranking=Ranking(run.column("reward"), highest=False),
+        more={**facts, "until": until, "start": shape.start, "end": shape.end},
+        series_from=shape.series.source,
+    )
+
+
+def lost_part(shape: Shape, end: float) -> float:
+    """Return the part of a series' gain that is lost at the level ``end``, 1 without a gain."""
     gain = shape.best - shape.start
     return (shape.best - end) / gain if gain > 0 else 1.0
 
@@ -92,13 +133,12 @@ def _fell(run: Run, shape: Shape) -> bool:
         return shape.fell
     limits, steps, size = run.limits[RewardCollapse], len(run.steps), len(run.last.steps)
     if shape.abrupt is not None:
-        return bool(run.met(RewardCollapse.half, ">", _lost(shape, shape.end)))
+        return bool(run.met(RewardCollapse.half, ">", lost_part(shape, shape.end)))
     reward = run.column("reward")
     means = running_mean(np.nan_to_num(run.by_step(reward), nan=-np.inf), size)
     place = int(np.argmax(means))
     best = window(run.tables, place, place + size)
-    loss = run.change(reward, first=best)
-    gain = run.change(reward, last=best).difference
+    loss, gain = run.change(reward, first=best), run.change(reward, last=best).difference
     min_loss = max(limits.half * gain, limits.spread * run.spread())
     # The best of several windows lies above the others by chance.
     luck = np.sqrt(2 * np.log(steps / size))
@@ -124,189 +164,192 @@ def _prompts_explain(run: Run, shape: Shape) -> bool:
     if -reference.difference > drop / 2 and reference.fell and not gap.fell:
         return True
     index = np.searchsorted(shape.series.steps, run.responses["step"].to_numpy(np.int64))
-
-    def in_steps(start: int, stop: int) -> NDArray[np.bool_]:
-        chosen: NDArray[np.bool_] = (index >= start) & (index < stop)
-        return chosen
-
+    late = index >= steps - 2 * size
+    early = (index >= shape.best_index - size) & (index < shape.best_index + 2 * size) & ~late
     if dip is not None and not shape.fell:
-        late_rows, drop = in_steps(dip.start, dip.stop + 1), dip.level - dip.low
-        early_rows = ~late_rows
-    else:
-        late_rows = in_steps(steps - 2 * size, steps)
-        early_rows = in_steps(shape.best_index - size, shape.best_index + 2 * size) & ~late_rows
-    difference = same_prompt_change(run, run.column("reward"), late_rows, early_rows)
+        drop = dip.level - dip.low
+        late = (index >= dip.start) & (index <= dip.stop)
+        early = ~late
+    difference = same_prompt_change(run, run.column("reward"), late, early)
     return difference is not None and difference > -drop / 2
 
 
-def _collapse_title(facts: Facts) -> str:
-    return {
-        "dead": marked(
-            "The reward died: it stays at {end:figure} from step {since} on, after {best:figure} "
-            "at its best."
-        ),
-        "late": marked(
-            "The reward fell from {best:figure} to {end:figure} in the last steps, from step "
-            "{since} on."
-        ),
-        "fell": marked(
-            "The reward fell from {best:figure} to {end:figure}; it had started at {start:figure}."
-        ),
-        "dip": marked(
-            "The reward fell from {best:figure} to {low:figure} in steps {since} to {until} and "
-            "recovered."
-        ),
-        "prompts": marked(
-            "The reward fell from {best:figure} to {end:figure}, but harder prompts explain it: "
-            "the watched reward, that of the same prompts or the gap to the reference did not fall."
-        ),
-    }[str(facts["kind"])]
-
-
-REWARD_COLLAPSE = Check(
-    id="reward_collapse",
-    name="the reward collapsed",
-    rank="consequence",
-    looks_for="the reward fell or died, whenever that was",
-    needs=(REWARD,),
-    charts=("reward", "reward_distribution"),
-    judge=judge_collapse,
-    limits=RewardCollapse,
-    title=_collapse_title,
-    clause="the reward fell from {best:figure} to {end:figure}",
-    why="What the run had learned is gone; its last checkpoint is worse than an earlier one.",
-    suggestion="Keep a checkpoint from before the fall. Lower the learning rate or raise the KL "
-    "coefficient, and look at KL and entropy where the fall begins.",
-    explains=(
-        *("length_collapse", "diversity_collapse", "entropy_collapse", "missing_eos"),
-        *("kl_explosion", "reward_stalled", "persistent_losers"),
-        *("watched_reward_fall", "zero_variance_groups", "group_std_fall"),
-        *("unclosed_thinking", "language_drift", "template_collapse"),
-    ),
-    of_reward=True,
-)
-
-
-def judge_watched(run: Run) -> Result:
-    """Find a watched reward that fell, or does not follow the reward of training."""
-    watched, trained = run.watched_shape, run.reward_shape
-    if run.watched is None and run.series_of("validation") is None:
-        return WATCHED_REWARD_FALL.not_run(
-            "a second reward (valid_reward), or responses or metrics of validation"
-        )
-    if watched is None:
-        return WATCHED_REWARD_FALL.too_short(run)
-    loss = watched.best - watched.end
-    lost = run.met(WatchedRewardFall.lost, ">", _lost(watched, watched.end))
-    span = float(np.ptp(watched.series.values))
-    # On a scale of 0 to 1 a fall below 0.02 does not matter, however small the noise.
-    min_loss = run.limits[WatchedRewardFall].least * (1.0 if watched.best <= 1 else span)
-    # Without a gain, the best of many windows lies above the others by chance.
-    significant = watched.fell or (watched.gained and watched.fall_z > FALL_Z)
-    fell = bool(lost) and significant and loss > min_loss
-    follows = trained is None or not _does_not_follow(run, watched, trained)
-    if not fell and follows:
-        return None
-    in_training = run.watched is not None and run.watched[0] is run
-    peak = (watched.best_index, watched.best_index + watched.window)
-    return WATCHED_REWARD_FALL.finding(
-        run,
-        "critical" if fell and -watched.rise_z > FALL_Z else "warning",
-        lost if fell else (),
-        series=run.align(watched.series) if in_training else None,
-        onset=run.onset_of(watched.series, peak) if fell else None,
-        dated=False,
-        ranking=Ranking(run.column("valid_reward"), highest=False) if in_training else None,
-        start=watched.start,
-        best=watched.best,
-        end=watched.end,
-        fell=fell,
-        trained_start=trained.start if trained else np.nan,
-        trained_end=trained.end if trained else np.nan,
-        series_from=watched.series.source,
-    )
-
-
-def _does_not_follow(run: Run, watched: Shape, trained: Shape) -> bool:
-    """Return whether training's reward rises and the watched one, on the same scale, does not."""
-    both = [watched.series.values, trained.series.values]
-    in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
-    if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
-        return False
-    min_ratio = run.limits[WatchedRewardFall].follow
-    return trained.rise_z > FALL_Z and watched.end < min_ratio * trained.end
-
-
-def _watched_title(facts: Facts) -> str:
-    if not facts["fell"]:
-        return marked(
-            "The watched reward does not follow: it went from {start:figure} to {end:figure}, "
-            "while the trained one rose from {trained_start:figure} to {trained_end:figure}."
-        )
-    return marked(
-        "The watched reward fell from {best:figure} to {end:figure}, after {start:figure} at "
-        "first, while the trained one went from {trained_start:figure} to {trained_end:figure}."
-    )
-
-
-WATCHED_REWARD_FALL = Check(
-    id="watched_reward_fall",
-    name="the watched reward fell",
-    rank="consequence",
-    looks_for="the watched reward fell or did not follow, whatever the trained one did",
-    needs_also="a second reward (valid_reward), or responses or metrics of validation",
-    charts=("reward",),
-    judge=judge_watched,
-    limits=WatchedRewardFall,
-    title=_watched_title,
-    clause="the watched reward went from {best:figure} to {end:figure}",
-    why="The policy games or over-fits the reward that it is trained on.",
-    suggestion="Keep the checkpoint of the watched reward's best steps. Raise the KL coefficient, "
-    "train for fewer steps, or mend the reward.",
-)
-
-
-def judge_stalled(run: Run) -> Result:
-    """Find a reward that did not rise, or a policy that wins no more often than the reference."""
-    if run.first is None and not REF_REWARD.met(run):
-        return REWARD_STALLED.too_short(run)
-    gap = run.column("reward_gap")
-    end = gap[run.last.rows]
-    end = end[np.isfinite(end)]
-    facts: dict[str, Fact]
-    if run.reward_shape is not None and not run.learned and not run.solved:
-        facts = {**run.reward_windows(), "series_from": run.reward.source}
-    elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
-        facts = {"wins": float(np.mean(end > 0)), "losses": float(np.mean(end < 0))}
-    else:
-        return None
-    by = gap if np.isfinite(gap).any() else run.column("reward")
-    return REWARD_STALLED.finding(run, "info", ranking=Ranking(by, highest=False), more=facts)
-
-
-def _stalled_title(facts: Facts) -> str:
-    if "wins" in facts:
-        return marked(
-            "The policy beats the reference in {wins:percent} of responses and loses in "
-            "{losses:percent}."
-        )
-    return marked("The reward did not rise: {start:figure} at first, {end:figure} at the end.")
-
-
-REWARD_STALLED = Check(
-    id="reward_stalled",
+@Check(
     name="no gain in reward",
     rank="note",
     looks_for="no gain over all steps, or none over the reference",
     needs=(REWARD,),
     charts=("reward", "win_rate"),
-    judge=judge_stalled,
     limits=RewardStalled,
-    title=_stalled_title,
+    title={
+        "flat": "The reward did not rise: {start:figure} at first, {end:figure} at the end.",
+        "reference": "The policy beats the reference in {wins:percent} of responses and loses in "
+        "{losses:percent}.",
+    },
     why="The run cost its compute and the policy is no better by its own reward.",
-    suggestion="See whether rewards differ inside groups: without differences there is nothing to "
-    "learn. Then try a higher learning rate, a lower KL coefficient or easier prompts.",
+    suggestion="Try easier prompts, a higher learning rate or a lower KL coefficient.",
     source=RL_BOARD,
-    trend=False,
     of_reward=True,
 )
+def reward_stalled(check: Check, run: Run) -> Result:
+    """Find a reward that did not rise, or a policy that wins no more often than the reference."""
+    if run.first is None and not REF_REWARD.met(run):
+        return check.too_short(run)
+    gap = run.column("reward_gap")
+    end = gap[run.last.rows]
+    end = end[np.isfinite(end)]
+    facts: Facts
+    if run.reward_shape is not None and not run.learned and not run.solved:
+        facts = {"kind": "flat", "series_from": run.reward.source, **run.reward_windows()}
+    elif len(end) and np.mean(end > 0) <= np.mean(end < 0):
+        wins, losses = float(np.mean(end > 0)), float(np.mean(end < 0))
+        facts = {"kind": "reference", "wins": wins, "losses": losses}
+    else:
+        return None
+    by = gap if np.isfinite(gap).any() else run.column("reward")
+    return check.finding(run, "info", ranking=Ranking(by, highest=False), more=facts)
+
+
+class _RewardShift(Limits):
+    z = Limit(6.0, "std errors", "warning: jump of the reference's reward at one step")
+    spread = Limit(0.25, "std of reward", "least jump, of the std inside a step")
+    still = Limit(4.0, "std errors", "without a reference: no other figure jumps by this")
+
+
+@Check(
+    name="the reward function changed",
+    rank="cause",
+    looks_for="the reward function, or the prompts, changed in mid-run",
+    needs=(REWARD,),
+    charts=("reward",),
+    limits=_RewardShift,
+    title={
+        "prompts": "The prompts changed at step {at}: mean reward went from {before:figure} to "
+        "{after:figure}, but not that of prompts seen on both sides.",
+        "reference": "The frozen reference's mean reward jumped from {before:figure} to "
+        "{after:figure} at step {at}: the scoring changed, not the policy.",
+        "reward": "The mean reward jumped from {before:figure} to {after:figure} at step {at}, "
+        "while length, KL and entropy did not move.",
+    },
+    why="Rewards before and after are not comparable; checks judge the gap or the longer part.",
+    suggestion="Find what changed at this step: the reward model, a penalty, a scale, the data.",
+    explains=("reward_collapse", "reward_stalled", "persistent_losers", "not_sharpening"),
+    trend=True,
+)
+def reward_shift(check: Check, run: Run) -> Result:
+    """Find a step from which the frozen reference earns a different reward.
+
+    Without a reference: the reward jumps while length, KL, surprisal and distinct-2 do not. The
+    severity is info if only the prompts changed, that is, prompts on both sides earn the same.
+    """
+    kind = "reference" if run.has("ref_reward") else "reward"
+    column = "ref_reward" if kind == "reference" else "reward"
+    reward = run.column(column)
+    series = run.by_step(reward)
+    jump = _find_jump(series)
+    if jump is None or not jump.sudden:
+        return None
+    size = jump.after - jump.before
+    z = run.met(_RewardShift.z, ">=", jump.z)
+    spread = max(run.spread(column), abs(size) * 1e-3)
+    large = run.met(_RewardShift.spread, ">=", abs(size), of=spread)
+    if not (z and large and abs(size) > 1e-9):
+        return None
+    if kind == "reward":
+        shape, limit = run.reward_shape, run.limits[_RewardShift].still
+        new_low = jump.after < np.nanmin(reward[run.step_index < jump.at])
+        died = shape is not None and (shape.dead is not None or (shape.below_start and new_low))
+        if died or not _exceeds_noise(run, reward, jump) or _others_jump(run, jump.at, limit):
+            return None
+    changed = _prompts_changed(run, reward, jump)
+    step = int(run.steps[jump.at])
+    facts: Facts = {"kind": "prompts" if changed else kind, "before": jump.before}
+    return check.finding(
+        run,
+        "info" if changed else "warning",
+        z + large,
+        series=series,
+        onset=Onset(step, step, step),
+        ranking=Ranking(reward, highest=size > 0),
+        more={**facts, "after": jump.after, "at": step},
+    )
+
+
+class _Jump(NamedTuple):
+    """The best split of a series in two: its index, both means, its z, and whether it is sudden."""
+
+    at: int
+    before: float
+    after: float
+    z: float
+    sudden: bool
+
+
+def _find_jump(series: Floats) -> _Jump | None:
+    """Return the best split of a series in two segments by least squares.
+
+    Noise is the median squared successive difference, which a jump hardly changes. A split is
+    sudden if most of the difference lies between neighbouring steps, unlike a slope, and both
+    sides stay near their means, unlike a recovery from a dip.
+    """
+    indices = np.flatnonzero(np.isfinite(series))
+    y, n = series[indices], len(indices)
+    if n < 2 * MIN_SIDE:
+        return None
+    sizes, sums = np.arange(1, n), np.cumsum(y)[:-1]
+    difference = (y.sum() - sums) / (n - sizes) - sums / sizes
+    between = difference**2 * sizes * (n - sizes) / n
+    at = MIN_SIDE + int(np.argmax(between[MIN_SIDE - 1 : n - MIN_SIDE]))
+    before, after = float(y[:at].mean()), float(y[at:].mean())
+    size = abs(after - before)
+    z = size / max(noise(y) * np.sqrt(1 / at + 1 / (n - at)), size * 1e-3, 1e-12)
+    sides = y[max(0, at - NEAR) : at], y[at : at + NEAR]
+    left, right = (float(side.mean()) for side in sides)
+    near = float(sides[1][:2].mean() - sides[0][-2:].mean())
+    local = min(near, right - left, key=lambda d: d * np.sign(after - before))
+    trends = (abs(float(np.polyfit(np.arange(len(s)), s, 1)[0])) * len(s) for s in sides)
+    stray = max(abs(left - before), abs(right - after), *trends)
+    sudden = size > 0 and local / (after - before) >= SUDDEN and stray <= STRAY * size
+    return _Jump(int(indices[at]), before, after, z, bool(sudden))
+
+
+def _exceeds_noise(run: Run, reward: Floats, jump: _Jump) -> bool:
+    """Return whether a jump exceeds the noise of single steps, unlike fast learning.
+
+    Noise is taken from the steps next to the jump: near a ceiling it is smaller.
+    """
+    inside = pd.Series(reward - run.by_step(reward)[run.step_index])
+    # Responses to one prompt are correlated; a step of one prompt has no more than responses.
+    sums = inside.groupby([run.step_index, run.responses["prompt_id"].to_numpy()]).sum()
+    by_prompt = (sums**2).groupby(level=0).sum()
+    by_response = (inside**2).groupby(run.step_index).sum()
+    squares = np.maximum(by_prompt, by_response)
+    errors = np.asarray(np.sqrt(squares) / inside.groupby(run.step_index).count())
+    at = jump.at
+    sides = (errors[max(0, at - NEAR) : at], errors[at : at + NEAR])
+    error = math.hypot(*(math.sqrt(np.nanmean(side**2)) for side in sides))
+    return abs(jump.after - jump.before) >= EVIDENT * error
+
+
+def _others_jump(run: Run, at: int, still: float) -> bool:
+    """Return whether length, KL, surprisal or distinct-2 jump at the same step."""
+    names = ("response_tokens_mean", "response_chars_mean", "kl_k1_mean", "surprisal_mean")
+    first = max(0, at - NEAR)
+    near = run.tables.steps[[*names, "distinct_2", "duplicate_rate"]][first : at + NEAR]
+    jumps = [_find_jump(near[name].to_numpy(np.float64)) for name in near]
+    return any(one and one.sudden and one.at + first == at and one.z >= still for one in jumps)
+
+
+def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
+    """Return whether other prompts explain the jump: prompts on both sides earn the same as before.
+
+    Without such prompts: those before the jump recurred, and nearly all after it are new.
+    """
+    difference = same_prompt_change(run, reward, run.step_index >= jump.at)
+    if difference is not None:
+        return abs(difference) < abs(jump.after - jump.before) / 2
+    prompts = run.responses["prompt_id"].to_numpy(np.int64)
+    first = int(np.searchsorted(run.step_index, jump.at))
+    groups = run.responses[:first].groupby(["prompt_id", "step"]).ngroups
+    returned = len(np.unique(prompts[:first])) < NEW * groups
+    return bool(returned and (~np.isin(prompts[first:], prompts[:first])).mean() >= NEW)
