@@ -20,7 +20,7 @@ from rlreport.comparison.run import compared_run
 from rlreport.comparison.words import failures, notes, sentence
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
-from rlreport.deliver.github import append_summary, summary_file
+from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions, FigureOptions, ReadOptions, ReportOptions, part

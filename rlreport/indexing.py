@@ -15,7 +15,8 @@ from rlreport.bake.runs_page import Listed, runs_view
 from rlreport.bake.views import Shell
 from rlreport.comparison.data import REPORT
 from rlreport.comparison.earlier import report_about
-from rlreport.deliver.one_file import FORM, assemble
+from rlreport.deliver import FORMS
+from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import local_path, publishing
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
 from rlreport.read.files import is_url
@@ -65,7 +66,7 @@ def build_index(
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
-    _refuse_report(local_path(out, FORM))
+    _refuse_report(local_path(out, FORMS["html"]))
     places = [place for given in reports for place in _expanded(given)]
     own = out.resolve()
     listed = [
@@ -75,19 +76,12 @@ def build_index(
         raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
     frame = Shell(
-        title=title,
-        run=title,
-        kind="runs",
-        root="",
-        nav=[],
-        crumbs=[],
-        assets={},
-        csp="",
+        title=title, run=title, kind="runs", root="", nav=[], crumbs=[], assets={}, csp=""
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)
-    (_, page), _ = FORM.finish(Page("index.html", "", title, html))
-    with publishing(out, FORM) as path, path.open("wb") as file:
+    (_, page), _ = encode_view(Page("index.html", "", title, html))
+    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])

@@ -127,11 +127,7 @@ class ReadOptions(_Checked):
     )
     strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
     max_line: int = option(
-        256_000_000,
-        "Skip lines that are longer.",
-        low=1,
-        size=True,
-        show="256MB",
+        256_000_000, "Skip lines that are longer.", low=1, size=True, show="256MB"
     )
     workers: int = option(
         0, "Number of worker processes.", low=0, high=256, show="one per core", metavar="N"

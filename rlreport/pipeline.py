@@ -27,9 +27,9 @@ from rlreport.check.wording import worded
 from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
-from rlreport.deliver.github import append_summary, summary_file
-from rlreport.deliver.notebook import notebook_html
+from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
+from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from rlreport.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
@@ -42,28 +44,24 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
         tables: what was read.
         named: whether names of folders may be shown.
     """
-    if all("/" not in file.name for file in tables.files):
+    paths = [file.name.partition("/") for file in tables.files]
+    if not any(slash for _, slash, _ in paths):
         return _several_files(tables, named=named)
-    files: dict[str, dict[str, int]] = {}
-    for i, file in enumerate(tables.files):
-        top, slash, below = file.name.partition("/")
-        if not slash or _PART_OF_A_RUN.fullmatch(top):
-            return None
-        files.setdefault(top, {})[below] = i
-    if len(files) < 2:
+    if any(not slash or _PART_OF_A_RUN.fullmatch(top) for top, slash, _ in paths):
         return None
-    steps = _steps_by_file(tables)
-    held = [set().union(*(steps.get(i, set()) for i in own.values())) for own in files.values()]
-    everywhere = set.intersection(*held)
-    if not everywhere:
+    folders = list(dict.fromkeys(top for top, _, _ in paths))
+    rows = tables.responses[tables.responses["validation"] == 0]
+    folder_of_row = np.array([folders.index(top) for top, _, _ in paths])[rows["file"]]
+    steps = [set(rows.loc[folder_of_row == k, "step"]) for k in range(len(folders))]
+    if len(folders) < 2 or not set.intersection(*steps):
         return None
-    same = everywhere == set.union(*held) and len({frozenset(own) for own in files.values()}) == 1
-    if not same and not all(_configured(logs, top) for top in files):
+    files = {frozenset(below for top, _, below in paths if top == folder) for folder in folders}
+    same = set.intersection(*steps) == set.union(*steps) and len(files) == 1
+    if not same and not all(_configured(logs, folder) for folder in folders):
         return None
-    folders = message("{count:count} folders", count=len(files))
-    places = {"folders": _enumerated(list(files)) if named else folders, "runs": len(files)}
-    return Note(
-        SEVERAL_RUNS,
+    count = message("{count:count} folders", count=len(folders))
+    places = {"folders": _enumerated(folders) if named else count, "runs": len(folders)}
+    text = (
         message(
             "{folders} look like {runs:count} runs, as each has every step in files of the same "
             "names: every figure here mixes them. Build a report of each; rlreport index lists "
@@ -76,9 +74,9 @@ def several_runs(logs: Sequence[str | Path], tables: Tables, *, named: bool = Tr
             "figure here mixes them. Build a report of each; rlreport index lists them and "
             "rlreport compare compares two. If they are one run, pass --merge.",
             **places,
-        ),
-        1,
+        )
     )
+    return Note(SEVERAL_RUNS, text, 1)
 
 
 def _several_files(tables: Tables, *, named: bool) -> Note | None:
@@ -92,12 +90,12 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
         return None
     rows = tables.responses[tables.responses["validation"] == 0]
     columns = ["step"] if _runs(names) else ["step", "prompt_id"]
-    held = [
-        set(map(tuple, rows.loc[rows["file"] == i, columns].drop_duplicates().to_numpy().tolist()))
+    steps = [
+        set(rows.loc[rows["file"] == i, columns].itertuples(index=False, name=None))
         for i in range(len(names))
     ]
-    shared = len(set.intersection(*held))
-    if shared < _LEAST_SHARED or shared < _SHARED * min(map(len, held)):
+    shared = len(set.intersection(*steps))
+    if shared < _LEAST_SHARED or shared < _SHARED * min(map(len, steps)):
         return None
     files = message("{count:count} files", count=len(names))
     return Note(
@@ -116,16 +114,6 @@ def _several_files(tables: Tables, *, named: bool) -> Note | None:
 def _runs(names: Sequence[str]) -> bool:
     """Say whether all names are those of runs, such as run1 or seed_42."""
     return all(_A_RUN.search(name) for name in names)
-
-
-def _steps_by_file(tables: Tables) -> dict[int, set[int]]:
-    """Return the training steps of each file, by its index."""
-    rows = tables.responses[tables.responses["validation"] == 0]
-    found: dict[int, set[int]] = {}
-    pairs = rows[["file", "step"]].drop_duplicates()
-    for file, step in zip(pairs["file"].tolist(), pairs["step"].tolist(), strict=True):
-        found.setdefault(file, set()).add(step)
-    return found
 
 
 def _configured(logs: Sequence[str | Path], top: str) -> bool:

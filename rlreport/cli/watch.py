@@ -28,8 +28,7 @@ def duration(value: str) -> float:
 
 
 @click.command(
-    cls=BuildCommand,
-    params=[param for param in build.params if param.name != "in_progress"],
+    cls=BuildCommand, params=[param for param in build.params if param.name != "in_progress"]
 )
 @click.option(
     "--every",
