@@ -17,27 +17,16 @@ from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
 CONFIGURATIONS = (
-    "config.yaml",
-    "config.yml",
-    "config.json",
-    "config.toml",
-    ".hydra/config.yaml",
-    "args.json",
-    "training_args.json",
-    "training_args.yaml",
-    "trainer_state.json",
-)
+    "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
+    "training_args.json", "training_args.yaml", "trainer_state.json",
+)  # fmt: skip
 """Configuration files that are looked for in a folder of logs and in its parent."""
 
 MOST_ENTRIES = 2_000
 MOST_CHARACTERS = 500
-MOST_IN_ALL = 60_000
-"""Maximum characters of all names and values, as every format contains them."""
-
+MOST_IN_ALL = 60_000  # maximum characters of all names and values, as every format contains them
 _MAX_BITS = 63
-_MAX_CHECKED = 20_000
-"""Characters of a value in which a secret is looked for."""
-
+_MAX_CHECKED = 20_000  # characters of a value in which a secret is looked for
 _MAX_DEPTH = 24
 _RECORDED = ("log_history",)
 """Entries of configuration files with figures of the run instead of settings."""

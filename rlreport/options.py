@@ -14,17 +14,9 @@ from rlreport.errors import UsageError
 from rlreport.text.language import TAGS, Language, language
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
-    "<PAD>",
-    "<pad>",
-    "[PAD]",
-    "<|pad|>",
-    "<|PAD|>",
-    "<|padding|>",
-    "<|endofpad|>",
-    "<|finetune_right_pad_id|>",
-    "<|vision_pad|>",
-    "<unk_pad>",
-)
+    "<PAD>", "<pad>", "[PAD]", "<|pad|>", "<|PAD|>", "<|padding|>", "<|endofpad|>",
+    "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
+)  # fmt: skip
 """Token strings that are always removed as padding."""
 
 RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")

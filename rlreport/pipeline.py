@@ -34,7 +34,7 @@ from rlreport.display import fetch, prompt_texts
 from rlreport.draw.own import own_charts, own_functions
 from rlreport.metrics import metrics_beside
 from rlreport.options import BuildOptions, FigureOptions, ReadOptions, ReportOptions, part
-from rlreport.progress import Progress, progress_unless
+from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.read.readback import RowLocations
 from rlreport.read.remote import shown
@@ -44,8 +44,7 @@ from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.workers import Workers, release_memory
 
-DATA_SHARE = 0.2
-"""Fraction of the maximum size for the figures of all responses."""
+DATA_SHARE = 0.2  # fraction of the maximum size for the figures of all responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
     Raises:
         RlreportError: an option or the logs cannot be used.
     """
-    progress, limits = progress_unless(options.quiet), _limits(options)
+    progress, limits = Progress(options.quiet), _limits(options)
     with Workers(options.workers, options.ray, progress.say) as workers:
         _, locations, tables = _read(logs, options, progress, workers)
         verdict, _ = _judge(tables, locations, limits, options)

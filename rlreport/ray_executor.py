@@ -24,9 +24,7 @@ from rlreport import __version__
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.store import program
 
-_QUEUED = 2
-"""Tasks submitted per CPU: the one it works on, and the next."""
-
+_QUEUED = 2  # tasks submitted per CPU: the one it works on, and the next
 _RETRIES = 3
 _CHECK_SECONDS = 120.0
 _BUSY_SECONDS = 30.0

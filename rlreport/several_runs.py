@@ -12,9 +12,7 @@ from rlreport.card import configured
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message
 
-SEVERAL_RUNS = "several_runs"
-"""Kind of the note that the logs look like several runs."""
-
+SEVERAL_RUNS = "several_runs"  # kind of the note that the logs look like several runs
 _MAX_NAMED = 3
 _SHARED = 0.8
 _LEAST_SHARED = 3

@@ -25,30 +25,16 @@ import pandas as pd
 from rlreport.errors import RowError
 from rlreport.text.messages import message
 
-MAX_JSON = 256_000_000
-"""Bytes of a JSON document, which is parsed whole."""
-
-MAX_MEMORY = 1_000_000_000
-"""Estimated bytes that the parsed values of one JSON document take."""
-
-MAX_DEPTH = 200
-"""Levels of nesting in JSON."""
-
+MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed whole
+MAX_MEMORY = 1_000_000_000  # estimated bytes that the parsed values of one JSON document take
+MAX_DEPTH = 200  # levels of nesting in JSON
 MAX_CONFIG = 2_000_000
 """Bytes of a configuration file, and characters after its YAML aliases are expanded."""
 
-MAX_NODES = 100_000
-"""Values of a YAML file after its aliases are expanded."""
-
-MAX_CONFIG_DEPTH = 64
-"""Levels of nesting in a configuration file."""
-
-MAX_LINE = 64_000_000
-"""Bytes of a line in a file of trainer metrics."""
-
-MAX_COLUMNS = 5_000
-"""Columns of a table."""
-
+MAX_NODES = 100_000  # values of a YAML file after its aliases are expanded
+MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
+MAX_LINE = 64_000_000  # bytes of a line in a file of trainer metrics
+MAX_COLUMNS = 5_000  # columns of a table
 MAX_DIRECTORY = 32_000_000
 """Bytes of the list of entries in a zip archive; an entry takes about 15 times that in memory."""
 

@@ -29,12 +29,8 @@ Job = TypeVar("Job")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
-QUEUED = 2
-"""Jobs submitted per process: the one it works on, and the next."""
-
-AHEAD = 4
-"""Results per submitted job that are held until an earlier one is there."""
-
+QUEUED = 2  # jobs submitted per process: the one it works on, and the next
+AHEAD = 4  # results per submitted job that are held until an earlier one is there
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
     # NumPy's linear algebra, which no job uses, would start a thread per core.

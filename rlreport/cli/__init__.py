@@ -21,16 +21,10 @@ INTERRUPTED, TERMINATED = 130, 143
 """Exit status after Ctrl-C and after SIGTERM, which job schedulers send (128 + signal)."""
 
 MODULES = {
-    "build": "build",
-    "cache": "commands",
-    "check": "commands",
-    "checks": "commands",
-    "compare": "compare",
-    "formats": "commands",
-    "index": "commands",
-    "inspect": "commands",
+    "build": "build", "cache": "commands", "check": "commands", "checks": "commands",
+    "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
     "watch": "watch",
-}
+}  # fmt: skip
 """Module of each command, which is a function of the same name there."""
 
 

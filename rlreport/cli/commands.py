@@ -157,12 +157,12 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
     """
     from rlreport.bake.data_page import note_in_words
     from rlreport.metrics import metrics_beside
-    from rlreport.progress import progress_unless
+    from rlreport.progress import Progress
     from rlreport.read.logs import read_logs
 
     read, figures = part(ReadOptions, given), part(FigureOptions, given)
     metrics = metrics_beside(logs, read.metrics)
-    scan = read_logs(logs, read, figures, progress_unless(given["quiet"]), metrics.paths)
+    scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
     _say_steps(scan)
     _say_section("files", map(_file_line, scan.files))
     _say_section(

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rlreport.pipeline import Report
     from rlreport.tables import BadLine, Tables
 
-LISTED = 10
-"""Unreadable lines printed; the data page has all."""
+LISTED = 10  # unreadable lines printed; the data page has all
 
 
 def say(line: str = "", *, err: bool = False) -> None:

@@ -30,11 +30,8 @@ OTHER_SUFFIXES = {
 """Suffixes of other kinds of files: a folder of such a name would surprise."""
 
 _ZIP_LEVEL = 9
-_ZIP_HEADERS = 76
-"""Bytes of a file's local and central headers in a zip besides its name."""
-
-_MANIFEST_ENTRY = 8
-"""Bytes of a file's entry in the manifest besides its name."""
+_ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
+_MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class LiteralHeader(UnstructuredHeader, BaseHeader):
     @classmethod
     def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
         """Use the text as it is."""
-        kwds |= {"parse_tree": cls.value_parser(""), "decoded": one_line(value)}
+        kwds.update(parse_tree=cls.value_parser(""), decoded=one_line(value))
 
     def fold(self, *, policy: Policy) -> str:
         """Return the header as lines of at most 78 ASCII characters."""

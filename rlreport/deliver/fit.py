@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 FOR_STEPS = 0.75
 """Share of the limit that pages of steps may take, until the size of the others is known."""
 
-MANY = 150_000
-"""Bytes a step from which all have a page, whatever the least of them weighs."""
-
-FEWEST = 24
-"""Steps that have a page as long as their least pages fit."""
+MANY = 150_000  # bytes a step from which all have a page, whatever the least of them weighs
+FEWEST = 24  # steps that have a page as long as their least pages fit
 
 
 def deliver(

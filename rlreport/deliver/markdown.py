@@ -42,9 +42,7 @@ MOST_CHARACTERS = 60_000
 """Limit for a GitHub comment (65,536 characters) with room for text around it."""
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
-SUMMARY_BYTES = 1_048_576
-"""Maximum size of the summary of one step of GitHub Actions."""
-
+SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
 MOST_PICTURES = 6
 PICTURE_WIDTH = 720
 

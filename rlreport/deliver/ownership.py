@@ -16,9 +16,7 @@ MANIFEST = "data/manifest.json"
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 """Files that systems and hosts put into a report folder; they stay there."""
 
-_NFS_FILES = ".nfs*"
-"""Removed files that are still open; NFS removes them later."""
-
+_NFS_FILES = ".nfs*"  # removed files that are still open; NFS removes them later
 EDGE_BYTES = 4096
 _MAX_NAMED = 3
 

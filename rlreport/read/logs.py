@@ -12,7 +12,7 @@ import pandas as pd
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.figures.ragged import Ints
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress, Silent
+from rlreport.progress import Progress
 from rlreport.read.batch import Chunk
 from rlreport.read.cache import ChunkCache, chunk_cache
 from rlreport.read.chunk import read_chunk
@@ -111,7 +111,7 @@ def read_logs(
         RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
-    progress = progress or Silent()
+    progress = progress or Progress()
     if workers is None:
         with Workers(options.workers, options.ray, progress.say) as own:
             return read_logs(paths, options, figures, progress, metrics, own)
