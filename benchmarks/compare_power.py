@@ -28,7 +28,7 @@ from rlreport.comparison.compare import (
 from rlreport.comparison.data import response_data
 from rlreport.comparison.outcome import flips
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 
@@ -133,7 +133,7 @@ def null_pairs(runs: Sequence[Side]) -> Iterator[tuple[Side, Side]]:
 
 def run_of(logs: str) -> Side:
     """The figures of a run's responses."""
-    scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Silent(), ())
+    scan = read_logs([logs], ReadOptions(workers=1), FigureOptions(), Progress(), ())
     data = response_data(summarise(scan))
     return side_of(scan.name, data)
 

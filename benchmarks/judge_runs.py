@@ -36,7 +36,7 @@ from rlreport.display import prompt_texts
 from rlreport.errors import RlreportError
 from rlreport.metrics import metrics_beside
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.logs import read_logs
 from rlreport.summarise import summarise
 from rlreport.tables import Tables
@@ -75,7 +75,7 @@ def read(folder: Path) -> Tables:
     """Read the logs of a folder and the metrics beside them."""
     options = ReadOptions(workers=1)
     metrics = metrics_beside([folder], ())
-    scan = read_logs([folder], options, FigureOptions(), Silent(), metrics.paths)
+    scan = read_logs([folder], options, FigureOptions(), Progress(), metrics.paths)
     return summarise(scan, prompt_texts(scan, options), metrics)
 
 

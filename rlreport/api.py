@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeAlias, cast
+from typing import Any, ParamSpec, Protocol, TypeAlias
 
 from rlreport.comparing import ComparisonReport, build_comparison
 from rlreport.deliver.publish import destination
@@ -14,13 +14,13 @@ from rlreport.errors import UsageError
 from rlreport.indexing import Index, build_index
 from rlreport.options import BuildOptions, CompareOptions, declared
 from rlreport.pipeline import Report, build_report
-from rlreport.progress import progress_unless
+from rlreport.progress import Progress
 from rlreport.text.language import language
 from rlreport.workers import Workers
 
 Logs: TypeAlias = str | Path | Sequence[str | Path]
 P = ParamSpec("P")
-_PLACE = "        **options: as on the command line."
+_OPTIONS = "        **options: as on the command line."
 """Replaced by the list of options in docstrings."""
 
 
@@ -41,34 +41,31 @@ class _Compare(Protocol[P]):
     ) -> ComparisonReport: ...
 
 
-def _takes(options: Any) -> Any:
+def _takes(options: Any) -> Callable[[Any], Any]:
     """Give a function's signature and docstring the fields of an options class."""
 
-    def documented(function: Any) -> Any:
-        own = inspect.signature(function)
-        parameters = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        types = inspect.signature(options).parameters
+    def add(function: Any) -> Any:
+        signature, typed = inspect.signature(function), inspect.signature(options).parameters
+        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        lines = []
         for one in declared(options):
             default = {} if one.default_factory is dict else one.default
-            parameters.append(types[one.name].replace(default=default))
-        function.__signature__ = own.replace(parameters=parameters)
-        lines = [f"{one.name}: {one.metadata['help']}" for one in declared(options)]
-        text = "\n".join(
-            textwrap.fill(line, 96, initial_indent=" " * 8, subsequent_indent=" " * 12)
-            for line in lines
-        )
-        function.__doc__ = function.__doc__.replace(_PLACE, text)
+            parameters.append(typed[one.name].replace(default=default))
+            help = textwrap.fill(f"{one.name}: {one.metadata['help']}", 88)
+            lines += textwrap.indent(help, " " * 12).removeprefix(" " * 4).splitlines()
+        function.__signature__ = signature.replace(parameters=parameters)
+        function.__doc__ = function.__doc__.replace(_OPTIONS, "\n".join(lines))
         return function
 
-    return documented
+    return add
 
 
 def _build_with(options: Callable[P, BuildOptions]) -> Callable[[Any], _Build[P]]:
-    return cast("Callable[[Any], Any]", _takes(options))
+    return _takes(options)
 
 
 def _compare_with(options: Callable[P, CompareOptions]) -> Callable[[Any], _Compare[P]]:
-    return cast("Callable[[Any], Any]", _takes(options))
+    return _takes(options)
 
 
 @_build_with(BuildOptions)
@@ -95,7 +92,7 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
             what to do.
     """
     asked = BuildOptions(**options)
-    progress = progress_unless(asked.quiet)
+    progress = Progress(asked.quiet)
     with Workers(asked.workers, asked.ray, progress.say) as workers:
         return build_report(_several(logs), destination(out), asked, progress, workers)
 
@@ -119,7 +116,7 @@ def compare(
         RlreportError: a run, an option or the destination cannot be used.
     """
     asked = CompareOptions(**options)
-    progress = progress_unless(asked.quiet)
+    progress = Progress(asked.quiet)
     return build_comparison(_several(base), new, destination(out), asked, progress)
 
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,18 @@ from rlreport.sidefiles import load_config
 from rlreport.text.clean import safe_text
 from rlreport.text.messages import message
 
-FOUND_BESIDE = (
-    "config.yaml",
-    "config.yml",
-    "config.json",
-    "config.toml",
-    ".hydra/config.yaml",
-    "args.json",
-    "training_args.json",
-    "training_args.yaml",
-    "trainer_state.json",
-)
+CONFIGURATIONS = (
+    "config.yaml", "config.yml", "config.json", "config.toml", ".hydra/config.yaml", "args.json",
+    "training_args.json", "training_args.yaml", "trainer_state.json",
+)  # fmt: skip
 """Configuration files that are looked for in a folder of logs and in its parent."""
 
 MOST_ENTRIES = 2_000
 MOST_CHARACTERS = 500
-MOST_IN_ALL = 60_000
-"""Maximum characters of all names and values, as every format contains them."""
-
-_BITS = 63
-_LOOKED_AT = 20_000
-_DEEPEST = 24
+MOST_IN_ALL = 60_000  # maximum characters of all names and values, as every format contains them
+_MAX_BITS = 63
+_MAX_CHECKED = 20_000  # characters of a value in which a secret is looked for
+_MAX_DEPTH = 24
 _RECORDED = ("log_history",)
 """Entries of configuration files with figures of the run instead of settings."""
 
@@ -53,7 +45,7 @@ class Card:
     Attributes:
         entries: dotted name -> value, in the order of the sources; later ones replace earlier.
         sources: names of the files (without their folders), ``--meta``, ``git``.
-        hidden: number of entries omitted as likely secrets.
+        secrets: names of entries omitted as likely secrets.
         cut: number of entries omitted as there are too many.
         notes: sentences on files that could not be read.
         withheld: there are entries, which ``--redact=names`` hides.
@@ -61,10 +53,15 @@ class Card:
 
     entries: dict[str, Scalar] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
-    hidden: int = 0
+    secrets: set[str] = field(default_factory=set)
     cut: int = 0
     notes: list[str] = field(default_factory=list)
     withheld: bool = False
+
+    @property
+    def hidden(self) -> int:
+        """Number of entries omitted as likely secrets."""
+        return len(self.secrets)
 
     def as_json(self) -> dict[str, Any]:
         """Return the metadata for ``report.json``."""
@@ -72,8 +69,11 @@ class Card:
 
     def without_texts(self) -> Card:
         """Return the metadata without values that may be prose, such as a system prompt."""
-        shown = {name: redacted_value(name, value) for name, value in self.entries.items()}
-        return replace(self, entries=shown)
+        entries = {
+            name: redacted_text(name, value) if isinstance(value, str) else value
+            for name, value in self.entries.items()
+        }
+        return replace(self, entries=entries)
 
 
 def run_card(
@@ -94,38 +94,35 @@ def run_card(
     Raises:
         UsageError: a file of ``configs`` cannot be read; others become notes.
     """
-    builder = _Builder()
-    for given in configs:
-        builder.add_file(Path(given), required=True)
-    if not configs:
-        for found in found_beside(logs):
-            builder.add_file(found, required=False)
+    card = Card()
+    for path in map(Path, configs or _configurations_of(logs)):
+        try:
+            values = load_config(path)
+        except (OSError, ValueError) as error:
+            reason = message(
+                "{file}: cannot be read as a configuration: {why}",
+                file=path.name,
+                why=_reason(error),
+            )
+            if configs:
+                raise UsageError(f"--config {reason}") from None
+            card.notes.append(reason)
+            continue
+        if isinstance(values, Mapping):
+            settings = {k: v for k, v in values.items() if k not in _RECORDED}
+            _add(card, path.name, settings)
+        elif configs:
+            raise UsageError(f"--config {path.name}: contains no names with values")
     if meta:
-        builder.add("--meta", dict(meta))
+        _add(card, "--meta", meta)
     if git:
-        builder.add("git", _git())
-    return builder.card
-
-
-def found_beside(logs: Sequence[str | Path]) -> list[Path]:
-    """Return the configuration files in the folder of the logs, or in its parent."""
-    found: set[tuple[Path, ...]] = set()
-    for place in (Path(given) for given in logs if "://" not in str(given)):
-        folder = place if place.is_dir() else place.parent
-        found.add(tuple(configured(folder) or configured(folder.parent)))
-    # Logs with different configurations are several runs.
-    found.discard(())
-    return list(found.pop()) if len(found) == 1 else []
+        _add(card, "git", _git())
+    return card
 
 
 def configured(folder: Path) -> list[Path]:
     """Return the configuration files in a folder."""
-    return [folder / name for name in FOUND_BESIDE if (folder / name).is_file()]
-
-
-def redacted_value(name: str, value: Scalar) -> Scalar:
-    """Return a value, or a placeholder if it may be prose."""
-    return redacted_text(name, value) if isinstance(value, str) else value
+    return [folder / name for name in CONFIGURATIONS if (folder / name).is_file()]
 
 
 def redacted_text(name: str, text: str) -> str:
@@ -148,108 +145,78 @@ def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the entries of an earlier report, without likely secrets."""
     return {
         name: _short(value) if isinstance(value, str) else value
-        for name, value in list(_flat(entries, "", 0))[:MOST_ENTRIES]
+        for name, value in islice(_flat(entries), MOST_ENTRIES)
         if not is_secret(name, value)
     }
 
 
-class _Builder:
-    """Collect entries in ``card`` and count the omitted ones."""
-
-    def __init__(self) -> None:
-        self.card = Card()
-        self._hidden: set[str] = set()
-        self._room = MOST_IN_ALL
-
-    def add_file(self, path: Path, *, required: bool) -> None:
-        """Add a configuration file.
-
-        Raises:
-            UsageError: the user named it and it cannot be read.
-        """
-        try:
-            found = load_config(path)
-        except (OSError, ValueError) as error:
-            reason = message(
-                "{file}: cannot be read as a configuration: {why}",
-                file=path.name,
-                why=_reason(error),
-            )
-            if required:
-                raise UsageError(f"--config {reason}") from None
-            self.card.notes.append(reason)
-            return
-        if isinstance(found, Mapping):
-            self.add(path.name, {k: v for k, v in found.items() if k not in _RECORDED})
-        elif required:
-            raise UsageError(f"--config {path.name}: contains no names with values")
-
-    def add(self, source: str, values: Mapping[str, Any]) -> None:
-        """Add nested values."""
-        card, entries = self.card, self.card.entries
-        card.sources.append(source)
-        for name, value in _flat(values, "", 0):
-            if is_secret(name, value):
-                self._hidden.add(name)
-                card.hidden = len(self._hidden)
-                entries.pop(name, None)
-                continue
-            size = len(name) + min(len(str(value)), MOST_CHARACTERS)
-            if len(entries) < MOST_ENTRIES and size <= self._room:
-                self._room -= size
-                entries[name] = _short(value) if isinstance(value, str) else value
-            else:
-                entries.pop(name, None)
-                card.cut += 1
+def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
+    """Return the configuration files in the folder of the logs, or in its parent."""
+    found = set()
+    for path in (Path(log) for log in logs if "://" not in str(log)):
+        folder = path if path.is_dir() else path.parent
+        found.add(tuple(configured(folder) or configured(folder.parent)))
+    # Logs with different configurations are several runs.
+    found.discard(())
+    return list(found.pop()) if len(found) == 1 else []
 
 
-def _flat(value: Any, name: str, depth: int) -> Iterator[tuple[str, Scalar]]:
+def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:
+    """Add nested values, those that are no secrets."""
+    card.sources.append(source)
+    room = MOST_IN_ALL - sum(len(name) + len(str(value)) for name, value in card.entries.items())
+    for name, value in _flat(values):
+        shown = _short(value) if isinstance(value, str) else value
+        size = len(name) + len(str(shown))
+        if is_secret(name, value):
+            card.secrets.add(name)
+            card.entries.pop(name, None)
+        elif len(card.entries) < MOST_ENTRIES and size <= room:
+            card.entries[name] = shown
+            room -= size
+        else:
+            card.cut += 1
+            card.entries.pop(name, None)
+
+
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
     """Yield (dotted name, scalar); lists of scalars become one text.
 
     Depth and number are limited, as YAML aliases may be recursive.
     """
-    left = 4 * MOST_ENTRIES
-    waiting = [iter([(name, value)])]
-    while waiting and left:
-        at, inner = next(waiting[-1], (None, None))
-        if at is None:
-            waiting.pop()
-            continue
-        left -= 1
-        deep = depth + len(waiting) - 1
-        if isinstance(inner, Mapping) and deep < _DEEPEST:
-            pairs = {_text(key): child for key, child in inner.items()}
-            waiting.append(_children(at, named_value(pairs).items()))
-        elif isinstance(inner, int) and inner.bit_length() > _BITS:
-            yield at, _in_words(inner)
-        elif isinstance(inner, (bool, int, float)) or inner is None:
-            yield at, inner
-        elif isinstance(inner, (list, tuple)):
-            if any(isinstance(item, (Mapping, list, tuple)) for item in inner):
-                if deep < _DEEPEST:
-                    waiting.append(_children(at, enumerate(inner)))
-            else:
-                yield at, _text(", ".join(_text(item) for item in inner[:100]))
-        else:
-            yield at, _text(inner)
+    for name, value in islice(_nodes("", values, 0), 4 * MOST_ENTRIES):
+        if not isinstance(value, (Mapping, list, tuple)):
+            yield name, value
 
 
-def _children(name: str, items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted name, value); long names are shortened."""
-    prefix = f"{name}." if name else ""
-    for key, child in items:
-        yield _short(f"{prefix}{_short(_text(key))}"), child
+def _nodes(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield (dotted name, value) of a value and of those below it, as scalars and containers."""
+    if isinstance(value, Mapping):
+        yield name, value
+        named = named_value({_text(key): child for key, child in value.items()})
+        children: Iterable[tuple[Any, Any]] = named.items()
+    elif isinstance(value, (list, tuple)):
+        if not any(isinstance(item, (Mapping, list, tuple)) for item in value):
+            yield name, _text(", ".join(_text(item) for item in value[:100]))
+            return
+        yield name, value
+        children = enumerate(value)
+    else:
+        large = isinstance(value, int) and value.bit_length() > _MAX_BITS
+        plain = not large and isinstance(value, (bool, int, float, type(None)))
+        yield name, value if plain else _text(value)
+        return
+    for key, child in children if depth < _MAX_DEPTH else ():
+        below = f"{name}." if name else ""
+        yield from _nodes(_short(f"{below}{_short(_text(key))}"), child, depth + 1)
 
 
 def _text(value: object) -> str:
     """Return a value as printable text, long enough to recognize a secret."""
-    if isinstance(value, int) and value.bit_length() > _BITS:
-        return _in_words(value)  # str() refuses thousands of digits
-    return safe_text(str(value)[:_LOOKED_AT])
-
-
-def _in_words(number: int) -> str:
-    return f"a whole number of {number.bit_length():,} bits"
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        # str() refuses thousands of digits
+        return f"a whole number of {value.bit_length():,} bits"
+    return safe_text(str(value)[:_MAX_CHECKED])
 
 
 def _short(text: str) -> str:
@@ -267,13 +234,10 @@ def _git() -> dict[str, Scalar]:
     """Return commit, branch and dirty state of the current folder; empty outside of git."""
 
     def git(*words: str) -> str | None:
+        command = ["git", "--no-optional-locks", *words]
         try:
             process = subprocess.run(
-                ["git", "--no-optional-locks", *words],
-                capture_output=True,
-                timeout=10,
-                check=True,
-                stdin=subprocess.DEVNULL,
+                command, capture_output=True, timeout=10, check=True, stdin=subprocess.DEVNULL
             )
         except (OSError, subprocess.SubprocessError):
             return None
@@ -282,9 +246,9 @@ def _git() -> dict[str, Scalar]:
     commit = git("rev-parse", "HEAD")
     if not commit:
         return {}
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    changes = git("status", "--porcelain", "--untracked-files=no")
     return {
         "git.commit": commit,
         "git.branch": git("rev-parse", "--abbrev-ref", "HEAD"),
-        "git.dirty": None if changed is None else bool(changed),
+        "git.dirty": None if changes is None else bool(changes),
     }

@@ -15,7 +15,7 @@ from rlreport.comparison.outcome import Gate, Outcome, outcome_of
 from rlreport.comparison.run import compared_run
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver_comparison
-from rlreport.deliver.github import append_summary, summary_file
+from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
 from rlreport.draw.comparison import comparison_charts
 from rlreport.draw.svg import drawn

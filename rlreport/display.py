@@ -141,26 +141,25 @@ def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:
 
 def _turn(turn: Mapping[str, Any], clean: Clean, *, spans: bool) -> Turn:
     """Return a turn; what ``normalize_turns_and_mask`` does not check may be of any type."""
-    thinking, tool = (
-        clean(value) if isinstance(value := turn.get(name), str) else None
-        for name in ("thinking", "tool")
-    )
-    seconds, reward = (
-        float(value) if is_number(value := turn.get(name)) else None
-        for name in ("seconds", "reward")
-    )
+
+    def text(name: str) -> str | None:
+        return clean(value) if isinstance(value := turn.get(name), str) else None
+
+    def number(name: str) -> float | None:
+        return float(value) if is_number(value := turn.get(name)) else None
+
     calls, error = turn.get("calls"), turn.get("error")
     return Turn(
         role=_text(turn["role"]),
         text=clean(turn["text"]),
         sampled=turn["sampled"],
         tokens=tuple(turn["tokens"]) if spans and "tokens" in turn else None,
-        thinking=thinking,
+        thinking=text("thinking"),
         calls=tuple(map(_call, calls)) if isinstance(calls, list) else (),
-        tool=tool,
+        tool=text("tool"),
         error=clean(error) if error else None,
-        seconds=seconds,
-        reward=reward,
+        seconds=number("seconds"),
+        reward=number("reward"),
     )
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from zipfile import is_zipfile
 
@@ -15,7 +16,8 @@ from rlreport.bake.runs_page import Listed, runs_view
 from rlreport.bake.views import Shell
 from rlreport.comparison.data import REPORT
 from rlreport.comparison.earlier import report_about
-from rlreport.deliver.one_file import FORM, assemble
+from rlreport.deliver import FORMS
+from rlreport.deliver.one_file import assemble, encode_view
 from rlreport.deliver.publish import local_path, publishing
 from rlreport.errors import OutputError, RlreportError, UnreadableReportError, UsageError
 from rlreport.read.files import is_url
@@ -23,8 +25,6 @@ from rlreport.read.remote import shown
 from rlreport.text.clean import safe_text
 from rlreport.text.language import ENGLISH, Language
 from rlreport.text.messages import message
-
-_SINGLE = (".html", ".htm", ".zip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,10 @@ def build_index(
     out = Path(out)
     if out.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{out}: an index is one HTML file; give -o NAME.html")
-    local = local_path(out, FORM)
-    # A report of one file has the same mark as an index.
-    if (local.parent / REPORT).is_file() or (local.is_file() and _is_report(local)):
-        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
-    target = out.resolve()
+    _refuse_report(local_path(out, FORMS["html"]))
     paths = dict.fromkeys(path for given in reports for path in _expanded(given))
-    listed = [_listed(path, target.parent) for path in paths if path.resolve() != target]
+    resolved = out.resolve()
+    listed = [_listed(path, resolved.parent) for path in paths if path.resolve() != resolved]
     if listed and all(one.about is None for one in listed):
         raise UsageError(f"{listed[0].place}: {listed[0].why}")
     title = title or language.of(message("Runs"))
@@ -80,52 +77,59 @@ def build_index(
     )
     templates, view = environment(language), language.of(runs_view(listed))
     html = templates.get_template("main/runs.html").render(view=view, shell=frame)
-    (_, page), _ = FORM.finish(Page("index.html", "", title, html))
-    with publishing(out, FORM) as path, path.open("wb") as file:
+    (_, page), _ = encode_view(Page("index.html", "", title, html))
+    with publishing(out, FORMS["html"]) as path, path.open("wb") as file:
         for part in assemble(frame, iter([page]), language=language, charts=False):
             file.write(part)
     return Index(out, len(listed), [(one.place, one.why) for one in listed if one.about is None])
 
 
-def _expanded(place: str | Path) -> list[Path]:
-    """Return a report, or those in a folder."""
-    if is_url(str(place)):
-        raise UsageError(f"{shown(str(place))}: an index lists local reports only; download it")
-    given = Path(place)
-    if not given.exists():
-        raise UsageError(f"No such file or folder: {given}")
-    if not given.is_dir() or (given / REPORT).is_file():
-        return [given]
-    inside = [
-        path
-        for path in sorted(given.iterdir())
-        if (path / REPORT).is_file() or (path.is_file() and _is_report(path))
-    ]
-    return inside or [given]
+def _refuse_report(out: Path) -> None:
+    """Refuse to overwrite a report, which has the same mark as an index.
+
+    Raises:
+        OutputError: ``out`` is a report of one file, or a page of a folder.
+    """
+    if (out.parent / REPORT).is_file() or (out.is_file() and _about(out) is not None):
+        raise OutputError(f"{out}: is a report or part of one; choose another name for the index")
 
 
-def _is_report(file: Path) -> bool:
-    if file.suffix.lower() not in _SINGLE:
-        return False
+def _about(path: Path) -> dict[str, Any] | RlreportError | None:
+    """Return ``report.json`` of a report, or why it cannot be read; None if there is none."""
     try:
-        return report_about(file) is not None
-    except UnreadableReportError:
-        return True
-    except RlreportError:
-        return False
+        return report_about(path)
+    except RlreportError as error:
+        return error
 
 
-def _listed(place: Path, root: Path) -> Listed:
-    relative = Path(os.path.relpath(place.resolve(), root)).as_posix()
-    page = f"{relative}/index.html" if place.is_dir() else relative
+def _expanded(given: str | Path) -> list[Path]:
+    """Return a report, or those in a folder."""
+    if is_url(str(given)):
+        raise UsageError(f"{shown(str(given))}: an index lists local reports only; download it")
+    path = Path(given)
+    if not path.exists():
+        raise UsageError(f"No such file or folder: {path}")
+    if not path.is_dir() or (path / REPORT).is_file():
+        return [path]
+    return [child for child in sorted(path.iterdir()) if _is_report(child)] or [path]
+
+
+def _is_report(path: Path) -> bool:
+    if not path.is_file() or path.suffix.lower() not in (".html", ".htm", ".zip"):
+        return (path / REPORT).is_file()
+    return isinstance(_about(path), dict | UnreadableReportError)
+
+
+def _listed(path: Path, root: Path) -> Listed:
+    relative = Path(os.path.relpath(path.resolve(), root)).as_posix()
+    page = f"{relative}/index.html" if path.is_dir() else relative
     # "./" keeps a name with a colon from being taken for a scheme.
     href, name = f"./{quote(os.fsencode(page))}", safe_text(relative)
-    try:
-        about = report_about(place)
-    except RlreportError as error:
-        return Listed(name, href, None, safe_text(str(error).removeprefix(f"{place}: ")))
+    about = _about(path)
+    if isinstance(about, RlreportError):
+        return Listed(name, href, None, safe_text(str(about).removeprefix(f"{path}: ")))
     if about is None:
-        broken = place.suffix.lower() == ".zip" and not is_zipfile(place)
+        broken = path.suffix.lower() == ".zip" and not is_zipfile(path)
         why = "is a broken .zip" if broken else "is not a report of rlreport"
         return Listed(name, href, None, why)
     return Listed(name, href, about)

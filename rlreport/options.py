@@ -14,17 +14,9 @@ from rlreport.errors import UsageError
 from rlreport.text.language import TAGS, Language, language
 
 DEFAULT_PAD_TOKENS: tuple[str, ...] = (
-    "<PAD>",
-    "<pad>",
-    "[PAD]",
-    "<|pad|>",
-    "<|PAD|>",
-    "<|padding|>",
-    "<|endofpad|>",
-    "<|finetune_right_pad_id|>",
-    "<|vision_pad|>",
-    "<unk_pad>",
-)
+    "<PAD>", "<pad>", "[PAD]", "<|pad|>", "<|PAD|>", "<|padding|>", "<|endofpad|>",
+    "<|finetune_right_pad_id|>", "<|vision_pad|>", "<unk_pad>",
+)  # fmt: skip
 """Token strings that are always removed as padding."""
 
 RESTARTS: tuple[Literal["all"], Literal["last"]] = ("all", "last")
@@ -127,11 +119,7 @@ class ReadOptions(_Checked):
     )
     strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
     max_line: int = option(
-        256_000_000,
-        "Skip lines that are longer.",
-        low=1,
-        size=True,
-        show="256MB",
+        256_000_000, "Skip lines that are longer.", low=1, size=True, show="256MB"
     )
     workers: int = option(
         0, "Number of worker processes.", low=0, high=256, show="one per core", metavar="N"

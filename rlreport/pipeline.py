@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,9 +26,9 @@ from rlreport.check.wording import with_excerpts, worded
 from rlreport.choose import choose
 from rlreport.deliver import form_of
 from rlreport.deliver.fit import deliver
-from rlreport.deliver.github import append_summary, summary_file
-from rlreport.deliver.notebook import notebook_html
+from rlreport.deliver.markdown import append_summary, summary_file
 from rlreport.deliver.publish import Destination, check_destination, publishing
+from rlreport.deliver.summary import notebook_html
 from rlreport.display import fetch, prompt_texts
 from rlreport.draw.custom import chart_functions, custom_charts
 from rlreport.metrics import metrics_beside
@@ -43,8 +43,7 @@ from rlreport.tables import Note, Tables
 from rlreport.text.language import ENGLISH, Language
 from rlreport.workers import Workers, release_memory
 
-DATA_SHARE = 0.2
-"""Fraction of the maximum size for the figures of all responses."""
+DATA_SHARE = 0.2  # fraction of the maximum size for the figures of all responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +99,16 @@ def build_report(
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
     report = part(ReportOptions, options)
     chosen_form = form_of(out, report.form)
-    limits = load_thresholds(report.thresholds) if report.thresholds else Thresholds()
-    refuse_unknown(report.mute)
+    limits = _limits(report)
     chosen_form.check(report)
     check_destination(out, chosen_form)
 
     own = chart_functions(tuple(map(Path, report.charts)))
+    own = own_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
-
     card = _card(logs, report)
 
-    name, locations, tables = _read(logs, read, figures, progress, workers)
+    name, locations, tables = _read(logs, options, progress, workers)
     tables = replace(tables, notes=[*tables.notes, *(Note("card", n, 1) for n in card.notes)])
     mixed = None if report.merge else several_runs(logs, tables, named=not report.redact_names)
     aliases: dict[str, str] = {}
@@ -120,12 +118,8 @@ def build_report(
     tables = replace(tables, notes=[*([mixed] if mixed else []), *tables.notes])
     if report.in_progress:
         tables = tables.growing()
-    verdict, spreading = _judged(tables.settled(), limits, report.mute)
+    verdict, spreading = _judge(tables, locations, limits, options)
     tables = tables.without_samples()  # large, and no longer needed
-
-    verdict = with_excerpts(
-        verdict, tables.responses, lambda rows: fetch(locations, rows, read, figures)
-    )
     if report.redact:
         redact = Redactor()
         verdict = redacted_verdict(verdict, redact)
@@ -175,6 +169,24 @@ def build_report(
     )
 
 
+def check_logs(logs: Sequence[str | Path], options: BuildOptions) -> Verdict:
+    """Run the health checks on logs, without a report.
+
+    Raises:
+        RlreportError: an option or the logs cannot be used.
+    """
+    progress, limits = Progress(options.quiet), _limits(options)
+    with Workers(options.workers, options.ray, progress.say) as workers:
+        _, locations, tables = _read(logs, options, progress, workers)
+        verdict, _ = _judge(tables, locations, limits, options)
+    return worded(verdict, sample_note=tables.sample_note)
+
+
+def _limits(report: ReportOptions) -> Thresholds:
+    refuse_unknown(report.mute)
+    return load_thresholds(report.thresholds) if report.thresholds else Thresholds()
+
+
 def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     meta = {str(name): str(value) for name, value in report.meta.items()}
     card = run_card(logs, configs=tuple(map(Path, report.config)), meta=meta, git=report.git)
@@ -183,21 +195,11 @@ def _card(logs: Sequence[str | Path], report: ReportOptions) -> Card:
     return card.without_texts() if report.redact else card
 
 
-def _judged(
-    tables: Tables, limits: Thresholds, muted: Mapping[str, str]
-) -> tuple[Verdict, SpreadingTexts]:
-    run = Run(tables, limits)
-    return judge(run, muted=muted), replace(run.spreading, counts={})
-
-
 def _read(
-    logs: Sequence[str | Path],
-    read: ReadOptions,
-    figures: FigureOptions,
-    progress: Progress,
-    workers: Workers,
+    logs: Sequence[str | Path], options: BuildOptions, progress: Progress, workers: Workers
 ) -> tuple[str, RowLocations, Tables]:
     """Read and summarise the logs; free what only the tables are made of."""
+    read, figures = part(ReadOptions, options), part(FigureOptions, options)
     metrics = metrics_beside(logs, read.metrics)
     scan = read_logs(logs, read, figures, progress, metrics.paths, workers)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
@@ -205,3 +207,16 @@ def _read(
     del scan
     release_memory()
     return name, locations, tables
+
+
+def _judge(
+    tables: Tables, locations: RowLocations, limits: Thresholds, options: BuildOptions
+) -> tuple[Verdict, SpreadingTexts]:
+    """Return the verdict with excerpts of its evidence, and texts that spread."""
+    run = Run(tables.settled(), limits)
+    verdict, spreading = judge(run, muted=options.mute), replace(run.spreading, counts={})
+    del run
+    verdict = with_excerpts(
+        verdict, tables.responses, lambda rows: fetch(locations, rows, options, options)
+    )
+    return verdict, spreading

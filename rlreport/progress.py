@@ -3,76 +3,59 @@
 from __future__ import annotations
 
 import sys
-from typing import Self, TypeAlias
+from typing import Any, Self
 
 
 class Phase:
-    """One phase of work, used as a context manager; this one shows nothing."""
+    """One phase of work with its bar, if there is one; a context manager."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self._bar = bar
 
     def advance(self, amount: float) -> None:
         """Count ``amount`` more units as done."""
+        if self._bar is not None:
+            self._bar.update(amount)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        return None
+        if self._bar is not None:
+            self._bar.close()
 
 
-class Silent:
-    """Progress that shows nothing."""
+class Progress:
+    """Progress on standard error, or none if quiet."""
+
+    def __init__(self, quiet: bool = True) -> None:
+        self._quiet = quiet
 
     def phase(self, name: str, total: float, unit: str) -> Phase:
         """Begin a phase of ``total`` units ("B" for bytes, "pages", …)."""
-        return Phase()
-
-    def say(self, line: str) -> None:
-        """Report what delays the work."""
-
-
-Progress: TypeAlias = Silent
-
-
-class TerminalProgress(Silent):
-    """Progress on standard error."""
-
-    def phase(self, name: str, total: float, unit: str) -> Phase:
-        """Begin a phase: a bar on a terminal, else one line."""
-        if sys.stderr.isatty():
-            return _Bar(name, total, unit)
-        amount = f"{total / 1e6:,.1f} MB" if unit == "B" else f"{total:,.0f} {unit}"
-        print(f"{name}: {amount}", file=sys.stderr, flush=True)
-        return Phase()
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
+        in_bytes = unit == "B"
+        if self._quiet:
+            return Phase()
+        if not sys.stderr.isatty():
+            amount = f"{total / 1e6:,.1f} MB" if in_bytes else f"{total:,.0f} {unit}"
+            print(f"{name}: {amount}", file=sys.stderr, flush=True)
+            return Phase()
         from tqdm import tqdm
 
-        tqdm.write(line, file=sys.stderr)
-
-
-class _Bar(Phase):
-    def __init__(self, name: str, total: float, unit: str) -> None:
-        from tqdm import tqdm
-
-        scale = unit == "B"
-        self.bar = tqdm(
+        bar = tqdm(
             total=total,
             desc=name,
-            unit=unit if scale else f" {unit}",
-            unit_scale=scale,
+            unit=unit if in_bytes else f" {unit}",
+            unit_scale=in_bytes,
             leave=False,
             file=sys.stderr,
             dynamic_ncols=True,
         )
+        return Phase(bar)
 
-    def advance(self, amount: float) -> None:
-        self.bar.update(amount)
+    def say(self, line: str) -> None:
+        """Print what delays the work, above the bar."""
+        if not self._quiet:
+            from tqdm import tqdm
 
-    def __exit__(self, *error: object) -> None:
-        self.bar.close()
-
-
-def progress_unless(quiet: bool) -> Progress:
-    """Return progress on standard error, or none."""
-    return Silent() if quiet else TerminalProgress()
+            tqdm.write(line, file=sys.stderr)

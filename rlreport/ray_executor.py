@@ -13,10 +13,10 @@ import platform
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,17 +24,12 @@ from rlreport import __version__
 from rlreport.errors import MissingExtraError, RlreportError, UsageError
 from rlreport.store import program
 
+_QUEUED = 2  # tasks submitted per CPU: the one it works on, and the next
 _RETRIES = 3
 _CHECK_SECONDS = 120.0
 _BUSY_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 _MAX_NAMED = 3
-
-
-class RayFuture(NamedTuple):
-    """A task; its result is fetched when asked for, so that the driver holds one at a time."""
-
-    result: Callable[[], Any]
 
 
 class RayExecutor:
@@ -61,11 +56,17 @@ class RayExecutor:
         self._first = self._task.remote(self._versions, int)
         self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
-    def submit(self, function: Callable[..., Any], *args: Any) -> RayFuture:
-        """Start a task."""
-        ref = self._task.remote(self._versions, function, *args)
-        self._running.add(ref)
-        return RayFuture(partial(self._result, ref))
+    def map(self, run: Callable[..., Any], data: bytes, jobs: Iterable[Any]) -> Iterator[Any]:
+        """Yield ``run(data, job)`` for each job, in order; one result at a time is fetched."""
+        shared = self.share(data)
+        pending: deque[Any] = deque()
+        for job in jobs:
+            pending.append(self._task.remote(self._versions, run, shared, job))
+            self._running.add(pending[-1])
+            if len(pending) > _QUEUED * self.count:
+                yield self._result(pending.popleft())
+        while pending:
+            yield self._result(pending.popleft())
 
     def share(self, data: bytes) -> Any:
         """Return a reference that tasks take as an argument; each node gets the bytes once."""
@@ -106,12 +107,17 @@ class RayExecutor:
                 self._say(f"--ray: no CPU of the cluster is free; it has {self.count:,}")
             return pickle.loads(self._ray.get(ref))
         except Exception as error:
-            raise _cause(error) from None
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, Exception):
+                raise cause from None
+            if type(error).__module__.startswith("ray."):  # the task was lost
+                raise RlreportError(f"--ray: {_first_line(error)}") from None
+            raise
         finally:
             self._running.discard(ref)
 
-    def _ask_nodes(self, files: list[str]) -> list[tuple[str, Any]]:
-        """Return each node's versions and file sizes, or the error that prevented the answer."""
+    def _ask_nodes(self, files: list[str]) -> Iterator[tuple[str, Any]]:
+        """Yield each node's versions and file sizes, or the error that prevented the answer."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         def inspect() -> Any:
@@ -128,21 +134,21 @@ class RayExecutor:
                 name = node.get("NodeName") or node["NodeManagerAddress"]
                 names[task(inspect).remote()] = f"{name} ({node['NodeID'][:8]})"
         done, _ = self._ray.wait(list(names), num_returns=len(names), timeout=_CHECK_SECONDS)
-        answers: list[tuple[str, Any]] = []
         for ref, name in names.items():
+            if ref not in done:
+                yield name, RlreportError(f"did not answer within {_CHECK_SECONDS:.0f} s")
+                continue
             try:
-                late = RlreportError(f"did not answer within {_CHECK_SECONDS:.0f} s")
-                answers.append((name, self._ray.get(ref) if ref in done else late))
+                yield name, self._ray.get(ref)
             except Exception as error:
-                answers.append((name, getattr(error, "cause", None) or error))
-        return answers
+                yield name, getattr(error, "cause", None) or error
 
 
 def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> list[str]:
     """Return how a node differs from this one; of the files only the first."""
     if isinstance(answer, Exception):
         return [_first_line(answer)]
-    other = [
+    differences = [
         f"has {name} {version}, here it is {versions.get(name)}"
         for name, version in answer[0].items()
         if version != versions.get(name)
@@ -153,7 +159,7 @@ def _problems(answer: Any, versions: dict[str, str], sizes: dict[str, int]) -> l
         for file, size in answer[1].items()
         if size != sizes[file]
     ]
-    return [*other, *unseen[:1]]
+    return [*differences, *unseen[:1]]
 
 
 def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any) -> bytes:
@@ -161,8 +167,8 @@ def _run_task(versions: dict[str, str], function: Callable[..., Any], *args: Any
 
     The result is pickled here: the arrays of one that Ray unpickles stay in the object store.
     """
-    if versions != (own := _versions()):
-        raise UsageError(f"--ray: node {platform.node()} has {own}, here it is {versions}")
+    if versions != (here := _versions()):
+        raise UsageError(f"--ray: node {platform.node()} has {here}, here it is {versions}")
     return pickle.dumps(function(*args), pickle.HIGHEST_PROTOCOL)
 
 
@@ -203,14 +209,13 @@ def _check_port(address: str) -> None:
 
             address = canonicalize_bootstrap_address("auto") or address
     host, colon, port = address.rpartition(":")
-    if not colon:
-        if address != "auto":
-            raise ValueError("give 'auto' or HOST:PORT")
-        return  # Ray itself says that there is none
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise OSError(f"no cluster at {host}:{port} ({_first_line(error)})") from None
+    if colon:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as error:
+            raise OSError(f"no cluster at {host}:{port} ({_first_line(error)})") from None
+    elif address != "auto":  # for which Ray itself says that there is none
+        raise ValueError("give 'auto' or HOST:PORT")
 
 
 def _versions() -> dict[str, str]:
@@ -231,15 +236,7 @@ def _sizes(files: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def _cause(error: Exception) -> Exception:
-    """Return what a task raised, or an error that says why it was lost."""
-    cause = getattr(error, "cause", None)
-    if isinstance(cause, Exception):
-        return cause
-    lost = type(error).__module__.startswith("ray.")
-    return RlreportError(f"--ray: {_first_line(error)}") if lost else error
-
-
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:300] or (
+        type(error).__name__
+    )

@@ -15,7 +15,6 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,30 +25,16 @@ import pandas as pd
 from rlreport.errors import RowError
 from rlreport.text.messages import message
 
-MAX_JSON = 256_000_000
-"""Bytes of a JSON document, which is parsed whole."""
-
-MAX_MEMORY = 1_000_000_000
-"""Estimated bytes that the parsed values of one JSON document take."""
-
-MAX_DEPTH = 200
-"""Levels of nesting in JSON."""
-
+MAX_JSON = 256_000_000  # bytes of a JSON document, which is parsed whole
+MAX_MEMORY = 1_000_000_000  # estimated bytes that the parsed values of one JSON document take
+MAX_DEPTH = 200  # levels of nesting in JSON
 MAX_CONFIG = 2_000_000
 """Bytes of a configuration file, and characters after its YAML aliases are expanded."""
 
-MAX_NODES = 100_000
-"""Values of a YAML file after its aliases are expanded."""
-
-MAX_CONFIG_DEPTH = 64
-"""Levels of nesting in a configuration file."""
-
-MAX_LINE = 64_000_000
-"""Bytes of a line in a file of trainer metrics."""
-
-MAX_COLUMNS = 5_000
-"""Columns of a table."""
-
+MAX_NODES = 100_000  # values of a YAML file after its aliases are expanded
+MAX_CONFIG_DEPTH = 64  # levels of nesting in a configuration file
+MAX_LINE = 64_000_000  # bytes of a line in a file of trainer metrics
+MAX_COLUMNS = 5_000  # columns of a table
 MAX_DIRECTORY = 32_000_000
 """Bytes of the list of entries in a zip archive; an entry takes about 15 times that in memory."""
 
@@ -58,9 +43,10 @@ _NO_MARKS = bytes(set(range(256)) - set(_MARKS))
 _STEPS = bytes.maketrans(b"[]{},", b"\x01\xff\x01\xff\x00")
 _PART_OF_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"(?<![\w-])(?:{_PART_OF_KEY}){{{MAX_CONFIG_DEPTH}}}")
-_DIRECTIVES = 100
-_LONG_NUMBER = 100
-"""Characters of a base-60 number (``1:30:00``); its value is computed in quadratic time."""
+_LONG_BASE_60 = re.compile(r"(?=.{100})[-+0-9_:.]*:[-+0-9_:.]*")
+"""A number such as ``1:30:00``, of more than 100 characters."""
+
+_MAX_DIRECTIVES = 100
 
 
 class Readable(Protocol):
@@ -197,9 +183,9 @@ def load_yaml(text: str) -> Any:
     """
     import yaml
 
-    loader = _yaml_loader()
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_yaml(text, loader)
+        _check_yaml(yaml.parse(text, Loader=loader), text)
         return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
@@ -210,51 +196,25 @@ def load_yaml(text: str) -> Any:
         raise ValueError("is no plain YAML") from None
 
 
-@cache
-def _yaml_loader() -> Any:
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-    class Loader(base):  # type: ignore[misc]
-        """The safe loader; numbers that cannot be converted are text."""
-
-    def number(kind: str) -> Any:
-        construct = getattr(base, f"construct_yaml_{kind}")
-
-        def constructor(loader: Any, node: Any) -> Any:
-            text = loader.construct_scalar(node)
-            try:
-                if ":" not in text or len(text) <= _LONG_NUMBER:
-                    return construct(loader, node)
-            except (ValueError, OverflowError):
-                pass
-            return text
-
-        return constructor
-
-    for kind in ("int", "float"):
-        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", number(kind))
-    return Loader
-
-
-def _check_yaml(text: str, loader: Any) -> None:
+def _check_yaml(events: Iterator[Any], text: str) -> None:
     """Raise LimitError unless the text is shallow and stays small with its aliases expanded."""
     import yaml
 
     # The parser compares each directive with all before it.
-    if text.count("\n%") > _DIRECTIVES:
-        raise LimitError(message("more than {most} directives", most=_DIRECTIVES))
+    if text.count("\n%") > _MAX_DIRECTIVES:
+        raise LimitError(message("more than {most} directives", most=_MAX_DIRECTIVES))
     sizes: dict[str, tuple[int, int]] = {}
     nodes = characters = 0
     opened: list[tuple[str | None, int, int]] = []
-    for event in yaml.parse(text, Loader=loader):
+    for event in events:
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
             # A node that contains itself has no size yet.
             more = sizes.get(anchor or "", (1, 0))
             nodes, characters = nodes + more[0], characters + more[1]
         elif isinstance(event, yaml.ScalarEvent):
+            if event.implicit[0] and _LONG_BASE_60.fullmatch(event.value):
+                raise ValueError("a number whose conversion takes quadratic time")
             nodes, characters = nodes + 1, characters + len(event.value)
             if anchor:
                 sizes[anchor] = (1, len(event.value))

@@ -31,13 +31,15 @@ from numpy.typing import NDArray
 from rlreport import __version__
 from rlreport.errors import UsageError
 
-_MAGIC = b"rlreport cache 1"
-_MOST_UNPACKED = 1 << 31
+_SUM_BYTES = 16
+_MAX_UNPACKED = 1 << 31
 _TRIMMED = 0.9
-_USED_ANEW = 3600
-_ABANDONED = 3600
-_ENTRY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{30}")
-_WRITTEN = re.compile(r"[0-9a-f]{2}/new-[0-9a-f]{16}")
+"""Fraction of the maximum size that ``trim`` leaves, so that it need not run after each build."""
+
+_TOUCH_SECONDS = 3600
+_ENTRY = re.compile(r"[0-9a-f]{2}/(?:[0-9a-f]{30}|new-[0-9a-f]{16})")
+"""An entry, or one that is being written or was left by a killed build."""
+
 # Neither through a link, nor waiting for who writes into a pipe.
 _PLAIN_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _LIBRARIES = ("numpy", "pandas", "orjson", "altair", "vl-convert-python", "jinja2")
@@ -60,19 +62,19 @@ class Store:
         path = self._path(key)
         try:
             with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN_FILE), "rb") as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or status.st_uid != _user():
+                status, user = os.fstat(file.fileno()), getattr(os, "geteuid", int)()
+                if not stat.S_ISREG(status.st_mode) or status.st_uid != user:
                     return None  # another user who can write here could write a report's pages
                 data = file.read()
-            if time.time() - status.st_mtime > _USED_ANEW:
+            if time.time() - status.st_mtime > _TOUCH_SECONDS:
                 os.utime(path)
         except OSError:
             return None
-        head, packed = data[: len(_MAGIC)], data[len(_MAGIC) + 16 :]
-        if head != _MAGIC or data[len(head) : len(head) + 16] != _sum(key, packed):
+        checksum, packed = data[:_SUM_BYTES], data[_SUM_BYTES:]
+        if checksum != xxhash.xxh3_128_digest(key + packed):
             return None
         try:
-            if zstandard.frame_content_size(packed) > _MOST_UNPACKED:
+            if zstandard.frame_content_size(packed) > _MAX_UNPACKED:
                 return None
             return zstandard.ZstdDecompressor().decompress(packed)
         except zstandard.ZstdError:
@@ -87,7 +89,7 @@ class Store:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with new.open("xb") as file:
-                file.write(_MAGIC + _sum(key, packed) + packed)
+                file.write(xxhash.xxh3_128_digest(key + packed) + packed)
             new.replace(path)
         except OSError:  # a full disk or a read-only folder
             pass
@@ -96,47 +98,40 @@ class Store:
                 new.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove files of killed builds, and beyond ``size`` the least recently used entries."""
-        found: list[tuple[float, int, Path]] = []
-        for path, status in self._files(_ENTRY):
-            found.append((status.st_mtime, status.st_size, path))
-        for path, status in self._files(_WRITTEN):
-            if time.time() - status.st_mtime > _ABANDONED:
-                with suppress(OSError):
-                    path.unlink()
-        total = sum(size for _, size, _ in found)
+        """Remove the least recently used entries beyond ``size``."""
+        entries = sorted(self._entries(), key=lambda entry: (entry[1].st_mtime, entry[0]))
+        total = sum(status.st_size for _, status in entries)
         if total <= self.size:
             return
-        for _, size, path in sorted(found, key=lambda entry: (entry[0], entry[2])):
+        for path, status in entries:
             if total <= _TRIMMED * self.size:
                 return
             with suppress(OSError):
                 path.unlink()
-            total -= size
+            total -= status.st_size
 
     def clear(self) -> None:
         """Remove all entries and then empty folders; files of others stay."""
-        folders = {path.parent for path, _ in self._files(_ENTRY)}
-        for kind in (_ENTRY, _WRITTEN):
-            for path, _ in self._files(kind):
-                with suppress(OSError):
-                    path.unlink()
-        for folder in (*sorted(folders), self.folder):
+        paths = [path for path, _ in self._entries()]
+        for path in paths:
+            with suppress(OSError):
+                path.unlink()
+        for folder in (*{path.parent for path in paths}, self.folder):
             with suppress(OSError):
                 folder.rmdir()
 
     def entries(self) -> tuple[int, int]:
         """Return the number of entries and their bytes."""
-        sizes = [status.st_size for _, status in self._files(_ENTRY)]
+        sizes = [status.st_size for _, status in self._entries()]
         return len(sizes), sum(sizes)
 
     def _path(self, key: bytes) -> Path:
         name = hashlib.blake2b(key, digest_size=16).hexdigest()
         return self.folder / name[:2] / name[2:]
 
-    def _files(self, kind: re.Pattern[str]) -> Iterator[tuple[Path, os.stat_result]]:
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):
-            if kind.fullmatch(path.relative_to(self.folder).as_posix()):
+            if _ENTRY.fullmatch(path.relative_to(self.folder).as_posix()):
                 with suppress(OSError):
                     yield path, path.lstat()
 
@@ -217,16 +212,8 @@ def program() -> str:
     return " ".join([__version__, sys.version, *map(_version, _LIBRARIES), hasher.hexdigest()])
 
 
-def _user() -> int:
-    return os.geteuid() if hasattr(os, "geteuid") else 0
-
-
 def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return "?"
-
-
-def _sum(key: bytes, packed: bytes) -> bytes:
-    return xxhash.xxh3_128_digest(key + packed)

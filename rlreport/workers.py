@@ -16,24 +16,21 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rlreport.errors import RlreportError
 
 if TYPE_CHECKING:
-    from rlreport.ray_executor import RayExecutor, RayFuture
+    from rlreport.ray_executor import RayExecutor
 
 Job = TypeVar("Job")
 Shared = TypeVar("Shared")
 Result = TypeVar("Result")
 
-QUEUED = 2
-"""Jobs submitted per process: the one it works on, and the next."""
-
-AHEAD = 4
-"""Results per submitted job that are held until an earlier one is there."""
-
+QUEUED = 2  # jobs submitted per process: the one it works on, and the next
+AHEAD = 4  # results per submitted job that are held until an earlier one is there
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ENVIRONMENT = {
     # NumPy's linear algebra, which no job uses, would start a thread per core.
@@ -54,10 +51,7 @@ class Workers:
     """This process and others that run jobs; a context manager that ends those."""
 
     def __init__(
-        self,
-        count: int = 0,
-        ray: str | None = None,
-        say: Callable[[str], None] = lambda line: None,
+        self, count: int = 0, ray: str | None = None, say: Callable[[str], None] = lambda line: None
     ) -> None:
         """Processes start with the first jobs.
 
@@ -76,7 +70,6 @@ class Workers:
             from rlreport.ray_executor import RayExecutor
 
             self._cluster = RayExecutor(ray, say)
-            self._count = self._cluster.count
 
     def __enter__(self) -> Self:
         return self
@@ -109,23 +102,25 @@ class Workers:
             RlreportError: a process was killed.
             Exception: what a job raised.
         """
-        executor = self._cluster or (self._started() if parallel else None)
-        if executor is None:
+        executor = self._started() if parallel and self._cluster is None else None
+        if executor is None and self._cluster is None:
             yield from (function(job, shared) for job in jobs)
             return
-        blob: Any = pickle.dumps((function, shared), pickle.HIGHEST_PROTOCOL)
-        if self._cluster is not None:
-            blob = self._cluster.share(blob)
         number = next(_map_numbers)
-        room = QUEUED * (self._count if self._cluster else self._count - 1)
-        pending: deque[Future[Result] | RayFuture] = deque()
+        blob = pickle.dumps((function, shared), pickle.HIGHEST_PROTOCOL)
+        if self._cluster is not None:
+            yield from self._cluster.map(partial(_run, number), blob, jobs)
+            return
+        assert executor is not None
+        most_queued = QUEUED * (self._count - 1)
+        pending: deque[Future[Result]] = deque()
         try:
             for job in jobs:
-                if self._cluster or sum(not one.done() for one in pending) < room:  # type: ignore[union-attr]
+                if sum(not one.done() for one in pending) < most_queued:
                     pending.append(executor.submit(_run, number, blob, job))
                 else:  # the others have enough to do
                     pending.append(_done(function, job, shared))
-                while self._ready(pending, room):
+                while pending and (pending[0].done() or len(pending) > AHEAD * (most_queued + 1)):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -142,12 +137,6 @@ class Workers:
         """
         if self._cluster is not None:
             self._cluster.check(paths, tokenizer)
-
-    def _ready(self, pending: deque[Any], room: int) -> bool:
-        """Whether the first result is there, or has to be waited for."""
-        if self._cluster:
-            return len(pending) > room
-        return bool(pending) and (pending[0].done() or len(pending) > AHEAD * (room + 1))
 
     def _started(self) -> Executor | None:
         if self._executor is None and self._count > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import threading
@@ -61,9 +63,7 @@ class RolloutWriter:
         self._torn = False
         self._lock = threading.Lock()
         self._open()
-        if hasattr(os, "register_at_fork"):  # as on Windows, which has no fork
-            after_fork = weakref.WeakMethod(self._after_fork)
-            os.register_at_fork(after_in_child=lambda: _call(after_fork))
+        _writers.add(self)
 
     def write(self, *, step: int, prompt: str, response: str, reward: Any, **fields: Any) -> None:
         """Append one response.
@@ -89,8 +89,8 @@ class RolloutWriter:
             if self._file is None:
                 raise OutputError(f"{self.path} is closed")
             try:
-                if self._torn:
-                    self._mend()
+                if self._torn:  # nothing after a torn stream can be decompressed
+                    self._reopen()
                 if self._compressor is not None:
                     stream, flush = self._compressor
                     line = stream.compress(line) + stream.flush(flush)
@@ -117,15 +117,19 @@ class RolloutWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _mend(self) -> None:
-        """Repair the file after a failed append, so that no further line is lost."""
-        if self._file is not None and self._compressor is None:
-            _end_torn_line(self._file)
-        elif self._file is not None:  # nothing after a torn stream can be decompressed
-            torn = self._file
-            self._open()
-            os.close(torn)
+    def _reopen(self) -> None:
+        """Continue a plain file on a new line, or start a new compressed one."""
+        old = self._file
+        self._open()
         self._torn = False
+        if old is not None:
+            os.close(old)
+
+    def _after_fork(self) -> None:
+        """Give the child its own lock and compressed file; a plain file can be shared."""
+        self._lock = threading.Lock()
+        if self._file is not None and self._compression is not None:
+            self._reopen()
 
     def _open(self) -> None:
         # Windows would write \r\n for \n, into compressed bytes too.
@@ -144,22 +148,24 @@ class RolloutWriter:
 
     def _open_new(self, flags: int) -> tuple[Path, int]:
         # A compressed stream that a crash interrupted cannot be continued.
-        suffix, number = _SUFFIXES[self._compression], 0
-        while True:
-            path = self._folder / f"rank_{self._rank}{f'.{number}' if number else ''}{suffix}"
-            try:
+        for number in itertools.count():
+            name = f"rank_{self._rank}{f'.{number}' if number else ''}"
+            path = self._folder / f"{name}{_SUFFIXES[self._compression]}"
+            with contextlib.suppress(FileExistsError):
                 return path, os.open(path, flags, 0o666)
-            except FileExistsError:
-                number += 1
+        raise AssertionError
 
-    def _after_fork(self) -> None:
-        """Give the child its own lock and compressed file; a plain file can be shared."""
-        self._lock = threading.Lock()
-        file = self._file
-        if file is None or self._compression is None:
-            return
-        self._open()
-        os.close(file)
+
+_writers: weakref.WeakSet[RolloutWriter] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for writer in list(_writers):
+        writer._after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _compressor(compression: str) -> tuple[Any, int]:
@@ -168,12 +174,6 @@ def _compressor(compression: str) -> tuple[Any, int]:
         return zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH
     stream = zstandard.ZstdCompressor(level=1).compressobj()
     return stream, zstandard.COMPRESSOBJ_FLUSH_BLOCK
-
-
-def _call(method: weakref.WeakMethod[Any]) -> None:
-    bound = method()
-    if bound is not None:
-        bound()
 
 
 def _append(file: int, data: bytes) -> None:
@@ -194,19 +194,20 @@ def _end_torn_line(file: int) -> None:
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with scalar numbers; check types and the length of token arrays."""
     checked: dict[str, Any] = {}
-    tokens: tuple[str, int] | None = None
+    sizes: dict[str, int] = {}
     for name, logged in row.items():
         value = _plain(logged) if hasattr(logged, "detach") else logged
-        if name in _TOKEN_FIELDS and value is not None and not _is_number(value):
-            size = _length(name, value)
-            tokens = tokens or (name, size)
-            if size != tokens[1]:
-                raise UsageError(
-                    f"{name} has {size} entries, {tokens[0]} has {tokens[1]}: one a token each"
-                )
-            checked[name] = value
+        # One number for all tokens is allowed, as GRPO's advantage may be.
+        single = isinstance(value, int | float | None) or getattr(value, "shape", None) == ()
+        if name in _TOKEN_FIELDS and not single:
+            sizes[name] = _length(name, value)
         else:
-            checked[name] = _single(name, value)
+            value = _single(name, value)
+        checked[name] = value
+    for name, size in sizes.items():
+        first, expected = next(iter(sizes.items()))
+        if size != expected:
+            raise UsageError(f"{name} has {size} entries, {first} has {expected}: one a token each")
     step = checked["step"]
     if isinstance(step, bool) or not isinstance(step, int | np.integer):
         if not isinstance(step, float | np.floating) or not float(step).is_integer():
@@ -226,12 +227,12 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 def _single(name: str, value: Any) -> Any:
     """Return the number in an array, tensor or list of one."""
-    many = hasattr(value, "shape") or (name in _NUMBERS and isinstance(value, list | tuple))
-    if not many:
+    is_array = hasattr(value, "shape")
+    if not is_array and not (name in _NUMBERS and isinstance(value, list | tuple)):
         return value
-    size = int(np.prod(value.shape)) if hasattr(value, "shape") else len(value)
+    size = int(np.prod(value.shape)) if is_array else len(value)
     if size == 1:
-        return value.reshape(-1)[0].item() if hasattr(value, "shape") else value[0]
+        return value.reshape(-1)[0].item() if is_array else value[0]
     if name in _NUMBERS:
         raise UsageError(f"{name} is one number, not {size}")
     return value
@@ -245,11 +246,6 @@ def _length(name: str, value: Any) -> int:
         return len(value)
     except TypeError:
         raise UsageError(f"{name} is no list, array or tensor of one entry a token") from None
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether a value is one number for all tokens, as GRPO's advantage may be."""
-    return isinstance(value, int | float) or getattr(value, "shape", None) == ()
 
 
 def _encode(row: dict[str, Any]) -> bytes:

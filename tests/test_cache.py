@@ -388,9 +388,8 @@ def test_any_bytes_for_an_entry_are_a_miss(data: bytes) -> None:
 
 
 def test_what_would_unpack_to_more_than_memory_is_not_there(tmp_path: Path) -> None:
+    import xxhash
     import zstandard
-
-    from rlreport.store import _MAGIC, _sum
 
     store = Store(tmp_path, 1)
     parameters = zstandard.ZstdCompressionParameters.from_level(1)
@@ -398,7 +397,7 @@ def test_what_would_unpack_to_more_than_memory_is_not_there(tmp_path: Path) -> N
     chunker = writer.compressobj(size=1 << 40)
     packed = chunker.compress(b"x") + chunker.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     store.put(b"a", b"")
-    store._path(b"a").write_bytes(_MAGIC + _sum(b"a", packed) + packed)
+    store._path(b"a").write_bytes(xxhash.xxh3_128_digest(b"a" + packed) + packed)
     assert store.get(b"a") is None
 
 
@@ -452,7 +451,7 @@ def test_an_entry_of_another_user_is_not_there(
     store = Store(tmp_path, 1000)
     store.put(b"a", b"data")
     assert store.get(b"a") == b"data"
-    monkeypatch.setattr("rlreport.store._user", lambda: 12345)
+    monkeypatch.setattr("rlreport.store.os.geteuid", lambda: 12345)
     assert store.get(b"a") is None
 
 

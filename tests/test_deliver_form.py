@@ -1,9 +1,7 @@
-"""An output form is one module and one line: everything else works with it as with ours."""
+"""An output form is its functions and one entry: everything else works with it as with ours."""
 
 from __future__ import annotations
 
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,7 @@ import rlreport
 from rlreport.bake.pages import Page
 from rlreport.bake.report import ReportBuilder
 from rlreport.cli import main
-from rlreport.deliver import FORMS, Form, form_of, forms
-from rlreport.deliver.form import Builder
+from rlreport.deliver import FORMS, Builder, Form, form_of
 from rlreport.errors import OutputError, UsageError
 from tests.hostile import write_log
 
@@ -25,48 +22,44 @@ ROWS = [
 ]
 
 
-class Text(Form):
-    """A plain text file with the verdict."""
-
-    id = "test_text"
-    suffix = ".test_text"
-    mark = b"rlreport plain text"
-    default_size = 10_000
-
-    def write(self, builder: Builder, place: Path) -> None:
-        place.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
+def write_text(builder: Builder, path: Path) -> None:
+    path.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
 
 
-class Pages(Form):
-    """A folder with a page a step, and nothing else."""
+def encode_title(page: Page) -> tuple[tuple[str, bytes], int]:
+    name, title = page.path.replace("/", "-"), page.title.encode()
+    return (name, title), len(title) + len(name) + 10
 
-    id = "test_pages"
-    suffix = ".test_pages"
-    folder = True
-    pages = True
-    default_size = 1_000_000
 
-    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        name, title = page.path.replace("/", "-"), page.title.encode()
-        return (name, title), len(title) + len(name) + 10
+def write_titles(builder: Builder, folder: Path) -> None:
+    assert isinstance(builder, ReportBuilder)
+    for name, text in builder.pages():
+        (folder / name).write_bytes(bytes(text))
 
-    def write(self, builder: Builder, place: Path) -> None:
-        assert isinstance(builder, ReportBuilder)
-        for name, text in builder.pages():
-            (place / name).write_bytes(bytes(text))
+
+TEXT = Form(
+    "test_text",
+    f"{__name__}:write_text",
+    suffix=".test_text",
+    mark=b"rlreport plain text",
+    default_size=10_000,
+)
+PAGES = Form(
+    "test_pages",
+    f"{__name__}:write_titles",
+    f"{__name__}:encode_title",
+    suffix=".test_pages",
+    folder=True,
+    pages=True,
+    default_size=1_000_000,
+)
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """The two forms in the registry, as their line would put them there."""
-    for form in (Text(), Pages()):
-        module = types.ModuleType(f"scratch_{form.id}")
-        vars(module)["FORM"] = form
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(FORMS, form.id, f"{module.__name__}:FORM")
-    forms.cache_clear()
-    yield
-    forms.cache_clear()
+    """The two forms in the registry, as their lines would put them there."""
+    for form in (TEXT, PAGES):
+        monkeypatch.setitem(FORMS, form.id, form)
 
 
 @pytest.fixture
@@ -113,14 +106,14 @@ def test_a_comparison_is_written_in_it_as_a_report_is(log, tmp_path):
 
 def test_help_and_docstring_name_the_suffix_of_every_form():
     shown = CliRunner().invoke(main, ["build", "--help"]).output
-    for form in forms().values():
+    for form in FORMS.values():
         if form.suffix and not form.id.startswith("test_"):
             assert f" {form.suffix} " in " ".join(shown.split())
             assert f"``{form.suffix}``" in str(rlreport.build.__doc__)
 
 
 def test_the_registry_says_what_each_form_says_of_itself():
-    for name, form in forms().items():
+    for name, form in FORMS.items():
         assert form.id == name
         assert form_of(Path(f"run{form.suffix}")) is form
         assert form.folder or form.mark

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlreport
-from rlreport.deliver.markdown_text import code, code_cell, fenced, text
+from rlreport.deliver.markdown import code, code_cell, fenced, text
 from rlreport.errors import OutputError, UsageError
 from tests.hostile import hostile_rows, write_log
 from tests.reading import row, write

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import rlreport
-from rlreport.deliver import forms
+from rlreport import deliver
 from rlreport.deliver.ownership import MANIFEST, SYSTEM_FILES, write_manifests
 from rlreport.deliver.publish import publishing
 from rlreport.errors import OutputError
@@ -51,9 +51,9 @@ def report(finished, tmp_path):
 
 def place(out, content="new", form="folder"):
     """Puts a small new report in its place."""
-    with publishing(out, forms()[form]) as new:
+    with publishing(out, deliver.FORMS[form]) as new:
         (new / "index.html").write_text(content)
-        write_manifests(new, forms()[form])
+        write_manifests(new, deliver.FORMS[form])
 
 
 def test_the_manifest_lists_what_we_wrote(finished):
@@ -98,7 +98,7 @@ def test_files_of_systems_and_hosts_survive_a_rebuild(report, log):
 def test_a_file_that_appears_during_the_build_is_not_removed(report):
     with (
         pytest.raises(OutputError, match=r"did not write: notes\.txt"),
-        publishing(report, forms()["folder"]),
+        publishing(report, deliver.FORMS["folder"]),
     ):
         (report / "notes.txt").write_text("years of work")
     assert (report / "notes.txt").read_text() == "years of work"
@@ -259,11 +259,11 @@ def test_the_next_build_removes_what_a_killed_one_left(form, log, tmp_path):
 
 def test_a_build_in_use_is_left_alone_and_both_finish(log, tmp_path):
     out = tmp_path / "report"
-    with publishing(out, forms()["folder"]) as first:
+    with publishing(out, deliver.FORMS["folder"]) as first:
         place(out, "second")
         assert first.exists()
         (first / "index.html").write_text("first")
-        write_manifests(first, forms()["folder"])
+        write_manifests(first, deliver.FORMS["folder"])
     assert (out / "index.html").read_text() == "first"
     assert [p.name for p in tmp_path.iterdir()] == ["report"]
 
@@ -274,7 +274,7 @@ def test_a_report_that_a_killed_build_had_moved_away_is_back(report):
     (holder / "old").mkdir()
     report.rename(holder / "old" / "report")
     os.utime(holder, (time.time() - 7200,) * 2)
-    with pytest.raises(ValueError, match="stop"), publishing(report, forms()["folder"]):
+    with pytest.raises(ValueError, match="stop"), publishing(report, deliver.FORMS["folder"]):
         raise ValueError("stop")
     assert (report / "index.html").exists()
     assert [p.name for p in report.parent.iterdir()] == ["report"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rlreport
+from rlreport import deliver
 from rlreport.bake import step_pages
 from rlreport.choose.detail import LEVELS
-from rlreport.deliver import forms
 from rlreport.errors import OutputError
 from tests.forms import FORMS, files_of, unpacked, views
 from tests.hostile import write_log
@@ -125,7 +125,7 @@ def test_what_is_worth_most_stays_and_the_overview_says_what_went(cut):
     assert packed and unpacked(packed[1].encode())
 
 
-@pytest.mark.parametrize("form", [name for name, form in forms().items() if form.pages])
+@pytest.mark.parametrize("form", [name for name, form in deliver.FORMS.items() if form.pages])
 def test_when_even_the_least_does_not_fit_it_says_what_would(form, tmp_path_factory, tmp_path):
     log = noise(tmp_path_factory.mktemp("least"), steps=2)
     out = tmp_path / f"run{FORMS[form]}"

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 import rlreport
 from rlreport import Report
-from rlreport.deliver import notebook
+from rlreport.deliver import summary
 from tests.browser import watch
 from tests.hostile import hostile_rows, write_log
 
@@ -85,7 +85,7 @@ def test_a_folder_is_linked_alone(reports: dict[str, Report]) -> None:
 def test_a_large_file_is_linked_alone(
     reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notebook, "MOST_EMBEDDED", reports[".html"].size - 1)
+    monkeypatch.setattr(summary, "MOST_EMBEDDED", reports[".html"].size - 1)
     shown = reports[".html"]._repr_html_()
     assert "iframe" not in shown
     assert len(shown) < 10_000

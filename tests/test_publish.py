@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlreport.deliver import forms
+from rlreport.deliver import FORMS
 from rlreport.deliver.ownership import MANIFEST, listed_files, write_manifests
 from rlreport.deliver.publish import local_path, publishing, size_of
 from rlreport.errors import OutputError
@@ -18,12 +18,12 @@ MARK = '<!doctype html><meta name="generator" content="rlreport 1">'
 def write_report(folder: Path, content: str = "page") -> None:
     folder.mkdir(exist_ok=True)
     (folder / "index.html").write_text(content)
-    write_manifests(folder, forms()["folder"])
+    write_manifests(folder, FORMS["folder"])
 
 
 def test_a_new_folder_appears_with_its_parents(tmp_path):
     out = tmp_path / "deep" / "er" / "report"
-    with publishing(out, forms()["folder"]) as place:
+    with publishing(out, FORMS["folder"]) as place:
         write_report(place)
     assert (out / "index.html").read_text() == "page"
     assert list(out.parent.iterdir()) == [out]
@@ -34,8 +34,8 @@ def test_an_earlier_report_is_replaced_whole(tmp_path):
     write_report(out, "old")
     (out / "steps").mkdir()
     (out / "steps" / "7.html").touch()
-    write_manifests(out, forms()["folder"])
-    with publishing(out, forms()["folder"]) as place:
+    write_manifests(out, FORMS["folder"])
+    with publishing(out, FORMS["folder"]) as place:
         write_report(place, "new")
     assert (out / "index.html").read_text() == "new"
     assert not (out / "steps").exists()
@@ -44,7 +44,7 @@ def test_an_earlier_report_is_replaced_whole(tmp_path):
 def test_a_failure_leaves_the_earlier_report_and_nothing_else(tmp_path):
     out = tmp_path / "report"
     write_report(out, "old")
-    with pytest.raises(ValueError, match="stop"), publishing(out, forms()["folder"]) as place:
+    with pytest.raises(ValueError, match="stop"), publishing(out, FORMS["folder"]) as place:
         write_report(place, "new")
         raise ValueError("stop")
     assert (out / "index.html").read_text() == "old"
@@ -52,7 +52,7 @@ def test_a_failure_leaves_the_earlier_report_and_nothing_else(tmp_path):
 
 
 def test_a_failure_leaves_no_parent_that_was_made(tmp_path):
-    with pytest.raises(KeyboardInterrupt), publishing(tmp_path / "a" / "b", forms()["folder"]):
+    with pytest.raises(KeyboardInterrupt), publishing(tmp_path / "a" / "b", FORMS["folder"]):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
@@ -60,7 +60,7 @@ def test_a_failure_leaves_no_parent_that_was_made(tmp_path):
 def test_a_full_disk_is_one_clear_line(tmp_path):
     with (
         pytest.raises(OutputError, match="no space left"),
-        publishing(tmp_path / "r", forms()["folder"]),
+        publishing(tmp_path / "r", FORMS["folder"]),
     ):
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
@@ -73,7 +73,7 @@ def test_folders_and_files_of_others_are_refused(tmp_path):
     notes = tmp_path / "notes.html"
     notes.write_text("<p>notes")
     for out, form in itertools.product((theirs, notes), ("folder", "html")):
-        with pytest.raises(OutputError), publishing(out, forms()[form]):
+        with pytest.raises(OutputError), publishing(out, FORMS[form]):
             pytest.fail("must not begin")
     assert (theirs / "thesis.txt").read_text() == "years of work"
     assert notes.read_text() == "<p>notes"
@@ -85,15 +85,15 @@ def test_only_a_manifest_of_rlreport_lists_files(tmp_path, content):
     (tmp_path / "data").mkdir()
     (tmp_path / MANIFEST).write_text(content)
     with pytest.raises(OutputError, match=r"did not write: data/manifest\.json"):
-        local_path(tmp_path, forms()["folder"])
+        local_path(tmp_path, FORMS["folder"])
 
 
 def test_a_file_is_replaced_when_it_is_ours_or_empty(tmp_path):
     out = tmp_path / "run.html"
     out.touch()
-    with publishing(out, forms()["html"]) as place:
+    with publishing(out, FORMS["html"]) as place:
         place.write_text(f"{MARK}one")
-    with publishing(out, forms()["html"]) as place:
+    with publishing(out, FORMS["html"]) as place:
         place.write_text(f"{MARK}two")
     assert out.read_text().endswith("two")
     assert size_of(out) == len(out.read_text())

@@ -17,7 +17,7 @@ from rlreport.api import build
 from rlreport.errors import RlreportError, UsageError
 from rlreport.options import BuildOptions
 from rlreport.pipeline import build_report
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.lines import byte_ranges
 from rlreport.workers import Workers
 from tests import jobs
@@ -54,7 +54,7 @@ def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(byte_ranges.__kwdefaults__, "range_bytes", 2 << 20)
 
 
-class Killing(Silent):
+class Killing(Progress):
     """Kills a node in each phase after its second result; another node joins instead."""
 
     def __init__(self, nodes, phases: list[str]) -> None:

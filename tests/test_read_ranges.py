@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_chunk
 from rlreport.read.detect import LogFiles
@@ -142,7 +142,7 @@ def test_any_number_of_processes_gives_the_same_tables(
     ranges = byte_ranges(sources, [LogFormat()] * len(sources), range_bytes=7_000)
     assert len(ranges) > 10
     with Workers(workers) as processes:
-        chunks = read_chunks(ranges, *SETTINGS, Silent(), processes)
+        chunks = read_chunks(ranges, *SETTINGS, Progress(), processes)
     assert_same(tables(chunks, sources), whole)
 
 

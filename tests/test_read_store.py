@@ -15,7 +15,7 @@ import pytest
 from rlreport.display import fetch
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.detect import detect_formats
 from rlreport.read.files import find_sources
 from rlreport.read.lines import byte_ranges
@@ -58,7 +58,7 @@ def test_the_first_pass_moves_the_log_once_and_detection_a_hundredth(
     assert sum(request.sent for request in store.requests()) <= 0.01 * size
     store.forget()
     ranges = byte_ranges(found.sources, found.formats, range_bytes=8 << 20)
-    chunks = read_chunks(ranges, ReadOptions(), FigureOptions(), Silent(), Workers(1))
+    chunks = read_chunks(ranges, ReadOptions(), FigureOptions(), Progress(), Workers(1))
     assert sum(chunk.rows for chunk in chunks) == 2_500
     assert size <= sum(request.sent for request in store.requests()) <= 1.1 * size
 

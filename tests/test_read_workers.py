@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from rlreport.errors import RlreportError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Silent
+from rlreport.progress import Progress
 from rlreport.read.lines import byte_ranges
 from rlreport.read.logs import read_logs
 from tests.reading import read, tokens, write
@@ -61,7 +61,7 @@ def test_an_error_of_ours_in_a_process_reaches_the_user(
 
 
 def test_progress_adds_up_to_all_bytes_and_all_sampled_responses(big: Path) -> None:
-    class Counting(Silent):
+    class Counting(Progress):
         """One phase after the other."""
 
         def __init__(self) -> None:

@@ -1,18 +1,85 @@
-"""The command line: one module per command, imported on first use."""
+"""The command line; commands are imported on first use, as importing pandas takes long."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
+
 import click
 
-from rlreport.cli.group import LazyGroup
+from rlreport.cli.terminal import say, say_click_error, say_error
+from rlreport.errors import RlreportError
+from rlreport.workers import collect_rarely
 
-COMMANDS = ("build", "cache", "check", "checks", "compare", "formats", "index", "inspect", "watch")
-"""Each is a function in the module of its name."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit status after Ctrl-C and after SIGTERM, which job schedulers send (128 + signal)."""
+
+MODULES = {
+    "build": "build", "cache": "commands", "check": "commands", "checks": "commands",
+    "compare": "compare", "formats": "commands", "index": "commands", "inspect": "commands",
+    "watch": "watch",
+}  # fmt: skip
+"""Module of each command, which is a function of the same name there."""
+
+
+class LazyGroup(click.Group):
+    """The group of ``MODULES``; errors are printed as one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, None if there is none of that name."""
+        if cmd_name not in MODULES:
+            return None
+        command: click.Command = getattr(
+            import_module(f"rlreport.cli.{MODULES[cmd_name]}"), cmd_name
+        )
+        return command
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command; an RlreportError is printed as one line, with exit status 2."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        collect_rarely()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _terminate)
+        try:
+            status = super().main(args, **{**extra, "standalone_mode": False})
+        except click.exceptions.Exit as error:
+            status = error.exit_code
+        except click.ClickException as error:
+            say_click_error(error)
+            status = error.exit_code
+        except RlreportError as error:
+            say_error(str(error))
+            status = 2
+        except (click.Abort, KeyboardInterrupt):
+            say("rlreport: interrupted; nothing was written", err=True)
+            status = INTERRUPTED
+        except BrokenPipeError:
+            # The reader of standard output is gone; Python would print an error at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            status = 1
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _terminate(number: int, frame: object) -> None:
+    """Exit as after Ctrl-C, so that staging folders are removed."""
+    say("rlreport: terminated; no incomplete report is left", err=True)
+    sys.exit(TERMINATED)
 
 
 @click.group(
     cls=LazyGroup,
-    commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="rlreport", prog_name="rlreport")

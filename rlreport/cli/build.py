@@ -17,8 +17,7 @@ from rlreport.deliver import FORMS, form_of
 from rlreport.errors import OutputError, UsageError
 from rlreport.options import BuildOptions
 
-FAILED = 1
-"""Exit status if ``--fail-on`` found something."""
+FAILED = 1  # exit status if ``--fail-on`` found something
 
 
 class BuildCommand(click.Command):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rlreport.cli.options import OUT, options
-from rlreport.cli.say import say
+from rlreport.cli.terminal import say
 from rlreport.errors import UsageError
 from rlreport.options import CompareOptions
 from rlreport.text.language import Language

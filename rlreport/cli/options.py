@@ -6,53 +6,41 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
+from click.types import FuncParamType
 
 from rlreport.errors import UsageError
 from rlreport.options import FigureOptions, ReadOptions, declared
-
-if TYPE_CHECKING:
-    AnyType = click.ParamType[Any]
-else:  # before click 8.5 it is no generic class
-    AnyType = click.ParamType
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 READING = [one.name for kind in (ReadOptions, FigureOptions) for one in declared(kind)]
 """Names of the options of reading and of the formulas."""
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)b?\s*", re.IGNORECASE)
+
+def path(value: str | Path) -> str | Path:
+    """Return an output path, or a URL, which stays text."""
+    return value if "://" in str(value) else Path(value)
 
 
-class Size(AnyType):
-    """Bytes: ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value))
-        unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
-        if not match or float(match[1]) * unit < 1:
-            self.fail(f"{value!r} is not a size such as 10MB, 500kB or 1GB", param, ctx)
-        return int(float(match[1]) * unit)
+def size(value: str | int) -> int:
+    """Return the bytes of ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
+    unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
+    if not match or float(match[1]) * unit < 1:
+        raise click.BadParameter(f"{value!r} is not a size such as 10MB, 500kB or 1GB")
+    return int(float(match[1]) * unit)
 
 
-class Out(AnyType):
-    """An output path, or a URL, which stays text."""
+OUT = FuncParamType(path)
 
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path of a file or folder, or the text of a URL."""
-        return value if "://" in str(value) else Path(value)
-
-
-OUT = Out()
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(["warning", "critical"]),
+    help="Exit with status 1 if there is a finding of this severity or worse.",
+)
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
@@ -60,23 +48,14 @@ def options(kind: type, *names: str) -> Callable[[Command], Command]:
 
     The command gets their values by the names of the fields.
     """
-    chosen = [one for one in declared(kind) if not names or one.name in names]
 
     def add(command: Command) -> Command:
-        for one in reversed(chosen):
-            command = _option(one)(command)
+        for one in reversed(declared(kind)):
+            if not names or one.name in names:
+                command = _option(one)(command)
         return command
 
     return add
-
-
-def fail_on_option(command: Command) -> Command:
-    """Add ``--fail-on`` of the health checks."""
-    return click.option(
-        "--fail-on",
-        type=click.Choice(["warning", "critical"]),
-        help="Exit with status 1 if there is a finding of this severity or worse.",
-    )(command)
 
 
 def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
@@ -85,12 +64,10 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
     flags = settings["flags"] or [f"--{declaration.name.replace('_', '-')}"]
     if isinstance(default, bool):
         return click.option(*flags, declaration.name, is_flag=True, help=help)
-    given: dict[str, Any] = {
-        "metavar": settings.get("metavar"),
-        "show_default": "size" in settings
-        or settings.get("show", default not in (None, "", (), {})),
-        "type": _type(settings, default),
-    }
+    given: dict[str, Any] = {"metavar": settings.get("metavar"), "type": _type(settings, default)}
+    given["show_default"] = "size" in settings or settings.get(
+        "show", default not in (None, "", (), {})
+    )
     if isinstance(default, tuple | dict):
         given |= {"multiple": True, "help": f"{help} Repeatable."}
         if isinstance(default, dict):
@@ -101,9 +78,9 @@ def _option(declaration: Field[Any]) -> Callable[[Command], Command]:
     return click.option(*flags, declaration.name, **given)
 
 
-def _type(settings: Mapping[str, Any], default: object) -> AnyType | None:
+def _type(settings: Mapping[str, Any], default: object) -> Any:
     if "size" in settings:
-        return Size()
+        return size
     if "choices" in settings:
         return click.Choice(settings["choices"])
     if "low" in settings:

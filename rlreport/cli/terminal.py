@@ -1,33 +1,67 @@
-"""What a command prints about a report or a verdict."""
+"""What commands print, without control characters.
+
+File names, fields and model output may contain some, which could move the cursor, overwrite lines
+or hide text.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from io import StringIO
+from typing import TYPE_CHECKING
 
-from rlreport.check.finding import Finding, Verdict
-from rlreport.cli.say import say
-from rlreport.deliver.publish import page_at
-from rlreport.pipeline import Report
-from rlreport.several_runs import SEVERAL_RUNS
-from rlreport.tables import BadLine, Tables
+import click
+
+from rlreport.text.clean import REPLACEMENT, printable
 from rlreport.text.messages import Joined, message, phrases, plural, told
 from rlreport.text.numbers import byte_size
 
-LISTED = 10
-"""Unreadable lines printed; the data page has all."""
+if TYPE_CHECKING:
+    from rlreport.check.finding import Finding, Verdict
+    from rlreport.pipeline import Report
+    from rlreport.tables import BadLine, Tables
+
+LISTED = 10  # unreadable lines printed; the data page has all
+
+
+def say(line: str = "", *, err: bool = False) -> None:
+    """Print one line; unprintable characters, line ends included, become U+FFFD."""
+    click.echo(printable(line).replace("\n", REPLACEMENT), err=err)
+
+
+def say_error(message: str) -> None:
+    """Print an error; further lines are indented, so that none can pose as a message."""
+    click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
+
+
+def say_click_error(error: click.ClickException) -> None:
+    """Print an error of click, which quotes arguments."""
+    output = StringIO()
+    error.show(file=output)
+    click.echo(printable(output.getvalue()), err=True, nl=False)
+
+
+def say_json(document: bytes) -> None:
+    """Print JSON; unprintable characters, which only strings contain, are escaped."""
+    text = document.decode()
+    if printable(text) != text:
+        text = "".join(c if printable(c) == c else json.dumps(c)[1:-1] for c in text)
+    click.echo(text, nl=False)
 
 
 def print_report(report: Report) -> None:
     """Print skipped lines, the verdict and the path of a report."""
+    from rlreport.deliver.publish import page_at
+    from rlreport.several_runs import SEVERAL_RUNS
+
     translate = report.language.of
     for line in skipped_lines(report.tables):
         say(translate(line), err=True)
     for note in report.tables.notes:
         if note.kind == SEVERAL_RUNS:
             say(translate(message("warning: {note}", note=note.text)), err=True)
-    for sentence in report.left_out:
-        say(translate(sentence))
-    for line in verdict_lines(replace(report.verdict, not_run=[])):
+    for line in (*report.left_out, *verdict_lines(replace(report.verdict, not_run=[]))):
         say(translate(line))
     steps, responses = len(report.tables.steps), len(report.tables.responses)
     sizes = phrases(
@@ -56,24 +90,16 @@ def verdict_lines(verdict: Verdict) -> list[str]:
             if finding.onset
             else told("{head}: {title}", places)
         )
-        lines += [Joined("", [f"{indent}         ", line]) for line in example_lines(finding)]
-    lines += [
-        message(
-            "  muted    {id}: {reason} ({title})",
-            id=muted.finding.id,
-            reason=muted.reason,
-            title=muted.finding.title,
-        )
-        for muted in verdict.muted
-    ]
-    lines += [
-        message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs)
-        for check in verdict.not_run
-    ]
+        lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
+    for muted in verdict.muted:
+        named = {"id": muted.finding.id, "reason": muted.reason, "title": muted.finding.title}
+        lines.append(message("  muted    {id}: {reason} ({title})", **named))
+    for check in verdict.not_run:
+        lines.append(message("  not run  {id}: needs {needs}", id=check.id, needs=check.needs))
     return lines
 
 
-def example_lines(finding: Finding) -> list[str]:
+def _example_lines(finding: Finding) -> list[str]:
     """Return the evidence of a finding as text; notes and explained findings need none."""
     if finding.severity == "info" or finding.explained_by:
         return []
@@ -93,8 +119,7 @@ def skipped_lines(tables: Tables) -> list[str]:
         message("left out: {place}: {reason}", place=location(bad), reason=bad.reason)
         for bad in tables.bad_lines[:LISTED]
     ]
-    more = tables.bad_count - len(lines)
-    if more > 0:
+    if (more := tables.bad_count - len(lines)) > 0:
         lines.append(
             message("left out: {count:count} more, see the report's data page", count=more)
         )

@@ -11,48 +11,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlreport.cli.build import FAILED, BuildCommand, build
-from rlreport.cli.options import AnyType
+from rlreport.cli.terminal import say
 from rlreport.deliver import form_of
 from rlreport.errors import RlreportError, UsageError
 
 if TYPE_CHECKING:
     from rlreport.pipeline import Report
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-
-class _Duration(AnyType):
-    """Seconds: ``30s``, ``5m``, ``2h``, ``1d`` or a plain number."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number of seconds."""
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", str(value).strip())
-        if not match or not float(match[1]):
-            self.fail(f"{value!r} is not a time such as 30s, 5m or 2h", param, ctx)
-        return float(match[1]) * _UNITS[match[2] or "s"]
-
-
-_DURATION = _Duration()
+def duration(value: str) -> float:
+    """Return the seconds of ``30s``, ``5m``, ``2h``, ``1d`` or a plain number."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
+    if not match or not float(match[1]):
+        raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
 
 
 @click.command(
-    cls=BuildCommand,
-    params=[param for param in build.params if param.name != "in_progress"],
+    cls=BuildCommand, params=[param for param in build.params if param.name != "in_progress"]
 )
 @click.option(
     "--every",
-    type=_DURATION,
+    type=duration,
+    metavar="TIME",
     default="5m",
     show_default=True,
     help="Time between looks at the logs.",
 )
 @click.option(
     "--until-idle",
-    type=_DURATION,
+    type=duration,
     metavar="TIME",
     help="End when the logs have not changed for this long, e.g. 2h.",
 )
@@ -131,7 +119,6 @@ def _time(path: str) -> int:
 def _build(logs: tuple[str, ...], out: Path | str, given: dict[str, Any]) -> Report | None:
     """Build the report and print one line about it; return None if there is no report yet."""
     from rlreport.api import build as build_report
-    from rlreport.cli.say import say
 
     quiet = given["quiet"]
     now = time.strftime("%H:%M:%S")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-from functools import cache
+import zipfile
+import zlib
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rlreport.deliver.form import Form
+from rlreport import __version__
 from rlreport.errors import UsageError
+from rlreport.options import OutputOptions
 
-FORMS = {
-    "folder": "rlreport.deliver.folder:FOLDER",
-    "html": "rlreport.deliver.one_file:FORM",
-    "email": "rlreport.deliver.email:FORM",
-    "markdown": "rlreport.deliver.markdown:FORM",
-    "zip": "rlreport.deliver.folder:ZIP",
-}
-"""Id of each format -> where it is; imported on first use."""
+if TYPE_CHECKING:
+    from rlreport.bake.comparison import ComparisonBuilder
+    from rlreport.bake.pages import Finish, Page
+    from rlreport.bake.report import ReportBuilder
+
+Builder: TypeAlias = "ReportBuilder | ComparisonBuilder"
+"""What a format writes: a report of one run, or a comparison."""
 
 OTHER_SUFFIXES = {
     *(".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".toml", ".txt", ".log", ".parquet"),
@@ -26,13 +29,120 @@ OTHER_SUFFIXES = {
 }
 """Suffixes of other kinds of files: a folder of such a name would surprise."""
 
-__all__ = ["FORMS", "Form", "form_of", "forms"]
+_ZIP_LEVEL = 9
+_ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
+_MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 
 
-@cache
-def forms() -> dict[str, Form]:
-    """Return all formats by id."""
-    return {name: _form(name) for name in FORMS}
+@dataclass(frozen=True)
+class Form:
+    """An output format.
+
+    Attributes:
+        id: name for ``--format``.
+        writer: ``module:function`` that writes a builder to a new path, or into an empty folder;
+            imported on first use.
+        encoder: ``module:function`` that encodes a page, see ``bake.pages.Finish``.
+        suffix: suffix of OUT that selects it, "" for none.
+        mark: bytes in its files, by which a later build knows that it may replace them; a folder
+            has a manifest instead.
+        mark_at: where the mark is: the very first bytes, near the start, or a zip's comment.
+        folder: whether it is a folder.
+        pictures: whether it has a folder of pictures next to its file.
+        one_file: whether its pages are views of one file.
+        pages: whether it has one page per step.
+        mail: whether it has a sender and recipients.
+        default_size: maximum bytes if the user gives none.
+    """
+
+    id: str
+    writer: str
+    encoder: str = "rlreport.deliver:encode_page"
+    suffix: str = ""
+    mark: bytes = b""
+    mark_at: Literal["first", "start", "comment"] = "start"
+    folder: bool = False
+    pictures: bool = False
+    one_file: bool = False
+    pages: bool = False
+    mail: bool = False
+    default_size: int = 10_000_000
+
+    @property
+    def finish(self) -> Finish:
+        """Function that encodes a page, in the process that rendered it."""
+        encode: Finish = _imported(self.encoder)
+        return encode
+
+    def write(self, builder: Builder, path: Path) -> None:
+        """Write the report to a new path, or into an empty folder."""
+        _imported(self.writer)(builder, path)
+
+    def owns(self, start: bytes, end: bytes) -> bool:
+        """Return whether a file with these first and last bytes has this format."""
+        if self.mark_at == "first":
+            return start.startswith(self.mark)
+        if self.mark_at == "comment":
+            return start.startswith(b"PK") and self.mark in end[-64:]
+        return bool(self.mark) and self.mark in start
+
+    def check(self, options: OutputOptions) -> None:
+        """Raise UsageError if an option cannot be used with this format."""
+        if self.mail:
+            _imported("rlreport.deliver.email:check_addresses")(options)
+        elif options.to or options.sender or options.subject:
+            raise UsageError("--to, --from and --subject are for mail: give -o NAME.eml")
+
+
+FORMS = {
+    form.id: form
+    for form in (
+        Form(
+            "folder",
+            "rlreport.deliver:write_folder",
+            folder=True,
+            pages=True,
+            default_size=100_000_000,
+        ),
+        Form(
+            "html",
+            "rlreport.deliver.one_file:write_file",
+            "rlreport.deliver.one_file:encode_view",
+            suffix=".html",
+            mark=b'<meta name="generator" content="rlreport ',
+            one_file=True,
+            pages=True,
+        ),
+        Form(
+            "email",
+            "rlreport.deliver.email:write_mail",
+            "rlreport.deliver.email:encode_attached_view",
+            suffix=".eml",
+            mark=b"X-Mailer: rlreport ",
+            one_file=True,
+            pages=True,
+            mail=True,
+        ),
+        Form(
+            "markdown",
+            "rlreport.deliver.markdown:write_markdown",
+            suffix=".md",
+            mark=b"<!-- rlreport ",
+            mark_at="first",  # elsewhere it may be quoted
+            pictures=True,
+        ),
+        Form(
+            "zip",
+            "rlreport.deliver:write_zip",
+            "rlreport.deliver:encode_zipped_page",
+            suffix=".zip",
+            mark=b"rlreport ",
+            mark_at="comment",
+            pages=True,
+            default_size=100_000_000,
+        ),
+    )
+}
 
 
 def form_of(out: Path | str, name: str | None = None) -> Form:
@@ -41,23 +151,50 @@ def form_of(out: Path | str, name: str | None = None) -> Form:
     Raises:
         UsageError: there is no such format, or the suffix is that of another kind of file.
     """
+    if name is not None:
+        if name not in FORMS:
+            raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
+        return FORMS[name]
     suffix = Path(out).suffix.lower()
-    if name is None and not suffix:
-        name = "folder"  # without importing the others
-    if name is None:
-        by_suffix = {form.suffix: form for form in reversed(forms().values())}
-        if suffix in OTHER_SUFFIXES - by_suffix.keys():
-            known = ", ".join(sorted(filter(None, by_suffix)))
-            raise UsageError(
-                f"{out}: reports cannot be written as {suffix}; use {known} or --format"
-            )
-        return by_suffix.get(suffix, _form("folder"))
-    if name not in FORMS:
-        raise UsageError(f"--format {name}: unknown; choose one of {', '.join(FORMS)}")
-    return _form(name)
+    by_suffix = {form.suffix: form for form in FORMS.values() if form.suffix}
+    if suffix in OTHER_SUFFIXES - by_suffix.keys():
+        known = ", ".join(sorted(by_suffix))
+        raise UsageError(f"{out}: reports cannot be written as {suffix}; use {known} or --format")
+    return by_suffix.get(suffix, FORMS["folder"])
 
 
-def _form(name: str) -> Form:
-    module, _, attribute = FORMS[name].partition(":")
-    form: Form = getattr(importlib.import_module(module), attribute)
-    return form
+def encode_page(page: Page) -> tuple[tuple[str, bytes], int]:
+    """Return a page as (path below the root, bytes), and its size in a folder."""
+    content = page.html.encode("utf-8", "replace")
+    return (page.path, content), len(content) + len(page.path) + _MANIFEST_ENTRY
+
+
+def write_folder(builder: Builder, folder: Path) -> None:
+    """Write pages that open from ``file://`` and from any static host."""
+    for path, content in builder.files():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def encode_zipped_page(page: Page) -> tuple[tuple[str, bytes], int]:
+    """Return a page as (path below the root, bytes), and its size in a zip."""
+    content = page.html.encode("utf-8", "replace")
+    packer = zlib.compressobj(_ZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = len(packer.compress(content)) + len(packer.flush())
+    return (page.path, content), packed + 2 * len(page.path) + _ZIP_HEADERS
+
+
+def write_zip(builder: Builder, path: Path) -> None:
+    """Write a zip with the files of the folder at its root; equal reports have equal bytes."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in builder.files():
+            entry = zipfile.ZipInfo(name)  # of 1980: a real time would make every build differ
+            entry.create_system = 3  # Unix
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=_ZIP_LEVEL)
+        archive.comment = FORMS["zip"].mark + __version__.encode()
+
+
+def _imported(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
-from calendar import timegm
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from email.header import Header
@@ -24,10 +22,9 @@ from rlreport.bake.pages import Page
 from rlreport.bake.report import STAMP_FORMAT
 from rlreport.check.wording import headline
 from rlreport.comparison import words as compare_words
-from rlreport.deliver.form import Builder, Form
-from rlreport.deliver.one_file import FORM as ONE_FILE
-from rlreport.deliver.one_file import document
-from rlreport.deliver.summary import Picture, overview, pictures
+from rlreport.deliver import Builder
+from rlreport.deliver.one_file import document, encode_view
+from rlreport.deliver.summary import overview, pictures
 from rlreport.errors import UsageError
 from rlreport.options import OutputOptions
 from rlreport.text.clean import shortened
@@ -50,8 +47,7 @@ class LiteralHeader(UnstructuredHeader, BaseHeader):
     @classmethod
     def parse(cls, value: str, kwds: MutableMapping[str, Any]) -> None:
         """Use the text as it is."""
-        kwds["parse_tree"] = cls.value_parser("")
-        kwds["decoded"] = one_line(value)
+        kwds.update(parse_tree=cls.value_parser(""), decoded=one_line(value))
 
     def fold(self, *, policy: Policy) -> str:
         """Return the header as lines of at most 78 ASCII characters."""
@@ -65,41 +61,24 @@ _HEADERS.map_to_type("subject", LiteralHeader)
 _POLICY = SMTP.clone(header_factory=_HEADERS)
 
 
-class Email(Form):
-    """A message ready for ``sendmail`` or a mail program."""
-
-    id = "email"
-    suffix = ".eml"
-    mark = b"X-Mailer: rlreport "
-    one_file = True
-    pages = True
-
-    def check(self, options: OutputOptions) -> None:
-        """Raise UsageError if an address is invalid."""
-        addresses("--to", *options.to)
-        addresses("--from", *([options.sender] if options.sender else []))
-
-    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        """Return a page as a node of the attached file, and its size in base64 lines."""
-        node, weight = ONE_FILE.finish(page)
-        return node, weight * 78 // 57 + 4
-
-    def write(self, builder: Builder, place: Path) -> None:
-        """See Form."""
-        place.write_bytes(mail(builder).as_bytes())
+def check_addresses(options: OutputOptions) -> None:
+    """Raise UsageError if an address is invalid."""
+    addresses("--to", *options.to)
+    addresses("--from", *([options.sender] if options.sender else []))
 
 
-def mail(builder: Builder) -> EmailMessage:
-    """Return the message; equal reports give equal bytes.
+def encode_attached_view(page: Page) -> tuple[tuple[str, bytes], int]:
+    """Return a page as a node of the attached file, and its size in base64 lines."""
+    node, size = encode_view(page)
+    return node, size * 78 // 57 + 4
 
-    Raises:
-        UsageError: an address is invalid.
-    """
-    context = builder.context
-    report = context.report
+
+def write_mail(builder: Builder, path: Path) -> None:
+    """Write a message ready for ``sendmail`` or a mail program; equal reports give equal bytes."""
+    context, report = builder.context, builder.context.report
     if isinstance(builder, ComparisonBuilder):
         prefix, verdict = "compare_", compare_words.headline(builder.outcome)
-        view: dict[str, Any] = builder.view
+        view: Any = builder.view
     else:
         prefix, verdict = "", headline(builder.context.verdict)
         view = overview(builder)
@@ -107,28 +86,33 @@ def mail(builder: Builder) -> EmailMessage:
     attachment = b"".join(document(builder))
     digest = hashlib.sha256(attachment).hexdigest()[:24]
     name = f"{file_name(context.run)}.html"
+    facts = {
+        "view": view,
+        "run": context.run[:LONGEST_TITLE],
+        "pictures": [(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
+        "width": PICTURE_WIDTH,
+        "attached": name,
+        "stamp": context.stamp,
+    }
+    templates = environment(report.language)
+    text = templates.get_template(f"{prefix}email.txt").render(facts)
+    html = templates.get_template(f"{prefix}email.html").render(facts)
 
-    result = EmailMessage(policy=_POLICY)
-    result["X-Mailer"] = GENERATOR
-    result["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
+    mail = EmailMessage(policy=_POLICY)
+    mail["X-Mailer"] = GENERATOR
+    mail["From"] = addresses("--from", report.sender or f"rlreport <rlreport@{DOMAIN}>")
     if report.to:
-        result["To"] = addresses("--to", *report.to)
-    result["Subject"] = one_line(
-        report.subject
-        or report.language.of(message("{run} · {verdict}", run=context.run, verdict=verdict))
-    )
+        mail["To"] = addresses("--to", *report.to)
+    title = report.language.of(message("{run} · {verdict}", run=context.run, verdict=verdict))
+    mail["Subject"] = one_line(report.subject or title)
     if context.stamp:
-        seconds = timegm(time.strptime(context.stamp, STAMP_FORMAT))
-        result["Date"] = format_datetime(datetime.fromtimestamp(seconds, UTC))
-    result["Message-ID"] = f"<{digest}@{DOMAIN}>"
-    result.set_content(
-        _render(f"{prefix}email.txt", builder, view, drawn, name), cte="quoted-printable"
-    )
-    html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(
-        _render(f"{prefix}email.html", builder, view, drawn, name)
-    )
-    result.add_alternative(html, subtype="html", cte="quoted-printable")
-    body = result.get_body(("html",))
+        stamp = datetime.strptime(context.stamp, STAMP_FORMAT)
+        mail["Date"] = format_datetime(stamp.replace(tzinfo=UTC))
+    mail["Message-ID"] = f"<{digest}@{DOMAIN}>"
+    mail.set_content(text, cte="quoted-printable")
+    html = css_inline.CSSInliner(load_remote_stylesheets=False).inline(html)
+    mail.add_alternative(html, subtype="html", cte="quoted-printable")
+    body = mail.get_body(("html",))
     assert isinstance(body, EmailMessage)
     for picture in drawn:
         body.add_related(
@@ -139,12 +123,12 @@ def mail(builder: Builder) -> EmailMessage:
             filename=f"{file_name(picture.name)}.png",
             disposition="inline",
         )
-    result.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
+    mail.add_attachment(attachment, "text", "html", filename=name, params={"charset": "utf-8"})
     # Boundaries are random unless set; "=_" occurs in neither base64 nor quoted-printable.
-    multiparts = [part for part in result.walk() if part.is_multipart()]
+    multiparts = [part for part in mail.walk() if part.is_multipart()]
     for number, part in enumerate(multiparts):
         part.set_boundary(f"=_rlreport_{number}_{digest}")
-    return result
+    path.write_bytes(mail.as_bytes())
 
 
 def addresses(option: str, *given: str) -> list[Address]:
@@ -180,30 +164,4 @@ def file_name(run: str) -> str:
 def one_line(text: str) -> str:
     """Return text as one printable line for a header."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
-    line = "".join(c for c in line if c.isprintable())
-    return shortened(line, LONGEST_TITLE)
-
-
-def _render(
-    template: str,
-    builder: Builder,
-    view: dict[str, Any],
-    drawn: list[Picture],
-    attached: str,
-) -> str:
-    text: str = (
-        environment(builder.context.report.language)
-        .get_template(template)
-        .render(
-            view=view,
-            run=builder.context.run[:LONGEST_TITLE],
-            pictures=[(picture, f"cid:{picture.name}@{DOMAIN}") for picture in drawn],
-            width=PICTURE_WIDTH,
-            attached=attached,
-            stamp=builder.context.stamp,
-        )
-    )
-    return text
-
-
-FORM = Email()
+    return shortened("".join(c for c in line if c.isprintable()), LONGEST_TITLE)

@@ -10,7 +10,7 @@ from rlreport.bake.report import ReportBuilder
 from rlreport.bake.step_pages import estimated_weight, fitting_level, render_steps
 from rlreport.choose import Candidate, fewer_steps
 from rlreport.choose.detail import LEVELS, first_level
-from rlreport.deliver.form import Builder, Form
+from rlreport.deliver import Builder, Form
 from rlreport.deliver.ownership import pictures_of, write_manifests
 from rlreport.deliver.publish import size_of
 from rlreport.errors import OutputError
@@ -22,26 +22,14 @@ if TYPE_CHECKING:
 FOR_STEPS = 0.75
 """Share of the limit that pages of steps may take, until the size of the others is known."""
 
-MANY = 150_000
-"""Bytes a step from which all have a page, whatever the least of them weighs."""
-
-FEWEST = 24
-"""Steps that have a page as long as their least pages fit."""
+MANY = 150_000  # bytes a step from which all have a page, whatever the least of them weighs
+FEWEST = 24  # steps that have a page as long as their least pages fit
 
 
 def deliver(
     path: Path, form: Form, limit: int, builder: ReportBuilder
 ) -> tuple[ReportBuilder, int]:
-    """Write the report that shows most within ``limit`` bytes.
-
-    Args:
-        path: where it is written, see ``publishing``.
-        form: the output format.
-        limit: bytes it may have.
-        builder: the report.
-
-    Returns:
-        What was written, and its size in bytes.
+    """Write the report that shows most within ``limit`` bytes; return it and its bytes.
 
     Raises:
         OutputError: even the smallest report does not fit.
@@ -76,9 +64,6 @@ def deliver_comparison(
     path: Path, form: Form, limit: int, builder: ComparisonBuilder
 ) -> tuple[ComparisonBuilder, int]:
     """Write the comparison with as many prompts won and lost as ``limit`` bytes hold.
-
-    Returns:
-        What was written, and its size in bytes.
 
     Raises:
         OutputError: it does not fit without any of them.

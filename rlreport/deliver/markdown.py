@@ -1,17 +1,25 @@
-"""The Markdown format: a summary for a pull request, a wiki page or a job summary."""
+"""The Markdown format: a summary for a pull request, a wiki page or a job summary.
+
+Text is escaped for GitHub's and GitLab's dialects: model output cannot become markup, a link or a
+mention. Besides markup they turn ``@name``, ``#12``, ``!12`` and the like into references, and
+bare addresses into links.
+"""
 
 from __future__ import annotations
 
+import html
+import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import jinja2
 import numpy as np
+from markupsafe import Markup
 
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
@@ -21,27 +29,27 @@ from rlreport.bake.views import TableView
 from rlreport.choose import Extreme
 from rlreport.choose.detail import evenly
 from rlreport.columns import STEP
-from rlreport.deliver import markdown_text
-from rlreport.deliver.form import Builder, Form
+from rlreport.deliver import FORMS, Builder
 from rlreport.deliver.ownership import pictures_of
 from rlreport.deliver.summary import Picture, overview, pictures, trend
+from rlreport.errors import OutputError, UsageError
 from rlreport.rollout import Rollout
+from rlreport.text.clean import printable, shortened
 from rlreport.text.language import Language
 from rlreport.text.messages import message
 
 MOST_CHARACTERS = 60_000
 """Limit for a GitHub comment (65,536 characters) with room for text around it."""
 
-_UNSAFE = re.compile(r"[^\w.~-]")
-"""Characters to escape in the URL of a picture."""
-
+SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+SUMMARY_BYTES = 1_048_576  # maximum size of the summary of one step of GitHub Actions
 MOST_PICTURES = 6
 PICTURE_WIDTH = 720
 
 _FIRST_FIGURES = ("reward_mean", "kl_k1_mean", "response_tokens_mean", "response_chars_mean")
 """Key figures shown first; the other ones are folded."""
 
-_DRAWN = ("reward_mean", "kl_k1_mean")
+_LINES = ("reward_mean", "kl_k1_mean")
 """Figures drawn as Mermaid charts, as a comment has no pictures."""
 
 LEAST_DRAWN, STEPS_DRAWN, MOST_DRAWN = 3, 24, 1e9
@@ -52,15 +60,27 @@ _STEP_COLUMNS = (
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate", "distinct_2"),
 )
 
+_ZERO_WIDTH_SPACE = "\u200b"
+_REFERENCE = re.compile(r'([@#!$%&~^]|\bGH-)(?=[\w"])', re.IGNORECASE)
+_ADDRESS = re.compile(r"(:)(?=//)|(\bwww)(?=\.)", re.IGNORECASE)
+_MARKUP = re.compile(r"([\\`*_\[\]{}|~$])")
 
-@dataclass(frozen=True, slots=True)
-class _Detail:
+
+class _Detail(NamedTuple):
     """Level of detail: rows of steps, extreme responses and their characters, explanations."""
 
     steps: int
     extremes: int
     chars: int
     reasons: bool
+
+
+class _PairDetail(NamedTuple):
+    """Level of detail of a comparison: pairs as one line, pairs in full, characters."""
+
+    telling: int
+    pairs: int
+    chars: int
 
 
 _DETAILS = (
@@ -72,49 +92,63 @@ _DETAILS = (
     _Detail(12, 0, 0, False),
     _Detail(0, 0, 0, False),
 )
+_PAIR_DETAILS = (
+    _PairDetail(2, 8, 1_500),
+    _PairDetail(2, 4, 800),
+    _PairDetail(2, 2, 300),
+    _PairDetail(2, 0, 0),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Level of detail of a comparison: pairs as one line, pairs in full, characters."""
+def write_markdown(builder: Builder, path: Path) -> None:
+    """Write a Markdown file, and its charts to a folder next to it."""
+    limit = builder.context.report.max_size or FORMS["markdown"].default_size
+    folder = pictures_of(path)
+    drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
+    while True:
+        room = limit - sum(len(picture.png) for picture in drawn)
+        content = summary_text(builder, drawn, folder.name, most_bytes=room).encode()
+        if not drawn or len(content) <= room:
+            break
+        drawn = drawn[:-1]
+    path.write_bytes(content)
+    if drawn:
+        folder.mkdir()
+    for picture in drawn:
+        (folder / f"{picture.name}.png").write_bytes(picture.png)
 
-    telling: int
-    pairs: int
-    chars: int
+
+def summary_file() -> Path:
+    """Return the file from which the runner of GitHub Actions reads the job summary.
+
+    Raises:
+        UsageError: not running in GitHub Actions.
+    """
+    name = os.environ.get(SUMMARY_VARIABLE)
+    if not name:
+        raise UsageError(
+            f"--github-summary: {SUMMARY_VARIABLE} is not set; use it in GitHub Actions"
+        )
+    return Path(name)
 
 
-_PAIRS = (_Pairs(2, 8, 1_500), _Pairs(2, 4, 800), _Pairs(2, 2, 300), _Pairs(2, 0, 0))
+def append_summary(builder: Builder, file: Path) -> None:
+    """Append the Markdown without pictures, with as much detail as fits.
 
-
-class Markdown(Form):
-    """A Markdown file with its charts in a folder next to it."""
-
-    id = "markdown"
-    suffix = ".md"
-    mark = b"<!-- rlreport "
-    pictures = True
-
-    def owns(self, start: bytes, end: bytes) -> bool:
-        """Return whether a file begins with the mark; elsewhere it may be quoted."""
-        return start.startswith(self.mark)
-
-    def write(self, builder: Builder, place: Path) -> None:
-        """See Form."""
-        limit = builder.context.report.max_size or self.default_size
-        folder = pictures_of(place)
-        address = _UNSAFE.sub(lambda found: quote(found[0]), folder.name)
-        drawn = pictures(builder, MOST_PICTURES, width=PICTURE_WIDTH)
-        while True:
-            room = limit - sum(len(picture.png) for picture in drawn)
-            text = summary_text(builder, drawn, address, most_bytes=room)
-            if not drawn or len(text.encode()) <= room:
-                break
-            drawn = drawn[:-1]
-        place.write_bytes(text.encode())
-        if drawn:
-            folder.mkdir()
-        for picture in drawn:
-            (folder / f"{picture.name}.png").write_bytes(picture.png)
+    Raises:
+        OutputError: the file is full or cannot be written.
+    """
+    try:
+        room = SUMMARY_BYTES - 1 - (file.stat().st_size if file.exists() else 0)
+        content = summary_text(builder, most_bytes=min(room, 4 * MOST_CHARACTERS)).encode()
+        if len(content) > room:
+            raise OutputError(
+                f"{SUMMARY_VARIABLE}: is full; GitHub accepts {SUMMARY_BYTES:,} bytes"
+            )
+        with file.open("ab") as stream:
+            stream.write(b"\n" + content)
+    except OSError as error:
+        raise OutputError(f"{SUMMARY_VARIABLE}: cannot be written: {error.strerror}") from error
 
 
 def summary_text(
@@ -129,112 +163,93 @@ def summary_text(
     Args:
         builder: the report or comparison.
         drawn: pictures to show.
-        folder: URL of their folder.
+        folder: name of their folder.
         most_bytes: maximum bytes of UTF-8; the lowest level of detail may exceed it.
 
     Returns:
         Fewer than MOST_CHARACTERS characters (counted as UTF-16 units, as GitHub does).
     """
+    shared = {
+        "stamp": builder.context.stamp,
+        "run": builder.context.run,
+        "pictures": drawn,
+        "folder": re.sub(r"[^\w.~-]", lambda match: quote(match[0]), folder),
+    }
     texts = (
-        _of_comparison(builder, drawn, folder)
-        if isinstance(builder, ComparisonBuilder)
-        else _of_run(builder, drawn, folder)
+        _run_texts(builder, shared)
+        if isinstance(builder, ReportBuilder)
+        else _comparison_texts(builder, shared)
     )
-    for text in texts:
-        units = len(text.encode("utf-16-le")) // 2
-        if units < MOST_CHARACTERS and len(text.encode()) <= most_bytes:
+    for markdown in texts:
+        units = len(markdown.encode("utf-16-le")) // 2
+        if units < MOST_CHARACTERS and len(markdown.encode()) <= most_bytes:
             break
-    return text
+    return markdown
 
 
-def _of_run(builder: ReportBuilder, drawn: Sequence[Picture], folder: str) -> Iterator[str]:
-    """Yield the text of a report with less and less detail."""
-    view = overview(builder)
-    for detail in _DETAILS:
-        yield _render(builder, view, detail, drawn, folder)
-
-
-def _of_comparison(
-    builder: ComparisonBuilder, drawn: Sequence[Picture], folder: str
-) -> Iterator[str]:
+def _comparison_texts(builder: ComparisonBuilder, shared: dict[str, Any]) -> Iterator[str]:
     """Yield the text of a comparison with less and less detail."""
     template = _environment(builder.context.report.language).get_template("compare.md")
-    view = builder.view
-    for detail in _PAIRS:
+    for detail in _PAIR_DETAILS:
+        yield template.render(view=builder.view, detail=detail, **shared)
+
+
+def _run_texts(builder: ReportBuilder, shared: dict[str, Any]) -> Iterator[str]:
+    """Yield the text of a report with less and less detail."""
+    context, view = builder.context, overview(builder)
+    language, figures = context.report.language, view["figures"]
+    template = _environment(language).get_template("markdown.md")
+    shared |= {
+        "view": view,
+        "trends": {
+            figure.key: trend(context.steps[figure.key].to_numpy(np.float64)) for figure in figures
+        },
+        "figures": [figure for figure in figures if figure.key in _FIRST_FIGURES],
+        "more_figures": [figure for figure in figures if figure.key not in _FIRST_FIGURES],
+        "lines": list(filter(None, (_line_chart(builder, name) for name in _LINES))),
+    }
+    for detail in _DETAILS:
         yield template.render(
-            stamp=builder.context.stamp,
-            run=builder.context.run,
-            view=view,
-            pictures=drawn,
-            folder=folder,
+            steps=_short_table(view["steps"], detail.steps),
+            extremes=language.of(_extremes(builder.texts.extremes[: detail.extremes])),
             detail=detail,
+            **shared,
         )
 
 
-def _render(
-    builder: ReportBuilder,
-    view: dict[str, Any],
-    detail: _Detail,
-    drawn: Sequence[Picture],
-    folder: str,
-) -> str:
-    context = builder.context
-    text: str = (
-        _environment(context.report.language)
-        .get_template("markdown.md")
-        .render(
-            stamp=context.stamp,
-            run=context.run,
-            view=view,
-            trends={
-                figure.key: trend(context.steps[figure.key].to_numpy(np.float64))
-                for figure in view["figures"]
-            },
-            figures=[figure for figure in view["figures"] if figure.key in _FIRST_FIGURES],
-            more_figures=[figure for figure in view["figures"] if figure.key not in _FIRST_FIGURES],
-            steps=_steps(view["steps"], detail.steps),
-            extremes=context.report.language.of(
-                _extremes(builder.texts.extremes[: detail.extremes])
-            ),
-            lines=list(filter(None, (_line(builder, name) for name in _DRAWN))),
-            pictures=drawn,
-            folder=folder,
-            detail=detail,
-        )
-    )
-    return text
-
-
-def _line(builder: ReportBuilder, name: str) -> str:
-    """Return a figure of the steps as a Mermaid chart, "" if it has too few values."""
+def _line_chart(builder: ReportBuilder, name: str) -> Markup:
+    """Return a figure of the steps as a Mermaid chart, empty if it has too few values."""
     steps, column = builder.context.steps, STEP[name]
-    known = steps[steps[name].abs() < MOST_DRAWN]
-    if len(known) < LEAST_DRAWN:
-        return ""
-    kept = known.iloc[evenly(len(known), STEPS_DRAWN)]
-    say = builder.context.report.language.of
-    return markdown_text.line_chart(
-        say(column.title), say(message("step")), kept["step"].tolist(), kept[name].tolist()
+    steps = steps[steps[name].abs() < MOST_DRAWN]
+    if len(steps) < LEAST_DRAWN:
+        return Markup()
+    steps = steps.iloc[evenly(len(steps), STEPS_DRAWN)]
+    translate = builder.context.report.language.of
+    ticks = ", ".join(f'"{step}"' for step in steps["step"])
+    # Mermaid knows no exponents.
+    values = ", ".join(f"{float(f'{x:.4g}'):f}".rstrip("0").rstrip(".") for x in steps[name])
+    title, axis = translate(column.title), translate(message("step"))
+    return Markup(
+        f'```mermaid\nxychart-beta\n  title "{title}"\n  x-axis "{axis}" [{ticks}]\n'
+        f"  line [{values}]\n```"
     )
 
 
-def _extremes(
-    extremes: Sequence[tuple[Extreme, Rollout]],
-) -> list[tuple[list[str], Rollout]]:
+def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[str], Rollout]]:
     """Return each extreme response once, with the names and values of its extremes."""
-    once: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
+    by_response: dict[tuple[int, int], tuple[list[str], Rollout]] = {}
     for extreme, rollout in extremes:
-        which, _ = once.setdefault((rollout.step, rollout.n), ([], rollout))
-        which.append(
+        labels, _ = by_response.setdefault((rollout.step, rollout.n), ([], rollout))
+        labels.append(
             message("{name}: {value}", name=extreme.label, value=extreme_number(extreme).text)
         )
-    return list(once.values())
+    return list(by_response.values())
 
 
-def _steps(table: TableView, room: int) -> TableView:
+def _short_table(table: TableView, most: int) -> TableView:
     """Return the table of steps with few columns and evenly chosen rows."""
     places = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
-    rows = [table.rows[k] for k in evenly(len(table.rows), room).tolist()]
+    rows = [table.rows[k] for k in evenly(len(table.rows), most).tolist()]
     return replace(
         table,
         columns=[table.columns[i] for i in places],
@@ -245,16 +260,55 @@ def _steps(table: TableView, room: int) -> TableView:
 @lru_cache(maxsize=8)
 def _environment(language: Language) -> jinja2.Environment:
     """Return the Jinja environment with filters that escape Markdown."""
-    made = environment(language).overlay()
-    made.filters = {
-        **made.filters,
-        "text": markdown_text.text,
-        "number": markdown_text.number,
-        "code": markdown_text.code,
-        "code_cell": markdown_text.code_cell,
-        "fenced": markdown_text.fenced,
-    }
-    return made
+    overlay = environment(language).overlay()
+    escapes = (text, number, code, code_cell, fenced)
+    overlay.filters = {**overlay.filters, **{escape.__name__: escape for escape in escapes}}
+    return overlay
 
 
-FORM = Markdown()
+def text(value: str, longest: int = 400) -> Markup:
+    """Return text escaped as one line, shortened with an ellipsis."""
+    line = _without_references(shortened(_printable(" ".join(value.split())), longest))
+    return Markup(_MARKUP.sub(r"\\\1", html.escape(line, quote=False)))
+
+
+def number(value: str) -> Markup:
+    """Return a number without line breaks before its unit."""
+    return Markup(text(value).replace(" ", "\N{NO-BREAK SPACE}"))
+
+
+def code(value: str, longest: int = 80) -> Markup:
+    """Return model output as a code span with visible white space."""
+    line = _printable(value).replace("\n", "↵").replace("\t", "⇥")
+    line = _without_references(shortened(line, longest))
+    fence = _fence(line, 1)
+    # A code span drops one space at each end, and one of blanks alone keeps them.
+    return Markup(f"{fence} {line} {fence}") if line.strip() else Markup("` ␣ `")
+
+
+def code_cell(value: str, longest: int = 80) -> Markup:
+    """Return a code span for a table cell, which a bar would end even in code."""
+    return Markup(code(value, longest).replace("|", "\\|"))
+
+
+def fenced(value: str, longest: int) -> Markup:
+    """Return model output as a block, fenced by more backticks than it contains."""
+    block = _printable(value)
+    if (left := len(block) - longest) > 0:
+        block = f"{block[:longest]}… ({left:,} characters more)"
+    fence = _fence(block, 3)
+    return Markup(f"{fence}text\n{block}\n{fence}")
+
+
+def _fence(value: str, least: int) -> str:
+    longest = max(map(len, re.findall("`+", value)), default=0)
+    return "`" * max(least, longest + 1)
+
+
+def _printable(value: str) -> str:
+    return printable(value.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _without_references(line: str) -> str:
+    line = _REFERENCE.sub(rf"\1{_ZERO_WIDTH_SPACE}", line)
+    return _ADDRESS.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, line)

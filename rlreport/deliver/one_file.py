@@ -16,7 +16,7 @@ from rlreport.bake.environment import environment
 from rlreport.bake.pages import Page
 from rlreport.bake.script_json import packed
 from rlreport.bake.views import Shell
-from rlreport.deliver.form import Builder, Form
+from rlreport.deliver import Builder
 from rlreport.draw.bundle import vega_bundle
 from rlreport.text.language import Language
 
@@ -25,29 +25,18 @@ _NODE = Markup(
     "{}</script>\n"
 )
 _PACKING = 9
-_LOOSE_END = ("</script", "<!--", "</style", "\r")
-"""Text that would end an inline element, or change its content and so its hash."""
 
 
-class OneFile(Form):
-    """One HTML file: the overview inline, all other pages and Vega compressed."""
+def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
+    """Return a page as (path, node of the file), and its size."""
+    node = view_node(page).encode("utf-8", "replace")
+    return (page.path, node), len(node)
 
-    id = "html"
-    suffix = ".html"
-    mark = b'<meta name="generator" content="rlreport '
-    one_file = True
-    pages = True
 
-    def finish(self, page: Page) -> tuple[tuple[str, bytes], int]:
-        """Return a page as (path, node of the file), and its size."""
-        node = view_node(page).encode("utf-8", "replace")
-        return (page.path, node), len(node)
-
-    def write(self, builder: Builder, place: Path) -> None:
-        """See Form."""
-        with place.open("wb") as file:
-            for part in document(builder):
-                file.write(part)
+def write_file(builder: Builder, path: Path) -> None:
+    """Write one HTML file: the overview inline, all other pages and Vega compressed."""
+    with path.open("wb") as file:
+        file.writelines(document(builder))
 
 
 def view_node(page: Page) -> Markup:
@@ -86,7 +75,7 @@ def assemble(
         charts: include Vega, which draws charts on demand.
     """
     shared = assets(language)
-    csp = policy(scripts=(shared.one_file, shared.vega), style=shared.style)
+    csp = _policy(shared.style, shared.one_file, shared.vega)
     parts = (
         environment(language)
         .get_template("one_file.html")
@@ -104,18 +93,17 @@ def assemble(
         yield part.encode("utf-8", "replace")
 
 
-def policy(scripts: tuple[str, ...], style: str) -> str:
-    """Return the Content-Security-Policy: only these scripts run, nothing is requested."""
-    allowed = " ".join(_hash(script) for script in scripts)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
 @lru_cache(maxsize=1)
 def _packed_vega() -> str:
     return packed(vega_bundle().encode(), level=_PACKING)
+
+
+def _policy(style: str, *scripts: str) -> str:
+    """Return the Content-Security-Policy: only these scripts run, nothing is requested."""
+    return (
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src "
+        f"{_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _hash(text: str) -> str:
@@ -126,12 +114,9 @@ def _inline(text: str) -> Markup:
     """Return a style sheet or script of the report as the content of its element.
 
     Raises:
-        ValueError: it could end its element early.
+        ValueError: it could end its element early, or have another content and so another hash.
     """
-    for loose_end in _LOOSE_END:
+    for loose_end in ("</script", "<!--", "</style", "\r"):
         if loose_end in text.lower():
             raise ValueError(f"an inline asset holds {loose_end!r}")
     return Markup(text)
-
-
-FORM = OneFile()

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from rlreport import __version__
-from rlreport.deliver import forms
-from rlreport.deliver.form import Form
+from rlreport.deliver import FORMS, Form
 from rlreport.errors import OutputError
 
 MANIFEST = "data/manifest.json"
-PICTURES = "_files"
-"""Suffix of the folder of pictures of a file: ``run.md`` has ``run_files``."""
 
 SYSTEM_FILES = (".DS_Store", ".nojekyll", "CNAME", "Thumbs.db", "desktop.ini")
 """Files that systems and hosts put into a report folder; they stay there."""
 
-_NFS_FILES = ".nfs*"
-"""Removed files that are still open; NFS removes them later."""
-
-_EDGE_BYTES = 4096
+_NFS_FILES = ".nfs*"  # removed files that are still open; NFS removes them later
+EDGE_BYTES = 4096
 _MAX_NAMED = 3
 
 
 def pictures_of(path: Path) -> Path:
-    """Return the folder of pictures that belongs to a file."""
-    return path.with_name(path.stem + PICTURES)
+    """Return the folder of pictures of a file: ``run_files`` for ``run.md``."""
+    return path.with_name(f"{path.stem}_files")
 
 
 def write_manifests(path: Path, form: Form) -> None:
@@ -41,29 +36,6 @@ def write_manifests(path: Path, form: Form) -> None:
             (folder / name).write_text(json.dumps(document, indent=0), "utf-8")
 
 
-def check_file(name: Path | str, size: int, read: Callable[[int, int], bytes]) -> None:
-    """Raise OutputError unless a file is empty or has the mark of an output format."""
-    if size:
-        start = read(0, min(size, _EDGE_BYTES))
-        end = read(max(0, size - _EDGE_BYTES), size)
-        if not any(form.owns(start, end) for form in forms().values()):
-            raise OutputError(
-                f"{name}: is not a report of rlreport; choose another name or remove it"
-            )
-
-
-def check_names(folder: Path | str, names: Iterable[str]) -> None:
-    """Raise OutputError if any of these files, which rlreport did not write, is no system file."""
-    foreign = [name for name in names if not _is_system_file(name)]
-    if foreign:
-        more = len(foreign) - _MAX_NAMED
-        shortened = ", ".join(foreign[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-        raise OutputError(
-            f"{folder}: contains files that rlreport did not write: {shortened}; "
-            "move them or choose another destination"
-        )
-
-
 def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
     """Return the folders of a report with the name of the manifest in each."""
     if form.folder:
@@ -73,8 +45,8 @@ def folders_of(path: Path, form: Form) -> list[tuple[Path, str]]:
 
 def files_below(folder: Path) -> list[str]:
     """Return the paths of all files and links below a folder."""
-    found = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def listed_files(manifest: bytes) -> frozenset[str]:
@@ -88,6 +60,29 @@ def listed_files(manifest: bytes) -> frozenset[str]:
     return frozenset()
 
 
-def _is_system_file(path: str) -> bool:
-    name = PurePosixPath(path).name
-    return name in SYSTEM_FILES or fnmatch(name, _NFS_FILES)
+def check_file(name: Path | str, start: bytes, end: bytes) -> None:
+    """Raise OutputError unless a file is empty or has the mark of an output format.
+
+    Args:
+        name: path or URL of the file.
+        start: its first ``EDGE_BYTES``.
+        end: its last ``EDGE_BYTES``.
+    """
+    if start and not any(form.owns(start, end) for form in FORMS.values()):
+        raise OutputError(f"{name}: is not a report of rlreport; choose another name or remove it")
+
+
+def check_names(folder: Path | str, names: Iterable[str]) -> None:
+    """Raise OutputError if any of these files, which rlreport did not write, is no system file."""
+    foreign = [
+        name
+        for name in names
+        if (last := PurePosixPath(name).name) not in SYSTEM_FILES and not fnmatch(last, _NFS_FILES)
+    ]
+    if foreign:
+        more = len(foreign) - _MAX_NAMED
+        shortened = ", ".join(foreign[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        raise OutputError(
+            f"{folder}: contains files that rlreport did not write: {shortened}; "
+            "move them or choose another destination"
+        )

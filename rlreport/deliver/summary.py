@@ -1,22 +1,31 @@
-"""Overview and pictures of the short formats, mail and Markdown."""
+"""Short forms of a report: overview, pictures and trends of mail and Markdown, notebook cells."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlreport.bake.addresses import Addresses
 from rlreport.bake.comparison import ComparisonBuilder
+from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import overview_view
 from rlreport.bake.report import ReportBuilder
-from rlreport.deliver.form import Builder
+from rlreport.bake.views import KeyFigure
+from rlreport.deliver import Builder
 from rlreport.draw.chart import Chart
 from rlreport.draw.svg import png
+from rlreport.text.language import Language
 
-_ALWAYS_FIRST = "reward"
+MOST_EMBEDDED = 5_000_000
+"""Largest one-file report that is embedded in a notebook; larger ones are only linked."""
+
 _USUAL = ("kl", "length", "reward_distribution", "surprisal", "win_rate", "eos", "distinct_2")
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND_COLUMNS = 20
@@ -33,14 +42,10 @@ class Picture:
 
 
 def overview(builder: ReportBuilder) -> dict[str, Any]:
-    """Return the overview in the language of the report."""
-    view = overview_view(
-        builder.context,
-        Addresses(),  # these formats have no links
-        builder.charts,
-        builder.texts.extremes,
-    )
-    return builder.context.report.language.of(view)
+    """Return the overview in the language of the report, without links."""
+    context, extremes = builder.context, builder.texts.extremes
+    view = overview_view(context, Addresses(), builder.charts, extremes)
+    return context.report.language.of(view)
 
 
 def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
@@ -55,12 +60,7 @@ def pictures(builder: Builder, most: int, *, width: int) -> list[Picture]:
     return builder.once(
         ("pictures", most, width),
         lambda: [
-            Picture(
-                chart.name,
-                chart.title,
-                chart.description,
-                png(chart, width, language.font),
-            )
+            Picture(chart.name, chart.title, chart.description, png(chart, width, language.font))
             for chart in language.of(_ranked_charts(builder)[:most])
         ],
     )
@@ -88,5 +88,46 @@ def _ranked_charts(builder: Builder) -> list[Chart]:
         return list(builder.charts)
     by_name = {chart.name: chart for chart in builder.charts}
     in_findings = [name for finding in builder.context.verdict.findings for name in finding.charts]
-    order = dict.fromkeys([_ALWAYS_FIRST, *in_findings, *_USUAL])
+    order = dict.fromkeys(["reward", *in_findings, *_USUAL])
     return [by_name[name] for name in order if name in by_name]
+
+
+def notebook_html(
+    out: Path | str,
+    form: str,
+    level: str,
+    sentence: str,
+    figures: Sequence[KeyFigure],
+    language: Language,
+) -> str:
+    """Return verdict, key figures and the one-file report as HTML for a notebook cell.
+
+    The one-file report is in a sandboxed frame: its scripts reach neither the notebook nor the
+    network. An untrusted notebook drops the frame and keeps the rest.
+    """
+    name = href = str(out)
+    document = ""
+    if isinstance(out, Path):
+        if form == "html" and out.is_file() and out.stat().st_size <= MOST_EMBEDDED:
+            # Without it, links to fragments would lead to the notebook.
+            base = '<head><base href="about:srcdoc">'
+            document = out.read_text("utf-8", "replace").replace("<head>", base, 1)
+        page = out / "index.html" if out.is_dir() else out
+        name, href = page.as_posix(), _address(page)
+    template = environment(language).get_template("notebook.html")
+    return template.render(
+        level=level,
+        sentence=language.of(sentence),
+        figures=language.of(list(figures)),
+        name=name,
+        href=href,
+        document=document,
+    )
+
+
+def _address(page: Path) -> str:
+    """Return the URL of a file relative to the current folder, which is that of the notebook."""
+    try:
+        return "./" + quote(Path(os.path.relpath(page)).as_posix())
+    except ValueError:  # another drive
+        return page.resolve().as_uri()

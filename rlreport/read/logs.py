@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlreport.errors import StrictError, UnusableInputError
 from rlreport.options import FigureOptions, ReadOptions
-from rlreport.progress import Progress, Silent
+from rlreport.progress import Progress
 from rlreport.read.batch import Chunk
 from rlreport.read.chunk import read_cached, read_chunk
 from rlreport.read.detect import FORMAT, METRICS_FILE, LogFiles, detect_formats
@@ -75,7 +75,7 @@ def read_logs(
         RlreportError: a worker process was killed.
     """
     options, figures = options or ReadOptions(), figures or FigureOptions()
-    progress = progress or Silent()
+    progress = progress or Progress()
     if workers is None:
         with Workers(options.workers, options.ray, progress.say) as own:
             return read_logs(paths, options, figures, progress, metrics, own)

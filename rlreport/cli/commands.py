@@ -1,0 +1,227 @@
+"""The small commands: ``cache``, ``check``, ``checks``, ``formats``, ``index`` and ``inspect``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rlreport.cli.options import OUT, READING, fail_on_option, options
+from rlreport.cli.terminal import location, say, say_json, verdict_lines
+from rlreport.errors import UsageError
+from rlreport.options import BuildOptions, FigureOptions, ReadOptions, part
+from rlreport.text.language import Language
+from rlreport.text.messages import steps_in_words
+from rlreport.text.numbers import byte_size, counted
+
+if TYPE_CHECKING:
+    from rlreport.read.logs import Scan
+    from rlreport.tables import LogFile
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", default="auto")
+@click.option("--clear", is_flag=True, help="Remove all entries; other files in DIR stay.")
+def cache(folder: str, clear: bool) -> None:
+    """Print the size of the cache in DIR, by default that of the user, or clear it.
+
+    \b
+    Examples:
+      rlreport cache                    the cache of --cache auto
+      rlreport cache .cache --clear
+    """
+    from rlreport.store import store_at
+
+    if folder != "auto" and not Path(folder).is_dir():
+        raise UsageError(f"{folder}: no such folder")
+    store = store_at(folder)
+    count, size = store.entries()
+    if clear:
+        store.clear()
+    verb = "removed from" if clear else "in"
+    click.echo(f"{count:,} entries, {byte_size(size)}, {verb} {store.folder}")
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as in findings.json.")
+@options(BuildOptions, *READING, "thresholds", "mute", "lang", "quiet")
+@fail_on_option
+def check(logs: tuple[str, ...], as_json: bool, fail_on: Any, **given: Any) -> None:
+    """Run the health checks on the rollout LOGS and print the findings, without a report.
+
+    \b
+    Examples:
+      rlreport check logs/
+      rlreport check logs/ --json --fail-on warning
+    """
+    from rlreport.bake.script_json import canonical_json
+    from rlreport.check import findings_json
+    from rlreport.pipeline import check_logs
+
+    quiet = given["quiet"] or as_json
+    verdict = check_logs(logs, BuildOptions(**{**given, "quiet": quiet}))
+    if as_json:
+        say_json(canonical_json(findings_json(verdict), indent=True))
+    elif not quiet:
+        for line in verdict_lines(verdict):
+            say(Language(given["lang"]).of(line))
+    if fail_on and verdict.reaches(fail_on):
+        sys.exit(1)
+
+
+@click.command()
+def checks() -> None:
+    """List the health checks with their required data, thresholds and sources.
+
+    \b
+    Examples:
+      rlreport checks
+      rlreport build logs/ --thresholds mine.toml
+    """
+    from rlreport.check.registry import CHECKS, describe
+
+    rows = describe()
+    for check in CHECKS:
+        say(f"{check.id}: {check.looks_for}")
+        say(f"  needs {', '.join(need.words for need in check.needs) or 'nothing'}")
+        for row in rows:
+            if row.group == check.id:
+                unit = f" {row.limit.unit}" if row.limit.unit else ""
+                say(f"  {row.limit.key} = {row.value:g}{unit}: {row.limit.meaning}")
+        say(f"  source: {check.source}")
+        say()
+
+
+@click.command()
+def formats() -> None:
+    """List the supported log formats and the names of their files.
+
+    \b
+    Examples:
+      rlreport formats
+      rlreport build dumps/ --log-format verl
+    """
+    from rlreport.formats import formats as known
+
+    for form in known().values():
+        say(f"{form.id:16} {form.description}")
+        say(f"{'':16} {', '.join(form.files)}")
+
+
+@click.command()
+@click.argument("reports", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    type=OUT,
+    default=Path("index.html"),
+    show_default=True,
+    help="Path of the page; its links are relative to it.",
+)
+@click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
+@options(BuildOptions, "lang", "quiet")
+def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
+    """List many REPORTS on one page: folders, .zip, .html, or folders that contain such.
+
+    A report that is broken, or written by a newer version, gets a row that says so.
+
+    \b
+    Examples:
+      rlreport index runs/ -o runs/index.html
+      rlreport index main/ seed1.zip seed2.html -o index.html --title "KL sweep"
+    """
+    from rlreport.api import index as build_index
+
+    page = build_index(reports, out, title=title, lang=lang)
+    if quiet:
+        return
+    for path, reason in page.unread:
+        say(f"not read: {path}: {reason}", err=True)
+    say(f"{page.out}  {counted(page.reports, 'report')}")
+
+
+@click.command()
+@click.argument("logs", nargs=-1, required=True)
+@options(BuildOptions, *READING, "quiet")
+def inspect(logs: tuple[str, ...], **given: Any) -> None:
+    """Print what is in the rollout LOGS: files, steps, fields, and lines that cannot be read.
+
+    \b
+    Examples:
+      rlreport inspect logs/
+      rlreport inspect run.jsonl --map reward=score
+    """
+    from rlreport.bake.data_page import note_in_words
+    from rlreport.metrics import metrics_beside
+    from rlreport.progress import Progress
+    from rlreport.read.logs import read_logs
+
+    read, figures = part(ReadOptions, given), part(FigureOptions, given)
+    metrics = metrics_beside(logs, read.metrics)
+    scan = read_logs(logs, read, figures, Progress(given["quiet"]), metrics.paths)
+    _say_steps(scan)
+    _say_section("files", map(_file_line, scan.files))
+    _say_section(
+        "trainer metrics",
+        (
+            f"{file.name}  {counted(len(file.metrics), 'metric')} of {counted(file.steps, 'step')}"
+            for file in metrics.files
+        ),
+    )
+    _say_section("fields", _field_lines(scan))
+    _say_section("notes", map(note_in_words, [*scan.notes, *metrics.notes]))
+    _say_section(
+        f"left out: {scan.bad_count:,}",
+        (f"{location(bad)}: {bad.reason}" for bad in scan.bad_lines),
+    )
+
+
+def _say_section(title: str, lines: Iterable[str]) -> None:
+    """Print lines below a title, nothing if there are none."""
+    lines = list(lines)
+    if lines:
+        say()
+        say(title)
+    for line in lines:
+        say(f"  {line}")
+
+
+def _say_steps(scan: Scan) -> None:
+    from rlreport.summarise import commonest
+
+    counts = scan.responses["step"].value_counts()
+    usual = commonest(counts.to_numpy())
+    say(
+        f"{counted(len(scan.responses), 'response')} over {counted(len(counts), 'step')} "
+        f"({scan.responses['step'].min()}–{scan.responses['step'].max()})"
+        + ("" if usual is None else f", usually {usual:,} a step")
+    )
+    short = counts[counts < (usual or 0)]
+    if len(short):
+        say(f"incomplete: {steps_in_words(short.index)}")
+
+
+def _file_line(file: LogFile) -> str:
+    left_out = f", {file.bad:,} left out" if file.bad else ""
+    why = f" ({file.why})" if file.why else ""
+    return (
+        f"{file.name}  {file.format}, {byte_size(file.size)}, {file.rows:,} responses"
+        f"{left_out}{why}"
+    )
+
+
+def _field_lines(scan: Scan) -> Iterator[str]:
+    from rlreport.fields import CANONICAL, FIELDS
+
+    rows = len(scan.responses)
+    for field in FIELDS:
+        count = scan.fields.get(field.name, 0)
+        state = "all rows" if count == rows else (f"{count:,} rows" if count else "missing")
+        optional = "" if field.required else " (optional)"
+        yield f"{field.name:18} {state:12} {field.meaning}{optional}"
+    for name in (name for name in scan.extras.columns if name not in CANONICAL):
+        yield f"{str(name)[:40]:18} {scan.fields.get(str(name), 0):,} rows   as logged"
