@@ -104,7 +104,6 @@ def build_report(
     check_destination(out, chosen_form)
 
     own = chart_functions(tuple(map(Path, report.charts)))
-    own = own_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
     card = _card(logs, report)
 

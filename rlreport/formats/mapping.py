@@ -103,17 +103,17 @@ class Mapped(BaseFormat):
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
         """Yield the base format's rows, or the object's own fields, with the mapped ones set."""
-        mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
         step = logged.step_in_path(where.name, self._step) if self._step else None
         more = {} if step is None else {"step": step}
+        # A format that finds no step would refuse the object.
+        obj = logged.entry_of(obj, {**obj, **more}) if more else obj
+        mapped = {key: look_up(obj, path)[1] for key, path in self.mapping.items()}
         if self.base is None:
             used = {path.partition(".")[0] for path in self.mapping.values()}
             canonical = {key: obj[key] for key in obj if key in CANONICAL and key not in used}
             extra = logged.columns(obj, used | canonical.keys())
             yield _checked({**extra, **_typed({**canonical, **mapped}), **more})
             return
-        # A format that finds no step would refuse the object.
-        obj = logged.entry_of(obj, {**obj, **more}) if more else obj
         for row in self.base.rows(obj, where):
             unread = isinstance(row, UnreadRow)
             yield row if unread else _checked({**row, **_typed(mapped), **more})
