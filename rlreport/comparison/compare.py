@@ -309,10 +309,10 @@ class Comparison:
 def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparison:
     """Compare NEW with one or several runs of BASE in their last common window."""
     split, responses = _one_split(_aligned([*bases, new]))
-    seen = windows(responses)
+    compared = windows(responses)
     inside = [
         frame[frame["step"].between(*window)]
-        for frame, window in zip(responses, (*seen.bases, seen.new), strict=True)
+        for frame, window in zip(responses, (*compared.bases, compared.new), strict=True)
     ]
     means = [frame.groupby("pair").mean(numeric_only=True) for frame in inside]
     *firsts, last = (table.index for table in means)
@@ -329,7 +329,7 @@ def compare_runs(bases: Sequence[Side], new: Side, *, seed: int = 0) -> Comparis
     return Comparison(
         split,
         responses,
-        seen,
+        compared,
         inside,
         all(side.named for side in (*bases, new)),
         effect_on(means, "reward", **options),

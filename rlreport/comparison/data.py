@@ -90,17 +90,17 @@ def response_data(tables: Tables, *, redact: bool = False) -> pd.DataFrame:
     return table.drop(columns=empty)
 
 
-def data_of_pages(shown: pd.DataFrame) -> pd.DataFrame:
+def data_of_pages(responses: pd.DataFrame) -> pd.DataFrame:
     """Return response data from the ``step``, ``n``, texts and figures that pages show."""
-    table = shown[["step", "n", *(name for name in _FIGURES if name in shown)]]
+    table = responses[["step", "n", *(name for name in _FIGURES if name in responses)]]
     table = table.astype(np.float64).astype({"step": np.int64, "n": np.int64})
     table["split"] = "train"
-    table["prompt_id"] = pd.factorize(shown["prompt"])[0]
-    table["group"] = shown.groupby(["step", "prompt"], sort=False).ngroup()
-    table["prompt"] = np.array([text_hash(text) for text in shown["prompt"]], np.uint64)
+    table["prompt_id"] = pd.factorize(responses["prompt"])[0]
+    table["group"] = responses.groupby(["step", "prompt"], sort=False).ngroup()
+    table["prompt"] = np.array([text_hash(text) for text in responses["prompt"]], np.uint64)
     if "finished" in table:
         table["cut_off"] = 1 - table["finished"]
-    table["duplicate"] = shown.duplicated(["step", "response"], keep=False).astype(float)
+    table["duplicate"] = responses.duplicated(["step", "response"], keep=False).astype(float)
     table["zero_variance"] = _zero_variance(table)
     return table.sort_values(["step", "n"], kind="stable", ignore_index=True)
 

@@ -123,41 +123,41 @@ def verdict_of(about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]
     return level if isinstance(level, str) else "unjudged", next(leading, None)
 
 
-def earlier_report(given: str | Path) -> Earlier | None:
+def earlier_report(path: str | Path) -> Earlier | None:
     """Open an earlier report; None where the path is none, and may hold logs.
 
     Raises:
         UnusableInputError: it is a report that cannot be compared; says why.
     """
-    with _refused(str(given)):
-        opened = _opened(given)
-        if opened is None:
+    with _readable_report(str(path)):
+        report = _open(path)
+        if report is None:
             return None
-        about, read = opened
+        about, read = report
         data = read(PATH)
-        responses = _of_pages(about, read) if data is None else unpacked(data, str(given))
+        responses = _responses_of_pages(about, read) if data is None else unpacked(data, str(path))
     if responses is None:
         raise UnusableInputError(
-            f"{given}: is a report without {PATH}, of an rlreport before compare or of one with "
+            f"{path}: is a report without {PATH}, of an rlreport before compare or of one with "
             "no room for it; build it again, or give its logs"
         )
-    return Earlier(str(given), about, responses, read)
+    return Earlier(str(path), about, responses, read)
 
 
-def report_about(given: str | Path) -> dict[str, Any] | None:
+def report_about(path: str | Path) -> dict[str, Any] | None:
     """Read ``report.json`` of an earlier report; None where the path is none.
 
     Raises:
         UnreadableReportError: it is broken, or of a newer version; says which.
         UnusableInputError: it is a file of rlreport without figures, or no report.
     """
-    with _refused(str(given)):
-        opened = _opened(given)
-        return opened and opened[0]
+    with _readable_report(str(path)):
+        report = _open(path)
+        return report and report[0]
 
 
 @contextmanager
-def _refused(name: str) -> Iterator[None]:
+def _readable_report(name: str) -> Iterator[None]:
     """Refuse a report that cannot be read."""
     try:
         yield
@@ -167,19 +167,19 @@ def _refused(name: str) -> Iterator[None]:
         raise UnreadableReportError(f"{name}: is a broken report; build it again") from error
 
 
-def _opened(given: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
-    read = _reader(Path(given))
+def _open(path: str | Path) -> tuple[dict[str, Any], ReadPart] | None:
+    read = _reader(Path(path))
     raw = read(REPORT) if read else None
     if read is None or raw is None:
         return None
     about: Any = load_json(raw)
     generator = section(about, "generator") if isinstance(about, dict) else {}
     if generator.get("name") != "rlreport":
-        raise UnusableInputError(f"{given}: is not a report of rlreport")
+        raise UnusableInputError(f"{path}: is not a report of rlreport")
     schema = about.setdefault("schema", FIRST_SCHEMA)
     if not isinstance(schema, int) or schema > SCHEMA:
         raise UnreadableReportError(
-            f"{given}: is a report of a newer rlreport ({generator.get('version')}); update, or "
+            f"{path}: is a report of a newer rlreport ({generator.get('version')}); update, or "
             "give its logs"
         )
     return about, read
@@ -249,22 +249,22 @@ def texts_of_page(page: str) -> dict[int, tuple[str, str]]:
         ArithmeticError, AttributeError, LookupError, TypeError, ValueError: its data are odd.
     """
     data = load_json((_node(page, "rows-data") or "{}").encode())
-    shown: dict[int, dict[str, str]] = {}
+    texts: dict[int, dict[str, str]] = {}
     for key in ("prompt", "response"):
         for n, text in zip(data.get("n", []), data.get("texts", {}).get(key, []), strict=False):
             if isinstance(text, str):
-                shown.setdefault(int(n), {})[key] = safe_text(text)
+                texts.setdefault(int(n), {})[key] = safe_text(text)
     parts = _ROW.split(page)
     for number, row in zip(parts[1::2], parts[2::2], strict=True):
         for cell in _CELL.finditer(row):
             end = row.find("</div>", cell.end())
             if end < 0:
                 break
-            shown.setdefault(int(number), {})[cell[1]] = html.unescape(row[cell.end() : end])
-    return {n: (t["prompt"], t["response"]) for n, t in shown.items() if len(t) == 2}
+            texts.setdefault(int(number), {})[cell[1]] = html.unescape(row[cell.end() : end])
+    return {n: (t["prompt"], t["response"]) for n, t in texts.items() if len(t) == 2}
 
 
-def _of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
+def _responses_of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
     """Return the response data of a first report, if its pages show all responses."""
     if about["schema"] != FIRST_SCHEMA or section(about, "settings").get("redact"):
         return None
@@ -284,7 +284,7 @@ def _of_pages(about: Mapping[str, Any], read: ReadPart) -> pd.DataFrame | None:
             prompts, responses = zip(*(texts[n] for n in data["n"]), strict=True)
             columns = {"step": step, "n": data["n"], "prompt": prompts, "response": responses}
             pages.append(pd.DataFrame({**data["values"], **columns}))
-        shown = data_of_pages(pd.concat(pages, ignore_index=True))
+        table = data_of_pages(pd.concat(pages, ignore_index=True))
     except _UNEXPECTED as error:
         raise ValueError("odd pages") from error
-    return shown if len(shown) == about.get("responses") else None
+    return table if len(table) == about.get("responses") else None

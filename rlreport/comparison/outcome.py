@@ -116,16 +116,16 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
     guardrails = [_unless_collapsed(g, base, new) for g in comparison.guardrails]
     comparison = replace(comparison, guardrails=guardrails)
     changed = _changed(base, new)
-    flipped = flips(comparison)
+    won_and_lost = flips(comparison)
     numbers = prompt_numbers(new)
-    known, words = [], []
-    for run, frame, shown in (
-        (base, comparison.inside[0], {flip.base_response for flip in flipped}),
-        (new, comparison.inside[-1], {flip.new_response for flip in flipped}),
+    texts_by_side, words = [], []
+    for run, frame, in_flips in (
+        (base, comparison.inside[0], {flip.base_response for flip in won_and_lost}),
+        (new, comparison.inside[-1], {flip.new_response for flip in won_and_lost}),
     ):
         counted = _counted(run, frame, options.seed)
-        texts = {} if options.redact else run.texts({*counted, *shown})
-        known.append(texts)
+        texts = {} if options.redact else run.texts({*counted, *in_flips})
+        texts_by_side.append(texts)
         words.append([texts[one][1] for one in sorted(counted) if one in texts][:MAX_TEXTS])
     return Outcome(
         bases,
@@ -133,7 +133,7 @@ def outcome_of(bases: Sequence[ComparedRun], new: ComparedRun, options: CompareO
         comparison,
         changed,
         _gate(comparison, changed["critical"], options),
-        [_with_texts(flip, numbers[flip.pair], *known) for flip in flipped],
+        [_with_texts(flip, numbers[flip.pair], *texts_by_side) for flip in won_and_lost],
         distinctive_texts(*words),
         (len(words[0]), len(words[1])),
         tokens_of_kl(None, None) if options.redact else tokens_of_kl(base.tokens, new.tokens),
@@ -147,16 +147,18 @@ def _unless_collapsed(guardrail: Guardrail, base: ComparedRun, new: ComparedRun)
     Nothing in a collapsed run is better, and a run is not worse for being longer than one.
     """
     if new.collapsed:
-        spoilt = guardrail.level == "better"
+        by_collapse = guardrail.level == "better"
     elif guardrail.id in NEVER_BETTER:
-        spoilt = base.collapsed and guardrail.level == "worse"
+        by_collapse = base.collapsed and guardrail.level == "worse"
     else:
-        spoilt = False
-    return guardrail._replace(level="changed") if spoilt else guardrail
+        by_collapse = False
+    return guardrail._replace(level="changed") if by_collapse else guardrail
 
 
 def _changed(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]:
-    already = {name for name, finding in base.findings.items() if finding.severity == "critical"}
+    critical_in_base = {
+        name for name, finding in base.findings.items() if finding.severity == "critical"
+    }
     return {
         "new": [one for name, one in new.findings.items() if name not in base.findings],
         "fixed": [one for name, one in base.findings.items() if name not in new.findings],
@@ -164,7 +166,7 @@ def _changed(base: ComparedRun, new: ComparedRun) -> dict[str, list[RunFinding]]
         "critical": [
             one
             for name, one in new.findings.items()
-            if one.severity == "critical" and name not in already
+            if one.severity == "critical" and name not in critical_in_base
         ],
     }
 
@@ -189,9 +191,9 @@ def flips(comparison: Comparison, most: int = MAX_FLIPS) -> list[Flip]:
     if not comparison.effect.paired:
         return []
     base, new = comparison.inside[0], comparison.inside[-1]
-    known = [frame[np.isfinite(frame["reward"])] for frame in (base, new)]
+    scored = [frame[np.isfinite(frame["reward"])] for frame in (base, new)]
     sides = [_rewards_by_prompt(one[one["pair"].isin(other["pair"])])
-             for one, other in (known, known[::-1])]  # fmt: skip
+             for one, other in (scored, scored[::-1])]  # fmt: skip
     table = sides[0].add_suffix("_base").join(sides[1].add_suffix("_new"))
     delta = (table["reward_new"] - table["reward_base"]).to_numpy()
     errors = np.hypot(table["error_base"].to_numpy(), table["error_new"].to_numpy())
@@ -210,9 +212,9 @@ def _rewards_by_prompt(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.reset_index(drop=True)
     rewards = frame.groupby("pair")["reward"]
-    off, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
-    variance = (off**2).sum() / max(1, len(frame) - len(counts))
-    nearest = frame.loc[off.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
+    deviation, counts = frame["reward"] - rewards.transform("mean"), rewards.count()
+    variance = (deviation**2).sum() / max(1, len(frame) - len(counts))
+    nearest = frame.loc[deviation.abs().groupby(frame["pair"]).idxmin(), ["step", "n"]]
     table = pd.DataFrame({"reward": rewards.mean(), "error": np.sqrt(variance / counts)})
     places = zip(nearest["step"].tolist(), nearest["n"].tolist(), strict=True)
     return table.assign(response=pd.Series(list(places), table.index, dtype=object))

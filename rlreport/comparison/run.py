@@ -105,18 +105,18 @@ class ComparedRun:
 
 
 def compared_run(
-    given: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
+    path: str | Path, options: CompareOptions, thresholds: Thresholds, progress: Progress
 ) -> ComparedRun:
     """Read one run: logs, or an earlier report (folder, zip or one file).
 
     Raises:
         RlreportError: it cannot be read; says why.
     """
-    if report := earlier_report(given):
+    if report := earlier_report(path):
         return _of_report(report, options.pair_by)
     read, figures = part(ReadOptions, options), part(FigureOptions, options)
-    metrics = metrics_beside([given], read.metrics)
-    scan = read_logs([given], read, figures, progress, metrics.paths)
+    metrics = metrics_beside([path], read.metrics)
+    scan = read_logs([path], read, figures, progress, metrics.paths)
     tables = summarise(scan, prompt_texts(scan, read), metrics)
     verdict = worded(judge(Run(tables, thresholds)))
     return ComparedRun(
@@ -135,7 +135,7 @@ def compared_run(
         facts={
             "gamma": f"{figures.gamma:g}",
             "lam": f"{figures.lam:g}",
-            **card_texts(run_card([given]).entries),
+            **card_texts(run_card([path]).entries),
         },
         sample_note=tables.sample_note,
     )
@@ -226,9 +226,9 @@ def settings_that_differ(
         for key in (sorted({*one, *other}) if one and other else ())
         if one.get(key) != other.get(key)
     )
-    shown = [one for one in differing if _matters(one, configured=configured)]
-    folded = [one for one in differing if one not in shown]
-    return sorted(shown, key=lambda one: not _of_training(one.key)), folded
+    listed = [one for one in differing if _matters(one, configured=configured)]
+    folded = [one for one in differing if one not in listed]
+    return sorted(listed, key=lambda one: not _of_training(one.key)), folded
 
 
 def _matters(one: Difference, *, configured: bool) -> bool:

@@ -231,8 +231,8 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
         return difference
     mean, noise = difference.mean(), np.square(error)
     signal = max(0.0, difference.var() - noise.mean())
-    kept = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
-    return np.asarray(mean + kept * (difference - mean))
+    reliability = np.where(signal + noise > _TINY, signal / np.maximum(signal + noise, _TINY), 1.0)
+    return np.asarray(mean + reliability * (difference - mean))
 
 
 class Band(NamedTuple):
@@ -270,9 +270,9 @@ def difference_band(
         current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
         observed, resampled = current - old, current_resampled - old_resampled
     # NaN at steps that lack a side, and in resamples that draw none of a step's prompts.
-    off = pd.DataFrame(resampled - observed)
-    error = (off**2).mean() ** 0.5
-    largest = (off.abs() / error.where(error > _TINY)).max(axis=1)
+    deviations = pd.DataFrame(resampled - observed)
+    error = (deviations**2).mean() ** 0.5
+    largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
     factor = float(largest.quantile(LEVEL)) if largest.notna().any() else 0.0
     width = (error * factor).to_numpy(np.float64)
     observed = np.where(np.abs(observed) <= rounding, 0.0, observed)

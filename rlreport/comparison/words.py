@@ -146,7 +146,7 @@ def check_name(check: str) -> str:
 def caveats(outcome: Outcome) -> str:
     """Return what got worse whatever the reward did, "" where nothing did."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
-    new = [found.id for found in outcome.changed["critical"] if found.id != outcome.new.lead]
+    new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
         (marked("Guardrails that are worse in NEW: {names}."), worse),
         (marked("New critical findings: {names}."), [check_name(check) for check in new]),
