@@ -46,14 +46,10 @@ _HEAD = 256 << 10
 _MAX_PEEKED_FILES = 16
 """Files looked at among those in a folder whose names differ in numbers only, if they agree."""
 
+_Peek = tuple[list[dict[str, Any]], str]
+"""First objects of a file, and why there are none or no more."""
+
 _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
-
-
-class _Peek(NamedTuple):
-    """First objects of a file, and why there are none or no more."""
-
-    objects: list[dict[str, Any]]
-    problem: str
 
 
 class _Detection(NamedTuple):
@@ -224,12 +220,10 @@ def _peeks(sources: list[Source], options: ReadOptions) -> Iterator[_Peek]:
     for source, start in zip(sources, with_content(sources, _HEAD), strict=True):
         whole = start.size == source.size
         peek = (
-            _peek(start, options.max_line)
-            if whole or _container(source) == "lines"
-            else _Peek([], "")
+            _peek(start, options.max_line) if whole or _container(source) == "lines" else ([], "")
         )
         # Opening a file in a store requests BLOCK bytes; a whole line is usually in the start.
-        yield peek if whole or peek.objects else _peek(source, options.max_line)
+        yield peek if whole or peek[0] else _peek(source, options.max_line)
 
 
 def _detected(
@@ -239,7 +233,7 @@ def _detected(
     from rlreport.formats.base import split_of
     from rlreport.formats.ids import TokenNames
 
-    container, objects = _container(source), peek.objects
+    container, (objects, problem) = _container(source), peek
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and container == "lines":
         # Texts that are messages are another format's.
@@ -265,7 +259,7 @@ def _detected(
         step_from_path=options.step_from_path,
     )
     if detected is None:
-        return _Detection(None, peek.problem or refusal(source.name, objects))
+        return _Detection(None, problem or refusal(source.name, objects))
     form = detected.format if is_url(source.path) else beside(detected.format, source.path, listed)
     if isinstance(form, str):
         return _Detection(None, form)
@@ -288,10 +282,10 @@ def _peek(source: Source, max_line: int) -> _Peek:
                 objects.append(load_object(line.data or b"")[0])
             if len(objects) >= MAX_PEEKED:
                 break
-        return _Peek(objects, "")
+        return objects, ""
     try:
         with source.open() as stream:
             objects += (obj for _, obj in islice(iterate(stream, _container(source)), MAX_PEEKED))
     except (RowError, *DAMAGED) as error:
-        return _Peek(objects, reason_of(error))
-    return _Peek(objects, "")
+        return objects, reason_of(error)
+    return objects, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -102,7 +102,7 @@ def read_part(
             reader.add(batch)
         part = reader.part()
         if store and key:
-            arrays = [*part.units, *part.words, *part.references, *part[3:-2]]
+            arrays: list[Any] = [*part.units, *part.words, *part.references, *part[3:-2]]
             store.put(key, pack({"strings": part[-2:]}, arrays))
     return part.moved(responses.index.to_numpy())
 
@@ -130,7 +130,7 @@ def _decoded(data: bytes | None, rows: int) -> Part | None:
         head, arrays = unpack(data or b"")
         strings, words = ([str(string) for string in kind] for kind in head["strings"])
         own, word, reference = (Units(*arrays[i : i + 3]) for i in (0, 3, 6))
-        part = Part(own, word, reference, *arrays[9:], strings, words)
+        part = Part._make([own, word, reference, *arrays[9:], strings, words])
         fits = len(own.rows) == rows
         for text, vocabulary in ((own, strings), (word, words), (reference, words)):
             fits &= len(text.ids) == text.lengths.sum() and len(text.rows) == len(text.lengths)

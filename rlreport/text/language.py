@@ -55,35 +55,34 @@ class Language:
         return _translations(self.code, FOLDER)
 
     def of(self, value: T) -> T:
-        """Return a value with every message in it said in this language.
+        """Return a value with every message in it in this language.
 
         Goes into lists, tuples, dicts and dataclasses, which are copied; anything else is
         returned as it is. In English that is all.
         """
-        return value if self.code == _ENGLISH else cast("T", self._said(value))
+        return value if self.code == _ENGLISH else cast("T", self._translated(value))
 
-    def _said(self, value: Any) -> Any:
+    def _translated(self, value: Any) -> Any:
         kind = type(value)
         if kind in _PLAIN:
             return value
         if kind is Message:
-            return filled(self._literal(value), value.places, self._said)
+            return filled(self._literal(value), value.places, self._translated)
         if kind is Joined:
             # The empty message is a catalogue's header.
             separator = self.translations.gettext(value.separator) if value.separator else ""
-            return between(separator).join(self._said(part) for part in value.parts)
+            return between(separator).join(self._translated(part) for part in value.parts)
         if kind is list:
-            return [self._said(item) for item in value]
+            return [self._translated(item) for item in value]
         if kind is dict:
-            return {key: self._said(item) for key, item in value.items()}
+            return {key: self._translated(item) for key, item in value.items()}
         if isinstance(value, tuple):
-            said = [self._said(item) for item in value]
-            return kind(*said) if hasattr(value, "_fields") else tuple(said)
+            items = [self._translated(item) for item in value]
+            return kind(*items) if hasattr(value, "_fields") else tuple(items)
         if is_dataclass(value) and not isinstance(value, type):
-            parts = {f.name: (getattr(value, f.name)) for f in fields(value) if f.init}
-            changed = {
-                name: said for name, part in parts.items() if (said := self._said(part)) is not part
-            }
+            parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+            translated = {name: self._translated(part) for name, part in parts.items()}
+            changed = {name: new for name, new in translated.items() if new is not parts[name]}
             return replace(value, **changed) if changed else value
         return value
 
@@ -130,14 +129,14 @@ def make(po: Path) -> bytes:
     """Compile a catalogue; what is fuzzy or untranslated stays English."""
     from babel.messages import mofile, pofile
 
-    made = io.BytesIO()
+    compiled_file = io.BytesIO()
     with po.open("rb") as file:
         catalog = pofile.read_po(file, locale=po.stem)
     for message in list(catalog):
         if isinstance(message.string, tuple) and not all(message.string):
             catalog.delete(message.id)  # it would be written as English for one
-    mofile.write_mo(made, catalog)
-    return made.getvalue()
+    mofile.write_mo(compiled_file, catalog)
+    return compiled_file.getvalue()
 
 
 if __name__ == "__main__":

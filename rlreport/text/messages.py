@@ -44,10 +44,10 @@ class Message(str):
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
     ) -> Message:
         """Make the message; as a string it is English."""
-        said = plural if plural and number != 1 else literal
-        made = super().__new__(cls, filled(said, places or {}))
-        made.literal, made.places, made.plural, made.number = literal, places or {}, plural, number
-        return made
+        chosen = plural if plural and number != 1 else literal
+        text = super().__new__(cls, filled(chosen, places or {}))
+        text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
+        return text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Message, (self.literal, self.places, self.plural, self.number)
@@ -62,10 +62,10 @@ class Joined(str):
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
         """Make the text; as a string it is English."""
-        kept = tuple(part for part in parts if part)
-        made = super().__new__(cls, between(separator).join(kept))
-        made.separator, made.parts = separator, kept
-        return made
+        filled_parts = tuple(part for part in parts if part)
+        text = super().__new__(cls, between(separator).join(filled_parts))
+        text.separator, text.parts = separator, filled_parts
+        return text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Joined, (self.separator, self.parts)
@@ -110,9 +110,9 @@ def listed(items: Iterable[str]) -> str:
     return Joined(marked(", "), items)
 
 
-def phrases(said: Iterable[str]) -> str:
+def phrases(items: Iterable[str]) -> str:
     """Return short clauses of one sentence."""
-    return Joined(marked("{clause}, {next}"), said)
+    return Joined(marked("{clause}, {next}"), items)
 
 
 def clauses(items: Iterable[str]) -> str:
@@ -120,9 +120,9 @@ def clauses(items: Iterable[str]) -> str:
     return Joined(marked("{clause}; {next}"), items)
 
 
-def sentences(said: Iterable[str]) -> str:
+def sentences(items: Iterable[str]) -> str:
     """Return sentences one after another; empty ones leave nothing behind."""
-    return Joined(marked("{sentence} {next}"), said)
+    return Joined(marked("{sentence} {next}"), items)
 
 
 def figure(value: object) -> str:
@@ -183,18 +183,18 @@ def steps_in_words(steps: Iterable[int]) -> str:
     return message("{steps} and {last}", steps=tuple(map(str, known[:-1])), last=known[-1])
 
 
-def _capital(text: object) -> str:
-    said = str(text)
-    return said[:1].upper() + said[1:]
+def _capital(value: object) -> str:
+    text = str(value)
+    return text[:1].upper() + text[1:]
 
 
 def _clause(text: object) -> str:
     return str(text).removesuffix(".").removesuffix("。")
 
 
-def _small(text: object) -> str:
-    said = str(text)
-    return said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
+def _small(value: object) -> str:
+    text = str(value)
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
