@@ -91,10 +91,10 @@ def build(logs: Logs, out: str | Path = "report", **options: Any) -> Report:
         RlreportError: an option, the logs or the destination cannot be used; the message says
             what to do.
     """
-    asked = BuildOptions(**options)
-    progress = Progress(asked.quiet)
-    with Workers(asked.workers, asked.ray, progress.say) as workers:
-        return build_report(_several(logs), destination(out), asked, progress, workers)
+    settings = BuildOptions(**options)
+    progress = Progress(settings.quiet)
+    with Workers(settings.workers, settings.ray, progress.say) as workers:
+        return build_report(_several(logs), destination(out), settings, progress, workers)
 
 
 @_compare_with(CompareOptions)
@@ -115,9 +115,9 @@ def compare(
     Raises:
         RlreportError: a run, an option or the destination cannot be used.
     """
-    asked = CompareOptions(**options)
-    progress = Progress(asked.quiet)
-    return build_comparison(_several(base), new, destination(out), asked, progress)
+    settings = CompareOptions(**options)
+    progress = Progress(settings.quiet)
+    return build_comparison(_several(base), new, destination(out), settings, progress)
 
 
 def index(

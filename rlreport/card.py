@@ -152,13 +152,13 @@ def card_values(entries: Mapping[str, Any]) -> dict[str, Scalar]:
 
 def _configurations_of(logs: Sequence[str | Path]) -> list[Path]:
     """Return the configuration files in the folder of the logs, or in its parent."""
-    found = set()
+    candidates = set()
     for path in (Path(log) for log in logs if "://" not in str(log)):
         folder = path if path.is_dir() else path.parent
-        found.add(tuple(configured(folder) or configured(folder.parent)))
+        candidates.add(tuple(configured(folder) or configured(folder.parent)))
     # Logs with different configurations are several runs.
-    found.discard(())
-    return list(found.pop()) if len(found) == 1 else []
+    candidates.discard(())
+    return list(candidates.pop()) if len(candidates) == 1 else []
 
 
 def _add(card: Card, source: str, values: Mapping[str, Any]) -> None:

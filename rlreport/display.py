@@ -47,11 +47,11 @@ def fetch(
     Raises:
         UnusableInputError: a log changed or vanished since the first pass.
     """
-    found: dict[int, Rollout] = {}
+    rollouts: dict[int, Rollout] = {}
     wanted = frozenset(rows[:with_tokens])
     for batch in batches(read_rows(locations, rows)):
-        found.update(_rollouts(locations, dict(batch), options, figures, wanted))
-    yield from (found[row] for row in rows)
+        rollouts.update(_rollouts(locations, dict(batch), options, figures, wanted))
+    yield from (rollouts[row] for row in rows)
 
 
 def prompt_texts(scan: Scan, options: ReadOptions) -> list[str]:
@@ -84,7 +84,7 @@ def _rollouts(
     tokens = token_rows([rows[n].tokens for n in converted], frozenset(options.pad_tokens))
     per_row: dict[int, Any] = {}
     if tokens is not None:
-        per_row = {converted[i]: found for i, found in _tokens_by_row(tokens, figures)}
+        per_row = {converted[i]: values for i, values in _tokens_by_row(tokens, figures)}
     clean = partial(_text, pads=options.pad_tokens)
     for number, row in rows.items():
         raw, values, sampled = per_row.get(number, _NO_TOKENS)
@@ -123,11 +123,11 @@ def _tokens_by_row(tokens: TokenRows, figures: FigureOptions) -> Iterator[tuple[
     if tokens.sampled is not None:
         flat = flat.spread(tokens.sampled)
     rows = zip(tokens.rows.tolist(), tokens.strings, strict=True)
-    for place, (row, raw) in enumerate(rows):
-        start, stop = tokens.offsets[place : place + 2].tolist()
-        masked = tokens.masked is not None and tokens.masked[place]
-        own = tokens.sampled[start:stop] if masked and tokens.sampled is not None else None
-        yield row, (raw or [], flat.between(start, stop), own)
+    for index, (row, raw) in enumerate(rows):
+        start, stop = tokens.offsets[index : index + 2].tolist()
+        masked = tokens.masked is not None and tokens.masked[index]
+        sampled = tokens.sampled[start:stop] if masked and tokens.sampled is not None else None
+        yield row, (raw or [], flat.between(start, stop), sampled)
 
 
 def _prompt_turns(pairs: object, clean: Clean) -> list[tuple[str, str]]:

@@ -55,11 +55,8 @@ class Report:
         form: id of its format.
         size: bytes.
         shown: number of responses shown with their text.
-        tables: all tables.
-        verdict: outcome of the checks.
         left_out: sentences on what the report does not show.
         figures: key figures of the overview.
-        language: language of its texts.
     """
 
     out: Destination
@@ -74,14 +71,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the output of a notebook cell."""
-        return notebook_html(
-            self.out,
-            self.form,
-            self.verdict.level,
-            self.verdict.sentence,
-            self.figures,
-            self.language,
-        )
+        level, sentence = self.verdict.level, self.verdict.sentence
+        return notebook_html(self.out, self.form, level, sentence, self.figures, self.language)
 
 
 def build_report(
@@ -96,7 +87,6 @@ def build_report(
     Raises:
         RlreportError: an option, the logs or the destination cannot be used.
     """
-    read, figures = part(ReadOptions, options), part(FigureOptions, options)
     report = part(ReportOptions, options)
     chosen_form = form_of(out, report.form)
     limits = _limits(report)
@@ -104,6 +94,7 @@ def build_report(
     check_destination(out, chosen_form)
 
     own = chart_functions(tuple(map(Path, report.charts)))
+    chart_functions = own_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
     card = _card(logs, report)
 
@@ -128,6 +119,7 @@ def build_report(
 
     limit = report.max_size or chosen_form.default_size
     charts, failed = custom_charts(own, tables, quote=not report.redact)
+    charts, failed = own_charts(chart_functions, tables, quote=not report.redact)
     tables = replace(tables, notes=[*tables.notes, *failed])
 
     prepared = prepare(
@@ -138,8 +130,8 @@ def build_report(
         spreading,
         choose(tables, verdict, report),
         chosen_form.finish,
-        read=read,
-        figures=figures,
+        read=part(ReadOptions, options),
+        figures=part(FigureOptions, options),
         report=report,
         file_aliases=aliases,
         one_file=chosen_form.one_file,

@@ -80,8 +80,8 @@ class RayExecutor:
         Raises:
             UsageError: a node has another version, or does not see a file; it is named.
         """
-        some = [logs[i] for i in (0, len(logs) // 2, -1)] if logs else []
-        sizes = _sizes([*some, *([tokenizer] if tokenizer else [])])
+        checked = [logs[i] for i in (0, len(logs) // 2, -1)] if logs else []
+        sizes = _sizes([*checked, *([tokenizer] if tokenizer else [])])
         problems = [
             f"{node}: {problem}"
             for node, answer in self._ask_nodes(list(sizes))

@@ -281,9 +281,9 @@ def open_zip(file: Any) -> Iterator[zipfile.ZipFile]:
         end = stream.read()
         # The record at the end says how long the list of entries is, and so does that of ZIP64.
         for mark, layout, at in ((b"PK\x05\x06", "<I", 12), (b"PK\x06\x06", "<Q", 40)):
-            found = end.rfind(mark)
-            if 0 <= found <= len(end) - at - 8:
-                (listed,) = struct.unpack_from(layout, end, found + at)
+            start = end.rfind(mark)
+            if 0 <= start <= len(end) - at - 8:
+                (listed,) = struct.unpack_from(layout, end, start + at)
                 if listed > MAX_DIRECTORY:
                     raise LimitError(
                         message("a list of entries of over {most:count} bytes", most=MAX_DIRECTORY)

@@ -154,17 +154,17 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
     Raises:
         ValueError, TypeError, LookupError: it is damaged.
     """
-    place = 8 + int.from_bytes(data[:8], "little")
-    header = orjson.loads(memoryview(data)[8:place])
+    position = 8 + int.from_bytes(data[:8], "little")
+    header = orjson.loads(memoryview(data)[8:position])
     arrays = []
     for dtype, shape in header["arrays"]:
         kind = np.dtype(dtype)
         if kind.hasobject:
             raise ValueError(dtype)
         count = math.prod(shape)
-        arrays.append(np.frombuffer(data, kind, count, place).reshape(shape))
-        place += count * kind.itemsize
-    if place != len(data):
+        arrays.append(np.frombuffer(data, kind, count, position).reshape(shape))
+        position += count * kind.itemsize
+    if position != len(data):
         raise ValueError("bytes are left over")
     return header["head"], arrays
 
@@ -201,9 +201,11 @@ def users_folder() -> Path:
 def program() -> str:
     """Return a fingerprint of the program: a hash of its files, and versions of libraries."""
     home = Path(__file__).parent
-    beside = (home.parent / name for name in ("templates", "static") if not (home / name).is_dir())
+    siblings = (
+        home.parent / name for name in ("templates", "static") if not (home / name).is_dir()
+    )
     hasher = xxhash.xxh3_128()
-    for folder in (home, *beside):
+    for folder in (home, *siblings):
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
                 content = path.read_bytes()

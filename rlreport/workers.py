@@ -244,8 +244,8 @@ def _safe_path() -> list[str]:
     first, home = sys.path[:1], str(Path(__file__).resolve().parents[1])
     if first and not sys.flags.safe_path and Path(first[0]).resolve() == Path.cwd():
         first = []
-    kept = [path for path in (*first, *sys.path[1:]) if path]
-    return kept if home in kept else [*kept, home]
+    path = [path for path in (*first, *sys.path[1:]) if path]
+    return path if home in path else [*path, home]
 
 
 def release_memory() -> None:

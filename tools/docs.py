@@ -17,7 +17,7 @@ from rlreport.columns import (
     TOKEN_FIGURES,
     Column,
 )
-from rlreport.fields import FIELDS, Field
+from rlreport.fields import FIELDS
 
 ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "accuracy.md"
 """How often each check was right, measured with ``benchmarks/judge_runs.py --markdown``."""
@@ -92,13 +92,7 @@ def _check(check: Check) -> str:
 def _limits(group: str) -> str:
     """Return the table of a check's thresholds, "" without any."""
     rows = [
-        (
-            f"`{row.limit.key}`",
-            f"{row.value:g}",
-            row.limit.unit,
-            row.limit.meaning,
-            row.limit.source,
-        )
+        (f"`{(limit := row.limit).key}`", f"{row.value:g}", limit.unit, limit.meaning, limit.source)
         for row in describe()
         if row.group == group
     ]
@@ -108,15 +102,20 @@ def _limits(group: str) -> str:
 
 def fields_table() -> str:
     """Return the table of ``docs/log-format.md``."""
-    heads = (
-        "field",
-        "type",
-        "needed",
-        "meaning",
-        "where a trainer has it at hand",
-        "what it feeds",
-    )
-    return _table(heads, map(_field_row, FIELDS))
+    heads = ("field", "type", "needed", "meaning", "where a trainer has it at hand",
+             "what it feeds")  # fmt: skip
+    rows = [
+        (
+            f"`{field.name}`",
+            _TYPES.get(field.kind, field.kind),
+            "yes" if field.required else "no",
+            field.meaning,
+            field.at_hand,
+            field.feeds,
+        )
+        for field in FIELDS
+    ]
+    return _table(heads, rows)
 
 
 def log_format_page(page: str) -> str:
@@ -145,12 +144,6 @@ def write(folder: Path) -> None:
     data.write_text(data_page(data.read_text("utf-8")), "utf-8")
 
 
-def _field_row(field: Field) -> Sequence[str]:
-    needed = "yes" if field.required else "no"
-    kind = _TYPES.get(field.kind, field.kind)
-    return (f"`{field.name}`", kind, needed, field.meaning, field.at_hand, field.feeds)
-
-
 def _filled(page: str, source: str, made: str) -> str:
     before, begin, rest = page.partition(BEGIN.format(source))
     _, end, after = rest.partition(END)
@@ -159,11 +152,8 @@ def _filled(page: str, source: str, made: str) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(_cell(cell) for cell in line)} |\n" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    escaped = ((cell.replace("|", "\\|") for cell in line) for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
 
 
 if __name__ == "__main__":

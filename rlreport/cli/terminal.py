@@ -80,15 +80,15 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     lines = [verdict.sentence]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
-        places = {
+        values = {
             "head": f"{indent}{finding.severity:8} {finding.id}",
             "title": finding.title,
             "step": finding.onset.step if finding.onset else None,
         }
         lines.append(
-            told("{head}: {title} (since step {step})", places)
+            told("{head}: {title} (since step {step})", values)
             if finding.onset
-            else told("{head}: {title}", places)
+            else told("{head}: {title}", values)
         )
         lines += [Joined("", [f"{indent}         ", line]) for line in _example_lines(finding)]
     for muted in verdict.muted:

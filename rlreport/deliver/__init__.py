@@ -38,33 +38,22 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 class Form:
     """An output format.
 
-    Attributes:
-        id: name for ``--format``.
-        writer: ``module:function`` that writes a builder to a new path, or into an empty folder;
-            imported on first use.
-        encoder: ``module:function`` that encodes a page, see ``bake.pages.Finish``.
-        suffix: suffix of OUT that selects it, "" for none.
-        mark: bytes in its files, by which a later build knows that it may replace them; a folder
-            has a manifest instead.
-        mark_at: where the mark is: the very first bytes, near the start, or a zip's comment.
-        folder: whether it is a folder.
-        pictures: whether it has a folder of pictures next to its file.
-        one_file: whether its pages are views of one file.
-        pages: whether it has one page per step.
-        mail: whether it has a sender and recipients.
-        default_size: maximum bytes if the user gives none.
+    ``writer`` and ``encoder`` are written ``module:function`` and imported on first use. The
+    first writes a builder to a new path, or into an empty folder; the second encodes a page, see
+    ``bake.pages.Finish``. By its ``mark`` a later build knows that it may replace a file; a folder
+    has a manifest instead.
     """
 
     id: str
     writer: str
     encoder: str = "rlreport.deliver:encode_page"
-    suffix: str = ""
+    suffix: str = ""  # of OUT, which selects the format
     mark: bytes = b""
-    mark_at: Literal["first", "start", "comment"] = "start"
+    mark_at: Literal["first", "start", "comment"] = "start"  # first bytes, near them, zip's comment
     folder: bool = False
-    pictures: bool = False
-    one_file: bool = False
-    pages: bool = False
+    pictures: bool = False  # in a folder next to its file
+    one_file: bool = False  # its pages are views of one file
+    pages: bool = False  # one per step
     mail: bool = False
     default_size: int = 10_000_000
 

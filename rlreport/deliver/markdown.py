@@ -248,12 +248,12 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]]) -> list[tuple[list[st
 
 def _short_table(table: TableView, most: int) -> TableView:
     """Return the table of steps with few columns and evenly chosen rows."""
-    places = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
+    indices = [i for i, column in enumerate(table.columns) if column.key in _STEP_COLUMNS]
     rows = [table.rows[k] for k in evenly(len(table.rows), most).tolist()]
     return replace(
         table,
-        columns=[table.columns[i] for i in places],
-        rows=[replace(row, cells=[row.cells[i] for i in places]) for row in rows],
+        columns=[table.columns[i] for i in indices],
+        rows=[replace(row, cells=[row.cells[i] for i in indices]) for row in rows],
     )
 
 

@@ -308,12 +308,12 @@ class _ObjectStore:
     def _below(self, folder: str) -> dict[str, dict[str, Any]]:
         root = f"{self.parent}/{folder}"
         try:
-            found = self.system.find(root, detail=True)
+            infos = self.system.find(root, detail=True)
         except FileNotFoundError:
             return {}
         return {
             f"{folder}{str(path).removeprefix(root)}": info
-            for path, info in found.items()
+            for path, info in infos.items()
             if info.get("type") != "directory" and str(path).startswith(f"{root}/")
         }
 
