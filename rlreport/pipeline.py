@@ -94,7 +94,6 @@ def build_report(
     check_destination(out, chosen_form)
 
     own = chart_functions(tuple(map(Path, report.charts)))
-    chart_functions = own_functions(tuple(map(Path, report.charts)))
     summary = summary_file() if report.github_summary else None
     card = _card(logs, report)
 
@@ -119,7 +118,6 @@ def build_report(
 
     limit = report.max_size or chosen_form.default_size
     charts, failed = custom_charts(own, tables, quote=not report.redact)
-    charts, failed = own_charts(chart_functions, tables, quote=not report.redact)
     tables = replace(tables, notes=[*tables.notes, *failed])
 
     prepared = prepare(
