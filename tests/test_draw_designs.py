@@ -23,7 +23,7 @@ def stored(tmp_path, monkeypatch):
 
 
 def design(name: str) -> dict:
-    return orjson.loads(chart._designs()[name])
+    return chart._designs()[name]
 
 
 def test_designs_are_compiled_on_first_use(stored):

@@ -83,7 +83,7 @@ def fill(
     Returns:
         Vega-Lite, with what serves the pointer, and Vega of what is drawn on paper.
     """
-    forms = orjson.loads(_designs()[design])
+    forms = _designs()[design]
     data = {"rows": rows, **(layers or {})}
     values = dict(placeholders or {})
     for channel, axis, ticks in zip("xy", axes, (6, 5), strict=True):
@@ -120,7 +120,7 @@ def layer_named(spec: Spec, name: str) -> Spec:
 
 
 def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
-    """Replace placeholders in a part of a design, and drop what is None; translate its titles."""
+    """Copy a part of a design, its placeholders replaced; keys whose value is None are dropped."""
     if isinstance(node, dict):
         return {
             key: _replaced(inner, values, key)
@@ -137,8 +137,8 @@ def _replaced(node: Any, values: Mapping[str, Any], key: str = "") -> Any:
 
 
 @cache
-def _designs() -> dict[str, bytes]:
-    """Return each design as JSON: parsing is the fastest way to copy it."""
+def _designs() -> dict[str, Spec]:
+    """Return each design, to be copied only: ``spec`` is Vega-Lite, ``vega`` what is drawn."""
     stored = orjson.loads(DESIGNS.read_bytes()) if DESIGNS.exists() else {}
     if stored.get("sources") != design_sources():
         from rlreport.draw.designs import compile_designs  # imports Altair
@@ -149,7 +149,8 @@ def _designs() -> dict[str, bytes]:
         with suppress(OSError):  # a read-only installation compiles in every process
             part.write_bytes(text)
             part.replace(DESIGNS)
-    return {name: orjson.dumps(design) for name, design in stored["designs"].items()}
+    designs: dict[str, Spec] = stored["designs"]
+    return designs
 
 
 def design_sources() -> str:
