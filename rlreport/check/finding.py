@@ -15,6 +15,7 @@ from rlreport.text.messages import message, sentences
 Severity = Literal["critical", "warning", "info"]
 Rank = Literal["invalid", "cause", "consequence", "note"]
 Op = Literal[">", ">=", "<", "<="]
+Figure = Literal["reward", "kl", "tokens", "characters"]
 Level = Literal["critical", "warning", "unclear", "healthy", "unjudged"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 GLYPHS = dict(zip((*SEVERITIES, "unclear", "healthy", "unjudged"), "✕▲i?✓–", strict=True))
@@ -170,7 +171,7 @@ class Moved:
     ``rose``: whether it rose by more than chance; None if unknown, as windows share steps.
     """
 
-    figure: Literal["reward", "kl", "tokens", "characters"]
+    figure: Figure
     first: float | None
     last: float
     rose: bool | None = None

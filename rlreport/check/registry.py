@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rlreport.check.check import Check
 from rlreport.check.judges import (
@@ -91,7 +91,8 @@ def refuse_unknown(ids: Iterable[str]) -> None:
             raise UsageError(f"--mute {name}: unknown check; known: {', '.join(BY_ID)}")
 
 
-class ThresholdRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ThresholdRow:
     """A threshold as documented: its section, its declaration and its current value."""
 
     group: str
@@ -141,10 +142,14 @@ def _problem(declared: Mapping[str, Limit[float]], key: str, value: object) -> s
     """Return what is wrong with a threshold of a file, "" if nothing is."""
     if key not in declared:
         return f"has no threshold {key!r}; known: {', '.join(declared)}"
+    try:
+        given = f"{value!r:.40}"
+    except ValueError:  # Python refuses to write out such an integer
+        given = "one of thousands of digits"
     whole = isinstance(declared[key].default, int)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        return f"{key} must be {'a whole number' if whole else 'a number'}"
-    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite"
+        return f"{key} must be {'a whole number' if whole else 'a number'}, not {given}"
+    return "" if abs(value) <= sys.float_info.max else f"{key} must be finite, not {given}"
 
 
 def _section(title: str, *paragraphs: str) -> tuple[str, tuple[str, ...]]:

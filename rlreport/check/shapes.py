@@ -215,7 +215,8 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
     error = float(np.sqrt(first.var(ddof=1) / size_first + last.var(ddof=1) / size_last))
     z = deviate(float(first.mean() - last.mean()), error, len(ends) - 2)
     series = np.array([_distinct(part, step_size) for part in steps])
-    return DistinctFall(*(_distinct(part, size) for part in windows), size, z, series)
+    before, after = (_distinct(part, size) for part in windows)
+    return DistinctFall(before, after, size, z, series)
 
 
 def _distinct(responses: list[Ints], size: int) -> float:

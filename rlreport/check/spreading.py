@@ -140,11 +140,12 @@ def spreading_texts(run: Run) -> SpreadingTexts:
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]
     counts_of: dict[str, Floats] = {}
     sample = run.tables.words
+    sampled = slice(0) if sample is None else sample.rows
     length = run.change(run.column(run.length))
     growth = max(1.0, length.last / length.first) if length.rose else 1.0
     for text in [] if sample is None else _texts(run, sample):
         counts = np.full(len(run.responses), np.nan)
-        counts[sample.rows] = text.counts
+        counts[sampled] = text.counts
         shares = has_text(counts)
         moved = run.change(shares)
         # A longer response contains any word more often.
@@ -302,23 +303,22 @@ def _phrases(
             part, word = phrases[key // len(names)], names[key % len(names)]
             if n < MAX_NGRAM or word not in part:
                 longer[key] = (*part, word)
-        counted = counted[list(longer)].to_numpy(float)
+        of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
         numbers = {phrase: i for i, phrase in enumerate(phrases)}
-        continued = {
-            i for i, phrase in enumerate(phrases) if "0" in phrase and _BEFORE.issuperset(phrase)
-        }
+        # Numbers among signs are no text.
+        continued = {i for i, one in enumerate(phrases) if "0" in one and _BEFORE.issuperset(one)}
         for place, phrase in enumerate(longer.values()):
             distinct = len({*phrase}) == len(phrase)
             parts = [numbers[phrase[:-1]]] if distinct and phrase[-1] not in _AFTER else []
             parts += [numbers[phrase[1:]]] if distinct and phrase[0] not in _BEFORE else []
-            parts = [part for part in parts if counted[place] >= CONTINUED * holders[part]]
+            parts = [part for part in parts if of_longer[place] >= CONTINUED * holders[part]]
             continued.update(parts)
         order = np.argsort(index, kind="stable")
         bounds = np.searchsorted(index[order], np.arange(len(phrases) + 1))
         for i, phrase in enumerate(phrases if n else ()):
             if i not in continued:
                 yield phrase, order[bounds[i] : bounds[i + 1]]
-        phrases, holders = list(longer.values()), counted
+        phrases, holders = list(longer.values()), of_longer
         if not phrases:
             break
         index = pd.Index(list(longer), dtype=np.int64).get_indexer(pd.Index(keys))

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
 from rlreport.check.check import Check, Result
-from rlreport.check.finding import RANKS, SEVERITIES, Finding, Level, Moved, Muted, NotRun, Verdict
+from rlreport.check.finding import (
+    RANKS,
+    SEVERITIES,
+    Figure,
+    Finding,
+    Level,
+    Moved,
+    Muted,
+    NotRun,
+    Verdict,
+)
 from rlreport.check.judges.log import invalid_since, nan_metrics
 from rlreport.check.limits import Thresholds
 from rlreport.check.onset import smooth
@@ -223,11 +232,10 @@ def _keep_step(run: Run, findings: list[Finding]) -> int | None:
 
 def _moved(run: Run) -> tuple[Moved, ...]:
     """Return reward, KL and length in the first and the last window."""
-    length: Literal["tokens", "characters"] = (
-        "tokens" if run.length_unit == "tokens" else "characters"
-    )
+    length: Figure = "tokens" if run.length_unit == "tokens" else "characters"
+    columns: dict[Figure, str] = {"reward": "reward", "kl": "kl_k1", length: run.length}
     figures = []
-    for name, column in (("reward", "reward"), ("kl", "kl_k1"), (length, run.length)):
+    for name, column in columns.items():
         moved = run.change(run.column(column)) if run.has(column) else None
         if moved is None or not np.isfinite(moved.last):
             continue
