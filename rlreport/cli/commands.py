@@ -18,7 +18,7 @@ from rlreport.text.messages import steps_in_words
 from rlreport.text.numbers import byte_size, counted
 
 if TYPE_CHECKING:
-    from rlreport.read.logs import Scan
+    from rlreport.read.tables import Scan
     from rlreport.tables import LogFile
 
 
