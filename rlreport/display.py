@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from rlreport.figures.metadata import is_number
+from rlreport.figures.token import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tables import Scan
 from rlreport.read.tokens import TokenRows, token_rows
-from rlreport.rollout import Rollout, TokenFigures, Turn
+from rlreport.rollout import Rollout, Turn
 from rlreport.text.chat import turns, turns_in_text
 from rlreport.text.clean import clean_prompt, clean_text
 from rlreport.text.tokens import readable_tokens

@@ -7,46 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.figures.ragged import Floats
-
-
-@dataclass(slots=True)
-class TokenFigures:
-    """Every per-token figure of one response; each array is float64 of shape (T,), or None.
-
-    NaN marks a value the log did not hold. Units: nats for logp, ref_logp, log_ratio, kl
-    and surprisal; probabilities in [0, 1]; the rest in units of the reward.
-    """
-
-    logp: Floats | None = None
-    ref_logp: Floats | None = None
-    log_ratio: Floats | None = None
-    kl: Floats | None = None
-    prob: Floats | None = None
-    ref_prob: Floats | None = None
-    surprisal: Floats | None = None
-    token_reward: Floats | None = None
-    value: Floats | None = None
-    advantage: Floats | None = None
-    return_: Floats | None = None
-    value_error: Floats | None = None
-    sampler_logp: Floats | None = None
-
-    def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
-        """The figures at the places of the tokens that they are of, NaN at all others."""
-        spread = []
-        for name in self.__slots__:
-            part = getattr(self, name)
-            if part is not None:
-                part, own = np.full(len(sampled), np.nan), part
-                part[sampled] = own
-            spread.append(part)
-        return TokenFigures(*spread)
-
-    def between(self, start: int, stop: int) -> TokenFigures:
-        """The figures of some consecutive tokens."""
-        parts = (getattr(self, name) for name in self.__slots__)
-        return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
+from rlreport.figures.token import TokenFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from rlreport.bake.environment import environment
 from rlreport.bake.responses_page import responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView
-from rlreport.rollout import Rollout, TokenFigures, Turn
+from rlreport.figures.token import TokenFigures
+from rlreport.rollout import Rollout, Turn
 from rlreport.text.language import ENGLISH
 from rlreport.text.numbers import exact, written
 

@@ -18,13 +18,13 @@ from rlreport.figures.ragged import (
     row_sums,
 )
 from rlreport.figures.token import (
+    TokenFigures,
     discounted_sums,
     importance_ratio,
     k3,
     mismatch_ratio,
     probability,
 )
-from rlreport.rollout import TokenFigures
 
 CLIP_RANGE = 0.2
 _PENALTY = tuple(f"kl_penalty_{part}" for part in ("n", "x", "y", "xx", "xy", "yy"))

@@ -10,6 +10,7 @@ from rlreport.errors import UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats import logged
 from rlreport.formats.base import BaseFormat, Format, Match, Row, RowError, Where, has_keys
+from rlreport.formats.metric_rows import is_event
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, marked, message
 
@@ -208,8 +209,6 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
 
 
 def _are_metrics(objects: Sequence[Row]) -> bool:
-    from rlreport.metrics.records import is_event  # metrics reads logs' names, which needs formats
-
     return all(map(is_event, objects))
 
 

@@ -11,13 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rlreport.figures.ragged import Floats, Ints, finite_sums, offsets_of
+from rlreport.figures.token import TokenFigures
 from rlreport.options import FigureOptions, ReadOptions
 from rlreport.read.batch import MAX_TEXT
 from rlreport.read.chunk import format_keys
 from rlreport.read.readback import RowLocations, batches, read_rows
 from rlreport.read.rows import Row
 from rlreport.read.tokens import token_rows
-from rlreport.rollout import TokenFigures
 from rlreport.store import Store, pack, program, unpack
 from rlreport.tables import GAP
 from rlreport.text.clean import clean_text, safe_text, without_special

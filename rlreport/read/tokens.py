@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from rlreport.fields import TOKEN_ARRAYS
 from rlreport.figures.ragged import Floats, Ints, offsets_of, row_sums
-from rlreport.figures.token import token_figures
+from rlreport.figures.token import TokenFigures, token_figures
 from rlreport.options import FigureOptions
 from rlreport.read.notes import LogPosition, Remarks
 from rlreport.read.rows import TokenFields
-from rlreport.rollout import TokenFigures
 
 PADDING_LOGP = 1e-3
 """A log-probability above this marks padding; rounding alone never reaches it."""

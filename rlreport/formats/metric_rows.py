@@ -1,0 +1,102 @@
+"""Rows of trainer metrics: the step and the numbers of one logged object."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rlreport.fields import LARGEST_STEP
+
+STEP_KEYS = (
+    "grpo_step", "ppo_step", "rollout_step", "rollout/step", "step", "training_step",
+    "training/global_step", "train/global_step", "trainer/global_step", "iteration",
+    "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
+    "train/step", "eval/step", "optimizer_step", "optim_step",
+)  # fmt: skip
+"""Names of the step in order of preference: those of rollouts before those of the optimizer."""
+
+KIND_KEYS = ("type", "kind", "split", "phase", "mode", "event")
+"""Names of the field that says what a row reports: a rollout phase, an update, an evaluation."""
+
+_DEEPEST = 16
+"""Levels of objects in which metrics are looked for."""
+
+MAX_NAME = 500
+"""Characters of a metric's name; longer ones are left out."""
+
+_STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
+
+_NO_METRICS = frozenset({*STEP_KEYS, "epoch", "total_flos", "_timestamp", "_runtime", "timestamp"})
+
+_TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo|rl\b).*")
+"""Kinds of rows that report training itself."""
+
+_KIND = re.compile(r"[a-z][\w.-]{0,39}")
+
+_NON_FINITE = {"NaN", "Infinity", "-Infinity"}
+"""How JSON writers that have no such numbers name them."""
+
+
+def flat_numbers(
+    obj: dict[str, Any], prefix: str = "", depth: int = _DEEPEST
+) -> Iterator[tuple[str, float]]:
+    """Yield (name, value) of every number in an object, nested names joined by ``/``."""
+    for key, logged in obj.items():
+        name, value = f"{prefix}{key}", logged
+        if len(name) > MAX_NAME:
+            continue
+        if isinstance(logged, str) and logged in _NON_FINITE:
+            value = float(logged)
+        if isinstance(value, dict) and depth:
+            yield from flat_numbers(value, f"{name}/", depth - 1)
+        elif isinstance(value, int | float) and name not in _NO_METRICS:
+            try:
+                yield name, float(value)
+            except OverflowError:
+                yield name, math.inf  # an integer beyond float64
+
+
+def step_in(obj: dict[str, Any]) -> int | None:
+    """Return the step an object says, None without one (or with one that no float64 holds)."""
+    for key in STEP_KEYS:
+        value = obj.get(key)
+        if isinstance(value, str):
+            counted = _STEP_OF_STEPS.fullmatch(value)
+            value = int(counted[1]) if counted else None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if abs(value) <= LARGEST_STEP and value == int(value):
+            return int(value)
+    return None
+
+
+def numbers_of(event: dict[str, Any]) -> dict[str, float]:
+    """Return the metrics of an event by name; those not of training begin with their kind."""
+    own = _own_metrics(event)
+    kind = next((k.lower() for key in KIND_KEYS if isinstance(k := event.get(key), str)), "")
+    found = dict(flat_numbers(own))
+    if _TRAINING.fullmatch(kind) or not _KIND.fullmatch(kind):
+        return found
+    return {n if n.startswith(kind) else f"{kind}/{n}": v for n, v in found.items()}
+
+
+def is_event(obj: object) -> bool:
+    """Tell whether an object is a step with numbers, and has no text or list of a rollout."""
+    if not isinstance(obj, dict) or step_in(obj) is None:
+        return False
+    own = _own_metrics(obj)
+    if any(isinstance(value, list) for value in own.values()):
+        return False
+    if not {"prompt", "response", "completion", "input", "output"}.isdisjoint(own):
+        return False
+    if any(isinstance(value, str) and len(value) > MAX_NAME for value in own.values()):
+        return False
+    return any(True for _ in flat_numbers(own))
+
+
+def _own_metrics(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that holds an event's metrics: verl keeps them under ``data``."""
+    own = event.get("data")
+    return own if isinstance(own, dict) else event
