@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rlreport.bake.assets import assets
 from rlreport.bake.compare_page import compare_view
+from rlreport.bake.data_page import csv
 from rlreport.bake.environment import environment
-from rlreport.bake.exports import csv
 from rlreport.bake.pages import FOLDER_POLICY, Maker, Page
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.views import Shell

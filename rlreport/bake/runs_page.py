@@ -1,8 +1,9 @@
-"""The index of many runs: a row a report, from what its ``report.json`` says."""
+"""The index of many runs: a row per report, from its ``report.json``."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,10 @@ from rlreport.text.numbers import MISSING
 KEYS_SHOWN = 6
 MOST_KEYS = 40
 _LONGEST = 300
+_FIRST_WINDOW = message("mean of the steps in the first window")
 _LAST_WINDOW = message("mean of the steps in the last window")
+_K1 = message("k1, mean of the steps in the last window")
+_TOKENS = STEP["response_tokens_mean"].unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +54,11 @@ _COLUMNS = (
     ColumnView("run", message("Run"), kind="link"),
     ColumnView("verdict", message("Verdict"), kind="text"),
     ColumnView("finding", message("Lead finding"), kind="text"),
-    ColumnView(
-        "reward_first",
-        message("Reward, start"),
-        help=message("mean of the steps in the first window"),
-    ),
+    ColumnView("reward_first", message("Reward, start"), help=_FIRST_WINDOW),
     ColumnView("reward_last", message("Reward, end"), help=_LAST_WINDOW),
     ColumnView("trend", message("Reward over steps"), kind="path"),
-    ColumnView(
-        "kl",
-        message("KL, end"),
-        STEP["kl_k1_mean"].unit,
-        help=message("k1, mean of the steps in the last window"),
-    ),
-    ColumnView(
-        "length", message("Length, end"), STEP["response_tokens_mean"].unit, help=_LAST_WINDOW
-    ),
+    ColumnView("kl", message("KL, end"), STEP["kl_k1_mean"].unit, help=_K1),
+    ColumnView("length", message("Length, end"), _TOKENS, help=_LAST_WINDOW),
     ColumnView("steps", message("Steps"), written="count"),
 )
 _LAST = (
@@ -75,9 +68,6 @@ _LAST = (
 _PLACE = ColumnView("place", message("Report"), kind="text", hidden=True)
 
 
-_NAMES = [column.key for column in (*_COLUMNS, *_LAST, _PLACE)]
-
-
 def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
     """Return the view of the index."""
     cards = [_card(one.about) for one in listed]
@@ -85,7 +75,11 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
     keys = differing[:MOST_KEYS]
     settings = [_key_column(key, cards, hidden=i >= KEYS_SHOWN) for i, key in enumerate(keys)]
     rows = [_row(one) for one in listed]
-    values = {name: [row.get(name) for row in rows] for name in _NAMES} | {
+    names = [row["run"] for row in rows]
+    place = replace(_PLACE, hidden=len(set(names)) == len(names))
+    values = {
+        column.key: [row.get(column.key) for row in rows] for column in (*_COLUMNS, *_LAST, place)
+    } | {
         column.key: [_key_value(card, key, column) for card in cards]
         for key, column in zip(keys, settings, strict=True)
     }
@@ -100,12 +94,14 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
             some=len(keys),
             all=len(differing),
         )
-    namesakes = len(set(values["run"])) < len(rows)
-    place = replace(_PLACE, hidden=not namesakes)
-    hrefs = [one.href for one in listed]
-    columns = [*_COLUMNS, *settings, *_LAST, place]
     runs = table(
-        "runs", message("Runs"), columns, values, ids=range(len(rows)), hrefs=hrefs, note=note
+        "runs",
+        message("Runs"),
+        [*_COLUMNS, *settings, *_LAST, place],
+        values,
+        ids=range(len(rows)),
+        hrefs=[one.href for one in listed],
+        note=note,
     )
     return {"summary": sentences(summary), "table": runs}
 
@@ -117,13 +113,18 @@ def _row(one: Listed) -> dict[str, Any]:
     if about is None:
         return {**texts, "verdict": message("– cannot be read"), "finding": one.why}
     level, lead = verdict_of(about)
+    logged = about.get("steps")
     steps = [
         step
-        for step in _list(about.get("steps"))
+        for step in (logged if isinstance(logged, list) else [])
         if isinstance(step, dict) and _number(step.get("responses")) > 0
     ]
-    reward = _series(steps, "reward_mean")
+    reward, kl, length = (
+        np.array([_number(step.get(name)) for step in steps], np.float64)
+        for name in ("reward_mean", "kl_k1_mean", "response_tokens_mean")
+    )
     size = window_size(len(steps))
+    responses = _number(about.get("responses"))
     return {
         **texts,
         "run": _text(about.get("run")) or one.place,
@@ -132,10 +133,10 @@ def _row(one: Listed) -> dict[str, Any]:
         "reward_first": _mean(reward[:size]),
         "reward_last": _mean(reward[-size:]),
         "trend": sparkline(reward),
-        "kl": _mean(_series(steps, "kl_k1_mean")[-size:]),
-        "length": _mean(_series(steps, "response_tokens_mean")[-size:]),
+        "kl": _mean(kl[-size:]),
+        "length": _mean(length[-size:]),
         "steps": len(steps),
-        "responses": _finite(about.get("responses")),
+        "responses": responses if math.isfinite(responses) else None,
         "version": _text(about["generator"].get("version")),
     }
 
@@ -153,22 +154,17 @@ def _card(about: Mapping[str, Any] | None) -> dict[str, Scalar]:
 
 
 def _differing(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Names whose values differ or that some lack; those that most have first."""
-    counts: dict[str, int] = {}
-    for card in cards:
-        for key in card:
-            counts[key] = counts.get(key, 0) + 1
-    differ = [
+    """Return settings whose values differ or that some lack, the most common first."""
+    counts = Counter(key for card in cards for key in card)
+    return [
         key
-        for key, count in counts.items()
+        for key, count in counts.most_common()
         if count < len(cards) or len({repr(card[key]) for card in cards}) > 1
     ]
-    return sorted(differ, key=lambda key: -counts[key])
 
 
 def _key_column(key: str, cards: Sequence[Mapping[str, Scalar]], *, hidden: bool) -> ColumnView:
-    present = [card[key] for card in cards if key in card]
-    numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in present)
+    numeric = all(type(card[key]) in (int, float) for card in cards if key in card)
     kind = "number" if numeric else "text"
     return ColumnView(f"card:{key}", key, kind=kind, help=message("from the card"), hidden=hidden)
 
@@ -181,10 +177,6 @@ def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> obje
     return _text("null" if card[key] is None else card[key])
 
 
-def _series(steps: Sequence[Mapping[str, Any]], name: str) -> Floats:
-    return np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
-
-
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     # Divided first, as rewards may be as large as a float holds.
@@ -192,7 +184,7 @@ def _mean(values: Floats) -> float:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
         return float(value)
@@ -200,14 +192,5 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _finite(value: object) -> float:
-    number = _number(value)
-    return number if math.isfinite(number) else math.nan
-
-
 def _text(value: object) -> str:
     return "" if value is None else shortened(safe_text(str(value)), _LONGEST)
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import Addresses
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.overview_page import overview_view
+from rlreport.bake.pages import Addresses
 from rlreport.bake.report import ReportBuilder
 from rlreport.deliver.form import Builder
 from rlreport.draw.chart import Chart
