@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rlreport.bake.addresses import Addresses
 from rlreport.bake.assets import assets
-from rlreport.bake.conversation import conversation_data
 from rlreport.bake.environment import environment
+from rlreport.bake.pages import Addresses
+from rlreport.bake.panel import conversation_data
 from rlreport.bake.responses_page import responses_view
 from rlreport.bake.token_codec import empty_metrics, pack_tokens
 from rlreport.bake.views import Cell, ColumnView, Link, RowView, Shell, TableView

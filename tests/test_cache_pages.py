@@ -41,9 +41,9 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Steps whose pages were rendered, as they come."""
     steps: list[int] = []
 
-    def step_view(rows: Any, *rest: Any) -> Any:
-        steps.append(rows.step)
-        return step_page.step_view(rows, *rest)
+    def step_view(job: Any, *rest: Any) -> Any:
+        steps.append(job.plan.step)
+        return step_page.step_view(job, *rest)
 
     monkeypatch.setattr("rlreport.bake.step_pages.step_view", step_view)
     return steps

@@ -14,7 +14,7 @@ from rlreport.bake.data_page import note_in_words
 from rlreport.bake.environment import package_folder
 from rlreport.bake.key_figures import change
 from rlreport.bake.overview_page import extreme_number
-from rlreport.bake.views import number
+from rlreport.bake.views import number_cell
 from rlreport.choose import Extreme
 from rlreport.draw.axes import figure
 from rlreport.tables import Note
@@ -120,7 +120,7 @@ def test_a_share_is_a_percentage():
 
 
 def test_a_missing_number_says_why():
-    missing = number(math.nan, why_missing="no reference")
+    missing = number_cell(math.nan, why_missing="no reference")
     assert (missing.text, missing.exact, missing.value) == ("–", "no reference", None)
 
 

@@ -36,14 +36,7 @@ _SCRIPT_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class Assets:
-    """Texts of the shared assets.
-
-    Attributes:
-        style: style sheet.
-        report: scripts of the folder form's pages.
-        one_file: scripts of the one-file form.
-        vega: Vega's bundle.
-    """
+    """Texts of the shared assets: style sheet, scripts of both forms, Vega's bundle."""
 
     style: str
     report: str
@@ -53,14 +46,13 @@ class Assets:
     @cached_property
     def files(self) -> dict[str, tuple[str, bytes]]:
         """Logical name -> (file below the root with its content hash, bytes)."""
-        return {
-            name: (f"assets/{name}.{_hash(text)}.{suffix}", text.encode())
-            for name, text, suffix in (
-                ("style", self.style, "css"),
-                ("report", self.report, "js"),
-                ("vega", self.vega, "js"),
-            )
-        }
+        texts = {"style.css": self.style, "report.js": self.report, "vega.js": self.vega}
+        result = {}
+        for file, text in texts.items():
+            name, suffix = file.split(".")
+            digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+            result[name] = (f"assets/{name}.{digest}.{suffix}", text.encode())
+        return result
 
 
 @lru_cache(maxsize=8)
@@ -69,22 +61,22 @@ def assets(language: Language) -> Assets:
     static = package_folder("static")
     look = {"colours": tokens("light"), "padding": PADDING, "titles": TITLES}
     report, one_file = (
-        _filled(in_language(join_scripts(static / "js", entry), language), "LOOK", look)
+        _filled(_translated(join_scripts(static / "js", entry), language), "LOOK", look)
         for entry in ("page/main.js", "page/one-file.js")
     )
-    return Assets(
-        palette() + (static / "style.css").read_text("utf-8"),
-        report,
-        one_file,
-        vega_bundle(),
-    )
+    light, dark = tokens("light"), tokens("dark")
+    palette = " ".join(f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
+    style = f":root {{ {palette} }}\n" + (static / "style.css").read_text("utf-8")
+    return Assets(style, report, one_file, vega_bundle())
 
 
-def in_language(scripts: str, language: Language) -> str:
+def _translated(scripts: str, language: Language) -> str:
     """Return scripts with the translations of their messages, none in English.
 
     Messages with a count have a form for one and one for several.
     """
+    if language == ENGLISH:
+        return scripts
     catalogue = language.translations
     words: dict[str, str | list[str]] = {}
     for text in script_messages(scripts):
@@ -92,21 +84,14 @@ def in_language(scripts: str, language: Language) -> str:
             words[text] = catalogue.gettext(text)
         else:
             words[text[0]] = [catalogue.ngettext(*text, count) for count in (1, 2)]
-    return scripts if language == ENGLISH else _filled(scripts, "WORDS", words)
+    return _filled(scripts, "WORDS", words)
 
 
 def script_messages(source: str) -> Iterator[str | tuple[str, str]]:
     """Yield the messages of a script: a literal, or that for one and that for several."""
-    for found in _SCRIPT_MESSAGE.finditer(source):
-        one, other = (ast.literal_eval(text) if text else "" for text in found.groups())
-        yield (one, other) if found[0].startswith("plural") else one
-
-
-def palette() -> str:
-    """Return the design tokens as custom properties, light and dark."""
-    light, dark = tokens("light"), tokens("dark")
-    colours = (f"--{name}: light-dark({light[name]}, {dark[name]});" for name in light)
-    return f":root {{ {' '.join(colours)} }}\n"
+    for match in _SCRIPT_MESSAGE.finditer(source):
+        one, other = (ast.literal_eval(text) if text else "" for text in match.groups())
+        yield (one, other) if match[0].startswith("plural") else one
 
 
 def _filled(scripts: str, name: str, value: object) -> str:
@@ -114,57 +99,38 @@ def _filled(scripts: str, name: str, value: object) -> str:
     return scripts.replace(f"const {name} = {{}};", f"const {name} = {script_json(value)};", 1)
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
-
-
 def join_scripts(folder: Path, entry: str = "main.js") -> str:
     """Join ``entry`` and all it imports from ``folder``, dependencies first.
 
-    Imports are named ones, exports are declarations; whole-line comments stay behind.
+    Imports are named ones, exports are declarations; whole-line comments are left out.
 
     Raises:
         ValueError: modules import each other in a circle, or use another form of import or
             export.
     """
-    order: list[str] = []
-    _visit(folder, entry, order, ())
-    parts = [_wrapped(folder, name) for name in order]
-    return '(() => {\n"use strict";\nconst modules = {};\n' + "".join(parts) + "})();\n"
+    modules: dict[str, str] = {}
+    _join(folder, entry, modules, ())
+    return f'(() => {{\n"use strict";\nconst modules = {{}};\n{"".join(modules.values())}}})();\n'
 
 
-def _visit(folder: Path, name: str, order: list[str], above: tuple[str, ...]) -> None:
+def _join(folder: Path, name: str, modules: dict[str, str], above: tuple[str, ...]) -> None:
+    """Add a module to ``modules`` after those that it imports."""
     if name in above:
         raise ValueError(f"modules import each other: {' → '.join((*above, name))}")
-    if name in order:
+    if name in modules:
         return
-    for match in _IMPORT.finditer(_source(folder, name)):
-        _visit(folder, _resolve(name, match["module"]), order, (*above, name))
-    order.append(name)
 
+    def import_line(match: re.Match[str]) -> str:
+        imported = posixpath.normpath(posixpath.join(posixpath.dirname(name), match["module"]))
+        _join(folder, imported, modules, (*above, name))
+        names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
+        return f'const {{{names}}} = modules["{imported}"];\n'
 
-def _source(folder: Path, name: str) -> str:
-    return (folder / name).read_text("utf-8")
-
-
-def _wrapped(folder: Path, name: str) -> str:
-    source = _COMMENT.sub("", _source(folder, name))
-    exported = [match["name"] for match in _EXPORT.finditer(source)]
-    body = _IMPORT.sub(lambda match: _destructured(name, match), source)
-    body = _EXPORT.sub("", body)
+    source = _COMMENT.sub("", (folder / name).read_text("utf-8"))
+    exported = ", ".join(match["name"] for match in _EXPORT.finditer(source))
+    body = _EXPORT.sub("", _IMPORT.sub(import_line, source))
     if odd := _OTHER.search(body):
         raise ValueError(f"{name}: only named imports and declarations: {odd[0]}")
-    return (
-        f'modules["{name}"] = (() => {{\n{body.strip()}\n'
-        f"return {{ {', '.join(exported)} }};\n}})();\n"
+    modules[name] = (
+        f'modules["{name}"] = (() => {{\n{body.strip()}\nreturn {{ {exported} }};\n}})();\n'
     )
-
-
-def _resolve(importer: str, module: str) -> str:
-    """Return the path below the scripts' folder that ``importer`` means by ``module``."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), module))
-
-
-def _destructured(importer: str, match: re.Match[str]) -> str:
-    names = re.sub(r"\b(\w+) as (\w+)", r"\1: \2", match["names"])
-    return f'const {{{names}}} = modules["{_resolve(importer, match["module"])}"];\n'

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from rlreport.bake.assets import assets
+from rlreport.bake.data_page import csv
 from rlreport.bake.environment import environment
-from rlreport.bake.exports import csv
 from rlreport.bake.pages import FOLDER_POLICY, Finish, Maker, Page
 from rlreport.bake.script_json import canonical_json, script_json
 from rlreport.bake.views import Cell, ColumnView, Shell, TableView, name_cell, table

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -63,14 +63,11 @@ class PageContext:
     """What the pages of steps share; picklable, so that workers can render them.
 
     Attributes:
-        run: name of the run.
-        columns: numeric columns of the response list, for every step the same.
+        columns: numeric columns of the response list, the same for every step.
         string_columns: short-string columns as logged.
         text_columns: ``prompt``, ``response`` and what else is logged.
         first_rewards: ``step`` and ``reward`` of the first step's responses.
-        one_file: pages are views of one file.
-        advantages_logged: advantages are the log's, not recomputed.
-        file_aliases: log files by their names, where names are redacted.
+        file_aliases: aliases of log files by name, where names are redacted.
         asset_files: logical name -> file of the shared assets, empty in one file.
         stamp: time of building, or "".
         tile_names: columns of the table of steps that are key figures.
@@ -118,15 +115,11 @@ class RunContext(PageContext):
     """What the pages of the run need.
 
     Attributes:
-        tables: all tables.
         windows: first and last step of the run's first window and of its last.
         window_figures: their rows, as those of the table of steps.
         shown_steps: steps with a page, ascending.
-        verdict: outcome of the checks.
         usual_responses: responses of a usual step, None when steps differ.
-        thresholds: limits that the checks used.
-        card: what the run was.
-        mixed: what says that the logs look like several runs, or "".
+        mixed: why the logs look like several runs, or "".
         trainer_figures: key figures of the run from the trainer's metrics, by column.
         left_out: sentences about what is not shown.
         listed: most responses of a step in the list of the run.
@@ -156,32 +149,20 @@ class RunContext(PageContext):
 
     def step_facts(self, step: int) -> StepFacts:
         """Return what the page of a step says about the run."""
-        findings = [finding.at(step) for finding in self._findings_at(step)]
-        place = self._places[step]
-        linked = {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
-        linked |= {f.onset.step for f in findings if f.onset} & self._places.keys()
-        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
-        figures = self._step_figures.iloc[sorted({0, max(0, row - 1), row})]
-        incomplete = bool(figures["incomplete"].iat[-1])
-        usual = self.usual_responses if incomplete else None
-        in_progress = step == self.tables.in_progress
-        return StepFacts(figures, sorted(linked), findings, usual, in_progress)
-
-    def _findings_at(self, step: int) -> list[Finding]:
-        """Return the findings that name ``step``, or a response of it."""
-        return [
-            finding
+        findings = [
+            finding.at(step)
             for finding in self.verdict.findings
             if step in finding.steps or any(ref.step == step for ref in finding.shown)
         ]
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {step: place for place, step in enumerate(self.shown_steps)}
-
-    @cached_property
-    def _step_figures(self) -> pd.DataFrame:
-        return self.steps[["step", "responses", "incomplete", *self.tile_names]]
+        place = bisect_left(self.shown_steps, step)
+        linked = {self.shown_steps[0], *self.shown_steps[max(0, place - 1) : place + 2]}
+        linked |= {f.onset.step for f in findings if f.onset} & set(self.shown_steps)
+        row = int(np.searchsorted(self.steps["step"].to_numpy(), step))
+        columns = ["step", "responses", "incomplete", *self.tile_names]
+        figures = self.steps[columns].iloc[sorted({0, max(0, row - 1), row})]
+        usual = self.usual_responses if figures["incomplete"].iat[-1] else None
+        in_progress = step == self.tables.in_progress
+        return StepFacts(figures, sorted(linked), findings, usual, in_progress)
 
 
 def findings_of_responses(findings: Sequence[Finding], step: int) -> dict[int, list[str]]:
@@ -209,13 +190,14 @@ def number_columns(
     are hidden at first. ``sampled`` says that texts are counted in a sample of the responses.
     """
     listed = [c for c in RESPONSE_COLUMNS if c.listed and responses[c.name].notna().any()]
-    columns = [number_column(column) for column in listed]
-    if any(c.name == "response_tokens" for c in listed):
-        columns = [replace(c, hidden=c.hidden or c.key == "response_chars") for c in columns]
-    for place, column in enumerate(columns):
+    tokens = any(c.name == "response_tokens" for c in listed)
+    columns = []
+    for column in map(number_column, listed):
+        hidden = column.hidden or (tokens and column.key == "response_chars")
+        help_text = column.help
         if sampled and column.key == SAMPLED_FIGURE:
-            words = message("{help}; of sampled responses only", help=column.help)
-            columns[place] = replace(column, help=words)
+            help_text = message("{help}; of sampled responses only", help=help_text)
+        columns.append(replace(column, hidden=hidden, help=help_text))
     logged = [n for n in extras.columns if is_numeric(extras[n]) and extras[n].notna().any()]
     for group, names in (
         (message("Parts of the reward"), [name for name in logged if name in parts]),

@@ -1,25 +1,35 @@
-"""The data page: what was read, what could not be, and with which settings."""
+"""The data page and the exported files: what was read, with which settings, and the tables."""
 
 from __future__ import annotations
 
+import csv as writer
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from rlreport import __version__
-from rlreport.bake.addresses import Addresses, link
 from rlreport.bake.context import PageContext, RunContext
+from rlreport.bake.pages import PROMPTS, Addresses, link
+from rlreport.bake.prompts_tokens import sampling
 from rlreport.bake.redact import USUAL_SPLITS
-from rlreport.bake.tokens_page import sampling
+from rlreport.bake.script_json import canonical_json
 from rlreport.bake.views import Cell, ColumnView, TableView, table
+from rlreport.check import findings_json
+from rlreport.choose import Plan
+from rlreport.draw.chart import Chart
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.tables import MetricsFile, Note, Tables
+from rlreport.text.clean import escape
 from rlreport.text.messages import message, sentences
 from rlreport.text.numbers import byte_size
 
+TOKENS_LISTED = 10_000
 _PACKAGES = ("altair", "vl-convert-python", "pandas", "numpy", "jinja2")
 
 
@@ -41,18 +51,16 @@ def data_view(context: RunContext, addresses: Addresses, exported: Sequence[str]
 
 
 def _sample(tables: Tables) -> str:
-    if not tables.sample_note:
-        return sampling(tables)
     chosen = message(
         "Whole groups are drawn by a hash of their place in the logs, equally many responses of "
         "each step. Distinct-2, texts that spread, languages, templates, tokens and the critic's "
         "error by position come from the sample, all other figures from all responses."
     )
-    return sentences([sampling(tables), chosen])
+    return sentences([sampling(tables), chosen if tables.sample_note else ""])
 
 
 def note_in_words(note: Note) -> str:
-    """A note with its count and first place."""
+    """Return a note with its count and first place."""
     place = note.file or ""
     if place and note.line is not None:
         place = message("{file}, line {line:count}", file=place, line=note.line)
@@ -68,15 +76,14 @@ class Setting(NamedTuple):
 
     Attributes:
         key: name in ``report.json``.
-        label: what the data page calls it.
         value: as ``report.json`` has it.
-        words: as the data page has it; None is the value itself, "" is not listed.
+        text: as the data page has it; None is the value itself, "" is not listed.
     """
 
     key: str
     label: str
     value: object
-    words: str | None = None
+    text: str | None = None
 
 
 def settings(context: PageContext) -> list[Setting]:
@@ -84,65 +91,46 @@ def settings(context: PageContext) -> list[Setting]:
     report, read, figures = context.report, context.read, context.figures
     # Fields of the log may be named in it, which --redact=names withholds.
     mapping = {} if report.redact_names else read.mapping
+    fields = " ".join(f"{field}={path}" for field, path in mapping.items())
     tokenizer = Path(read.tokenizer).name if read.tokenizer and not report.redact_names else None
     split = None if report.redact and read.split not in USUAL_SPLITS else read.split
     redact = "names" if report.redact_names else report.redact
     redacted = message("texts and names") if report.redact_names else message("texts")
-    band, end = f"{report.band:g}", read.system_end_token
-    return [
-        Setting("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
-        Setting("lam", "λ (--lam)", figures.lam, f"{figures.lam:g}"),
-        Setting("band", message("Band (--band)"), report.band, message("± {band} std", band=band)),
-        Setting(
-            "max_responses",
-            message("Responses a step (--max-responses)"),
-            report.max_responses,
-            f"{report.max_responses:,}",
-        ),
-        Setting("seed", message("Seed (--seed)"), report.seed, str(report.seed)),
-        Setting("redact", message("Left out (--redact)"), redact, redacted if redact else ""),
-        Setting(
-            "pad_tokens",
-            message("Padding (--pad-token)"),
-            list(read.pad_tokens),
-            " ".join(read.pad_tokens),
-        ),
-        Setting(
+    band, end, most = f"{report.band:g}", read.system_end_token, report.max_responses
+    padding, merge = list(read.pad_tokens), report.merge
+    rows: list[tuple[Any, ...]] = [
+        ("gamma", "γ (--gamma)", figures.gamma, f"{figures.gamma:g}"),
+        ("lam", "λ (--lam)", figures.lam, f"{figures.lam:g}"),
+        ("band", message("Band (--band)"), report.band, message("± {band} std", band=band)),
+        ("max_responses", message("Responses a step (--max-responses)"), most, f"{most:,}"),
+        ("seed", message("Seed (--seed)"), report.seed, str(report.seed)),
+        ("redact", message("Left out (--redact)"), redact, redacted if redact else ""),
+        ("pad_tokens", message("Padding (--pad-token)"), padding, " ".join(padding)),
+        (
             "system_end_token",
             message("End of system prompt (--system-end-token)"),
             end,
             end or message("none"),
         ),
-        Setting("restarts", message("Restarted steps (--restarts)"), read.restarts),
-        Setting("log_format", message("Format of the logs (--log-format)"), read.log_format),
-        Setting(
-            "map",
-            message("Fields (--map)"),
-            mapping or None,
-            " ".join(f"{field}={path}" for field, path in mapping.items()),
-        ),
-        Setting(
-            "step_from_path",
-            message("Step from the path (--step-from-path)"),
-            read.step_from_path,
-        ),
-        Setting("split", message("Split (--split)"), split),
-        Setting("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer),
-        Setting(
+        ("restarts", message("Restarted steps (--restarts)"), read.restarts),
+        ("log_format", message("Format of the logs (--log-format)"), read.log_format),
+        ("map", message("Fields (--map)"), mapping or None, fields),
+        ("step_from_path", message("Step from the path (--step-from-path)"), read.step_from_path),
+        ("split", message("Split (--split)"), split),
+        ("tokenizer", message("Tokenizer (--tokenizer)"), tokenizer),
+        (
             "merge",
             message("Several runs as one (--merge)"),
-            report.merge or None,
-            message("yes") if report.merge else "",
+            merge or None,
+            message("yes") if merge else "",
         ),
     ]
+    return [Setting(*row) for row in rows]
 
 
 def _listed_settings(context: PageContext) -> list[tuple[str, str]]:
-    words = (
-        (one.label, one.words if one.words is not None else str(one.value or ""))
-        for one in settings(context)
-    )
-    return [(label, text) for label, text in words if text]
+    texts = [(s.label, str(s.value or "") if s.text is None else s.text) for s in settings(context)]
+    return [(label, text) for label, text in texts if text]
 
 
 @cache
@@ -164,15 +152,17 @@ def _files(tables: Tables) -> TableView:
         ColumnView("rows", message("Responses"), written="count"),
         ColumnView("bad", message("Left out"), written="count"),
     ]
-    values: dict[str, list[Any]] = {
-        c.key: [getattr(file, c.key) for file in tables.files] for c in columns
-    }
+    values = _by_attribute(tables.files, columns)
     values["size"] = [
         Cell(byte_size(size), float(size), message("{count:count} bytes", count=size))
         for size in values["size"]
     ]
     caption = message("Files read")
     return table("files", caption, columns, values, ids=range(len(tables.files)))
+
+
+def _by_attribute(items: Sequence[object], columns: Sequence[ColumnView]) -> dict[str, list[Any]]:
+    return {column.key: [getattr(item, column.key) for item in items] for column in columns}
 
 
 def _metrics(files: Sequence[MetricsFile]) -> TableView:
@@ -182,12 +172,8 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
         ColumnView("count", message("Metrics"), written="count"),
         ColumnView("metrics", message("Names"), kind="text"),
     ]
-    values: dict[str, list[Any]] = {
-        "name": [file.name for file in files],
-        "steps": [file.steps for file in files],
-        "count": [len(file.metrics) for file in files],
-        "metrics": [", ".join(file.metrics) for file in files],
-    }
+    rows = [(file.name, file.steps, len(file.metrics), ", ".join(file.metrics)) for file in files]
+    values = pd.DataFrame(rows, columns=[column.key for column in columns])
     caption = message("Trainer metrics read")
     return table("metrics-files", caption, columns, values, ids=range(len(files)))
 
@@ -219,14 +205,69 @@ def _bad_lines(tables: Tables) -> TableView:
         ColumnView("line", message("Line"), written="count"),
         ColumnView("reason", message("Reason"), kind="text"),
     ]
-    bad_lines = tables.bad_lines
-    values: dict[str, list[Any]] = {
-        "file": [bad.file for bad in bad_lines],
-        "line": [bad.line or Cell(message("whole file"), 0.0) for bad in bad_lines],
-        "reason": [bad.reason for bad in bad_lines],
-    }
-    count, note = len(bad_lines), ""
+    values = _by_attribute(tables.bad_lines, columns)
+    values["line"] = [line or Cell(message("whole file"), 0.0) for line in values["line"]]
+    count, note = len(tables.bad_lines), ""
     if count < tables.bad_count:
         note = message("{some:count} of {all:count} listed.", some=count, all=tables.bad_count)
     caption = message("Lines that could not be read")
     return table("bad-lines", caption, columns, values, ids=range(count), note=note)
+
+
+def exports(context: RunContext, charts: Sequence[Chart]) -> Iterator[tuple[str, bytes]]:
+    """Yield (path below the root, bytes) of every exported file but ``report.json``."""
+    tables = context.tables
+    yield ("data/findings.json", canonical_json(findings_json(context.verdict), indent=True))
+    yield "data/steps.csv", csv(tables.steps)
+    yield PROMPTS, csv(tables.prompts)
+    if len(tables.tokens):
+        yield "data/tokens.csv", csv(tables.tokens.head(TOKENS_LISTED))
+    for chart in charts:
+        yield (f"data/charts/{chart.name}.vl.json", canonical_json(chart.spec, indent=True))
+
+
+def report_json(context: RunContext, plan: Plan) -> dict[str, Any]:
+    """Return ``report.json``: run, settings, versions, table of steps, findings, files."""
+    tables, verdict = context.tables, findings_json(context.verdict)
+    return {
+        "schema": verdict.pop("schema"),
+        "generator": {"name": "rlreport", "version": __version__},
+        "built": context.stamp or None,
+        "run": context.run,
+        "responses": len(tables.responses),
+        "sampled": {"responses": tables.sampled, "of": tables.sampled_of},
+        "settings": {one.key: one.value for one in settings(context)},
+        "versions": dict(versions()),
+        "card": context.card.as_json(),
+        "steps": tables.steps.to_dict("records"),
+        **verdict,
+        "files": [
+            {"name": file.name, "format": file.format, "lines": file.lines}
+            | {"bytes": file.size, "responses": file.rows, "left_out": file.bad}
+            for file in tables.files
+        ],
+        "metrics_files": [asdict(file) for file in tables.metrics_files],
+        "bad_lines": [asdict(line) for line in tables.bad_lines],
+        "bad_lines_in_all": tables.bad_count,
+        "notes": [note_in_words(note) for note in tables.notes],
+        "fields": tables.fields,
+        "shown": {
+            "steps": [step.step for step in plan.steps],
+            "responses": plan.responses,
+            "left_out": context.left_out,
+        },
+    }
+
+
+def csv(table: pd.DataFrame) -> bytes:
+    """Return CSV with Unix line ends, exact numbers, texts escaped by ``text.cells``."""
+    texts = table.select_dtypes(include=["object", "string"])
+    safe = table.assign(
+        **{
+            str(name): values.map(lambda cell: escape(cell) if isinstance(cell, str) else cell)
+            for name, values in texts.items()
+        }
+    )
+    # Every text in quotation marks: a bare CR in one would begin a row of its own.
+    text = safe.to_csv(index=False, lineterminator="\n", quoting=writer.QUOTE_NONNUMERIC)
+    return text.encode("utf-8", "replace")

@@ -15,7 +15,7 @@ from rlreport.bake.context import (
     RunFigure,
     StepFacts,
 )
-from rlreport.bake.views import Change, KeyFigure, Num, number
+from rlreport.bake.views import Cell, Change, KeyFigure, number_cell
 from rlreport.check.run import Run
 from rlreport.columns import STEP
 from rlreport.draw.series import sparkline
@@ -60,29 +60,30 @@ def trainer_figures(run: Run) -> dict[str, RunFigure]:
 
 def run_figures(context: RunContext) -> list[KeyFigure]:
     """Return every figure the log can feed: first window → last window, with a sparkline."""
-    result = []
-    (before, after), table = context.windows, context.window_figures
+    (before, after), means = context.windows, context.window_figures
     figures = {
         name: RunFigure(
-            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, table[name])
+            STEP[name], context.steps[name].to_numpy(np.float64), *map(float, means[name])
         )
         for name in context.tile_names
     } | context.trainer_figures
     if "response_tokens_mean" in figures:
         figures.pop("response_chars_mean", None)
+    result = []
     for name in sorted(figures, key=RUN_TILES.index):
-        figure, values, first, last = figures[name]
-        delta = change(last, first, span(before), figure.kind) if before != after else None
+        column, values, first, last = figures[name]
+        # The note below the figures names the windows.
+        delta = change(last, first, span(before), column.kind) if before != after else None
         result.append(
             KeyFigure(
-                figure.name,
-                figure.label,
-                figure.unit,
-                number(last, figure.kind, message("not in {steps}", steps=span(after))),
-                number(first, figure.kind) if delta else None,
-                [replace(delta, since="")] if delta else [],  # the note names the windows
+                column.name,
+                column.label,
+                column.unit,
+                number_cell(last, column.kind, message("not in {steps}", steps=span(after))),
+                number_cell(first, column.kind) if delta else None,
+                [replace(delta, since="")] if delta else [],
                 sparkline(values) if np.count_nonzero(~np.isnan(values)) > 1 else "",
-                figure.help,
+                column.help,
             )
         )
     return result
@@ -120,7 +121,7 @@ def step_figures(context: PageContext, facts: StepFacts) -> list[KeyFigure]:
                 name,
                 figure.label,
                 figure.unit,
-                number(values[last], figure.kind, message("not in this step")),
+                number_cell(values[last], figure.kind, message("not in this step")),
                 changes=[one for one in changes if one],
                 help=figure.help,
             )
@@ -149,4 +150,4 @@ def change(now: float, then: float, since: str, kind: NumberKind = "number") -> 
             message("{number} points", number=text.removesuffix("%")) for text in (size, signed)
         )
     words = told(_CHANGED[direction], {"size": size, "since": since})
-    return Change(since, Num("±0" if flat else signed, exact(delta), delta), direction, words)
+    return Change(since, Cell("±0" if flat else signed, delta, exact(delta)), direction, words)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from rlreport.bake.addresses import Addresses
 from rlreport.bake.context import SAMPLED_FIGURE, RunContext, fed
 from rlreport.bake.findings import verdict_view
 from rlreport.bake.key_figures import distinct_2_note, run_figures, windows_in_words
+from rlreport.bake.pages import Addresses
 from rlreport.bake.views import (
     Cell,
     ColumnView,
-    Num,
     TableView,
     name_cell,
-    number,
+    number_cell,
     number_column,
     table,
 )
@@ -40,18 +40,9 @@ MOST_NAMED = 3
 _DEEPEST = 12
 _INDENT = "  "
 
-
 STEPS_SHOWN = (
-    *(
-        "responses",
-        "failed_rollouts",
-        "reward_mean",
-        "reward_std",
-        "ref_reward_mean",
-        "win_rate",
-        "lose_rate",
-    ),
-    *("valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
+    *("responses", "failed_rollouts", "reward_mean", "reward_std", "ref_reward_mean"),
+    *("win_rate", "lose_rate", "valid_reward_mean", "kl_k1_mean", "kl_k3_mean", "log_ratio_mean"),
     *("response_tokens_mean", "response_chars_mean", "surprisal_mean", "eos_rate"),
     *("distinct_2", "explained_variance", "zero_variance_groups"),
 )
@@ -64,14 +55,7 @@ def overview_view(
     charts: Sequence[Chart],
     extremes: Sequence[tuple[Extreme, Rollout]],
 ) -> dict[str, Any]:
-    """Return the view of the overview.
-
-    Args:
-        context: what the pages of the run need.
-        addresses: addresses as seen from the overview.
-        charts: charts of the run, in order.
-        extremes: extreme responses with their text.
-    """
+    """Return the view of the overview."""
     return {
         "verdict": verdict_view(context.verdict, addresses),
         "figures": run_figures(context),
@@ -94,18 +78,20 @@ def _summary(tables: Tables) -> str:
         "files": plural("{count} file", "{count} files", len(tables.files)),
         "low": steps[0],
         "high": steps[-1],
+        "steps": len(steps),
     }
     if len(steps) == 1:
         logs = told("{responses} at step {low}, from {files}.", places)
     else:
-        logs = message(
-            "{responses} over {steps:count} steps ({low}–{high}), from {files}.",
-            steps=len(steps),
-            **places,
-        )
+        logs = told("{responses} over {steps:count} steps ({low}–{high}), from {files}.", places)
     sample = tables.sample_note
     texts = message("Counts of texts and tokens come {sample}.", sample=sample) if sample else ""
-    return sentences([logs, texts, _metrics([file.name for file in tables.metrics_files])])
+    names, metrics = [file.name for file in tables.metrics_files], ""
+    if len(names) > MOST_NAMED:
+        metrics = message("Trainer metrics from {count:count} files.", count=len(names))
+    elif names:
+        metrics = message("Trainer metrics from {names}.", names=listed(names))
+    return sentences([logs, texts, metrics])
 
 
 def card_view(card: Card) -> dict[str, str] | None:
@@ -114,13 +100,12 @@ def card_view(card: Card) -> dict[str, str] | None:
         return {"summary": message("What the run was: left out with the names"), "text": ""}
     if not (card.entries or card.hidden or card.cut):
         return None
-    files = listed(card.sources)
-    count = len(card.entries)
-    said = [
-        plural("{count} entry from {files}", "{count} entries from {files}", count, files=files)
+    entries, files = len(card.entries), listed(card.sources)
+    parts = [
+        plural("{count} entry from {files}", "{count} entries from {files}", entries, files=files)
     ]
     if card.hidden:
-        said.append(
+        parts.append(
             plural(
                 "{count} left out, as it looks like a secret",
                 "{count} left out, as they look like secrets",
@@ -128,8 +113,8 @@ def card_view(card: Card) -> dict[str, str] | None:
             )
         )
     if card.cut:
-        said.append(message("{count:count} left out for their number or length", count=card.cut))
-    summary = message("What the run was: {what}", what=clauses(said))
+        parts.append(message("{count:count} left out for their number or length", count=card.cut))
+    summary = message("What the run was: {what}", what=clauses(parts))
     return {"summary": summary, "text": "\n".join(_card_lines(card))}
 
 
@@ -138,11 +123,11 @@ def _card_lines(card: Card) -> list[str]:
     above: list[str] = []
     for name, value in card.entries.items():
         *groups, last = name.split(".", _DEEPEST)
-        shared = 0
-        while shared < min(len(above), len(groups)) and above[shared] == groups[shared]:
-            shared += 1
-        for depth in range(shared, len(groups)):
-            lines.append(f"{_INDENT * depth}{groups[depth]}:")
+        lines += [
+            f"{_INDENT * depth}{group}:"
+            for depth, group in enumerate(groups)
+            if groups[: depth + 1] != above[: depth + 1]
+        ]
         above = groups
         lines.append(f"{_INDENT * len(groups)}{last}: {_written(value)}")
     return lines
@@ -150,19 +135,9 @@ def _card_lines(card: Card) -> list[str]:
 
 def _written(value: Scalar) -> str:
     """Write a value as configuration files do, on one line."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return " ".join(value.split()) if isinstance(value, str) else str(value)
-
-
-def _metrics(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    if len(names) > MOST_NAMED:
-        return message("Trainer metrics from {count:count} files.", count=len(names))
-    return message("Trainer metrics from {names}.", names=listed(names))
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return str(value) if type(value) in (int, float) else json.dumps(value)
 
 
 def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses) -> TableView:
@@ -172,11 +147,6 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
         ColumnView("step", message("Step")),
         ColumnView("prompt", message("Prompt"), kind="text"),
         ColumnView("response", message("Response"), kind="text"),
-    ]
-    hrefs = [
-        (addresses.response(r.step, r.n, extreme.token) or "")
-        + ("&turn=error" if extreme.at_error and r.step in addresses.steps else "")
-        for extreme, r in extremes
     ]
     return table(
         "extremes",
@@ -190,19 +160,22 @@ def _extremes(extremes: Sequence[tuple[Extreme, Rollout]], addresses: Addresses)
             "response": [snippet(rollout.response) for _, rollout in extremes],
         },
         ids=[f"{r.step}-{r.n}-{extreme.metric}" for extreme, r in extremes],
-        hrefs=hrefs,
+        hrefs=[
+            (addresses.response(r.step, r.n, extreme.token) or "")
+            + ("&turn=error" if extreme.at_error and r.step in addresses.steps else "")
+            for extreme, r in extremes
+        ],
     )
 
 
-def extreme_number(extreme: Extreme) -> Num:
+def extreme_number(extreme: Extreme) -> Cell:
     """Return the value that makes a response extreme."""
-    return number(extreme.value, RESPONSE[extreme.metric].kind)
+    return number_cell(extreme.value, RESPONSE[extreme.metric].kind)
 
 
 def _extreme_cell(extreme: Extreme) -> Cell:
     value = extreme_number(extreme)
-    text = with_unit(value.text, RESPONSE[extreme.metric].unit)
-    return Cell(text, value.value, value.exact)
+    return value._replace(text=with_unit(value.text, RESPONSE[extreme.metric].unit))
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
@@ -211,7 +184,6 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
     if not steps["failed_rollouts"].any():
         shown = [c for c in shown if c.name != "failed_rollouts"]
     names = steps["step"].tolist()
-    hrefs = [addresses.step(step) for step in names]
     sampled = any(c.name == SAMPLED_FIGURE for c in shown)
     return table(
         "steps",
@@ -222,7 +194,7 @@ def _steps(context: RunContext, addresses: Addresses) -> TableView:
             "step": map(name_cell, names),
         },
         ids=names,
-        hrefs=hrefs,
+        hrefs=[addresses.step(step) for step in names],
         badges=[
             _step_badges(context, step, incomplete)
             for step, incomplete in zip(names, steps["incomplete"].tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Pages: how each is rendered."""
+"""Pages of a report: their addresses, their frame, and how they are rendered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from rlreport.bake.addresses import PAGE_FILES, Addresses, step_file
 from rlreport.bake.context import PageContext
 from rlreport.bake.environment import environment
 from rlreport.bake.views import Link, Shell
@@ -14,6 +13,17 @@ from rlreport.text.messages import message
 
 T = TypeVar("T")
 
+PROMPTS = "data/prompts.csv"
+"""File of the figures of all prompts."""
+
+PAGE_FILES = {
+    "overview": "index.html",
+    "responses": "responses.html",
+    "prompts": "prompts.html",
+    "tokens": "tokens.html",
+    "data": "data.html",
+    "checks": "checks.html",
+}
 NAMES = {
     "overview": message("Overview"),
     "responses": message("Responses"),
@@ -33,12 +43,70 @@ FOLDER_POLICY = (
 """Content policy of the folder form, which has no inline script: only our own files run."""
 
 
-class Maker:
-    """Base of builders: computes values once.
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses as seen from one page.
 
     Attributes:
-        memo: values by key.
+        steps: steps that have a page.
+        root: the report's root as seen from the page: "" or "../".
+        one_file: pages are views of one file.
     """
+
+    steps: frozenset[int] = frozenset()
+    root: str = ""
+    one_file: bool = False
+
+    def page(self, kind: str) -> str:
+        """Return the address of a page of PAGE_FILES."""
+        if self.one_file:
+            return "#/" if kind == "overview" else f"#/{kind}"
+        return self.root + PAGE_FILES[kind]
+
+    def step(self, step: int) -> str | None:
+        """Return the address of a step's page, None when it has none."""
+        return self._any_step(step) if step in self.steps else None
+
+    def response(self, step: int, n: int, token: int | None = None) -> str | None:
+        """Return the address of a response or one of its tokens, None without a page."""
+        at_token = "" if token is None else f"&token={token}"
+        return f"{self._any_response(step, n)}{at_token}" if step in self.steps else None
+
+    def response_pattern(self) -> str:
+        """Return the address of a response with places ``{step}`` and ``{n}``."""
+        return self._any_response("{step}", "{n}")
+
+    def prompt(self, prompt_id: int) -> str:
+        """Return the address of an opened prompt on the prompts page."""
+        return f"{self.page('prompts')}{self._mark}p={prompt_id}"
+
+    def file(self, path: str) -> str | None:
+        """Return the address of an exported file; the one-file form has none."""
+        return None if self.one_file else self.root + path
+
+    @property
+    def _mark(self) -> str:
+        return "?" if self.one_file else "#"
+
+    def _any_step(self, step: int | str) -> str:
+        return f"#/steps/{step}" if self.one_file else self.root + step_file(step)
+
+    def _any_response(self, step: int | str, n: int | str) -> str:
+        return f"{self._any_step(step)}{self._mark}r={n}"
+
+
+def step_file(step: int | str) -> str:
+    """Return the file of a step's page, relative to the root."""
+    return f"steps/{step}.html"
+
+
+def link(text: str, href: str | None) -> Link:
+    """Return a link; an empty address is shown as plain text."""
+    return Link(text, href or "")
+
+
+class Maker:
+    """Base of builders: ``memo`` holds values that are computed once."""
 
     __slots__ = ()
     memo: dict[Hashable, Any]
@@ -72,13 +140,9 @@ Finish = Callable[[Page], tuple[tuple[str, bytes], int]]
 
 
 def rendered(
-    kind: str,
-    view: object,
-    context: PageContext,
-    addresses: Addresses,
-    step: int | None = None,
+    kind: str, view: object, context: PageContext, addresses: Addresses, step: int | None = None
 ) -> Page:
-    """Render a page: a whole document, or in the one-file form what stands in ``<main>``."""
+    """Render a page: a whole document, or in the one-file form the content of ``<main>``."""
     frame = shell(kind, context, addresses, step)
     template = f"main/{kind}.html" if context.one_file else "page.html"
     language = context.report.language
@@ -89,14 +153,7 @@ def rendered(
 
 
 def shell(kind: str, context: PageContext, addresses: Addresses, step: int | None = None) -> Shell:
-    """Return the frame of one page.
-
-    Args:
-        kind: a key of NAMES or UNLISTED, or ``step``.
-        context: what every page shares.
-        addresses: addresses as seen from the page.
-        step: the step of a step page.
-    """
+    """Return the frame of a page; ``kind`` is a key of NAMES or UNLISTED, or ``step``."""
     crumbs, title = [Link(context.run, addresses.page("overview"))], context.run
     if kind != "overview":
         name = {**NAMES, **UNLISTED, "step": message("Step {step}", step=step)}[kind]

@@ -1,4 +1,4 @@
-"""Leaves the words out of a report: figures stay, and which texts are equal.
+"""Leaves the texts out of a report: figures stay, and which texts are equal.
 
 A text becomes a number in order of appearance and a class of length. A hash or an exact length
 would let whoever has a list of words tell which of them a short text is.
@@ -41,24 +41,24 @@ class Redactor:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, text: str) -> str:
-        """What stands for a text."""
-        return stand_in("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
+        """Return the placeholder of a text."""
+        return _placeholder("text", text, self._numbers.setdefault(text, len(self._numbers) + 1))
 
 
-def stand_in(kind: str, text: str, number: int | None = None) -> str:
-    """What stands for a text: its kind, number and class of length, a power of ten."""
+def _placeholder(kind: str, text: str, number: int | None = None) -> str:
+    """Return the kind of a text, its number and class of length, a power of ten."""
     longest = 10 ** max(1, len(str(max(len(text) - 1, 0))))
     numbered = kind if number is None else f"{kind} {number}"
     return f"[{numbered}, at most {longest:,} characters]"
 
 
 def response_numbers(responses: pd.DataFrame) -> NDArray[np.int64]:
-    """Numbers of the responses' texts from 1 in order of appearance, int64 (R,)."""
+    """Return numbers of the responses' texts from 1 in order of appearance, int64 (R,)."""
     return pd.factorize(responses["response_hash"])[0] + 1
 
 
 def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
-    """The response without its words; tokens keep their figures and places.
+    """Return the response without its words; tokens keep their figures and places.
 
     Args:
         rollout: the response.
@@ -69,15 +69,15 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
     ref, truth = rollout.ref_response, rollout.ground_truth
     return replace(
         rollout,
-        prompt=stand_in("prompt", rollout.prompt, prompt_id + 1),
-        response=stand_in("response", rollout.response, number),
-        ref_response=None if ref is None else stand_in("reference response", ref),
-        ground_truth=None if truth is None else stand_in("label", truth),
+        prompt=_placeholder("prompt", rollout.prompt, prompt_id + 1),
+        response=_placeholder("response", rollout.response, number),
+        ref_response=None if ref is None else _placeholder("reference response", ref),
+        ground_truth=None if truth is None else _placeholder("label", truth),
         turns=[],
         conversation=[
             Turn(
                 turn.role if turn.role in _ROLES else "other",
-                stand_in("turn", turn.text),
+                _placeholder("turn", turn.text),
                 turn.sampled,
                 turn.tokens,
                 seconds=turn.seconds,
@@ -85,37 +85,36 @@ def redacted(rollout: Rollout, prompt_id: int, number: int) -> Rollout:
             )
             for turn in rollout.conversation
         ],
-        errors=[stand_in("error", text) for text in rollout.errors],
+        errors=[_placeholder("error", text) for text in rollout.errors],
         raw_tokens=hidden,
         tokens=hidden,
     )
 
 
 def redacted_tables(tables: Tables, redact: Redactor) -> Tables:
-    """The tables without prompts, token strings, logged strings, n-grams or quoted bad lines."""
-    prompts = tables.prompts.copy()
+    """Return tables without prompts, tokens, logged strings, n-grams or quoted bad lines."""
+    prompts, tokens, tools = tables.prompts.copy(), tables.tokens.copy(), tables.tools
     # A prompt whose text was not read back stays empty.
     prompts["prompt"] = [
-        stand_in("prompt", text, prompt_id + 1) if text else text
+        _placeholder("prompt", text, prompt_id + 1) if text else text
         for prompt_id, text in zip(prompts["prompt_id"], prompts["prompt"], strict=True)
     ]
-    extras = tables.extras.copy()
-    for name in extras.columns:
-        if not is_numeric(extras[name]):
-            extras[name] = [
-                redact(value) if isinstance(value, str) else value for value in extras[name]
-            ]
-    tokens = tables.tokens.copy()
     if len(tokens):
         tokens["token"] = tokens["raw"] = [
-            stand_in("token", text, place) for place, text in enumerate(tokens["raw"], 1)
+            _placeholder("token", text, place) for place, text in enumerate(tokens["raw"], 1)
         ]
+    if len(tools):  # their names are a model's output too
+        tools = tools.assign(tool=[f"tool {i + 1}" for i in pd.factorize(tools["tool"])[0]])
+    texts = [name for name, values in tables.extras.items() if not is_numeric(values)]
+    extras = tables.extras.copy()
+    for name in texts:
+        extras[name] = [redact(one) if isinstance(one, str) else one for one in extras[name]]
     return replace(
         tables.without_samples(),
         extras=extras,
         prompts=prompts,
         tokens=tokens,
-        tools=_numbered_tools(tables.tools),
+        tools=tools,
         bad_lines=[replace(bad, reason=_unquoted(bad.reason)) for bad in tables.bad_lines],
         notes=[replace(note, text=_note_text(note, redact)) for note in tables.notes],
     )
@@ -133,62 +132,53 @@ def _note_text(note: Note, redact: Redactor) -> str:
     return _unquoted(text)
 
 
-def _numbered_tools(tools: pd.DataFrame) -> pd.DataFrame:
-    """The table of tools with numbers for names, which are a model's output too."""
-    if tools.empty:
-        return tools
-    return tools.assign(tool=[f"tool {code + 1}" for code in pd.factorize(tools["tool"])[0]])
-
-
 def without_names(tables: Tables) -> tuple[Tables, dict[str, str]]:
-    """The tables without names of further fields and of files, before anything speaks of them.
+    """Replace names of further fields and of files, before findings and notes mention them.
 
     Returns:
-        The tables, and each log file's name -> what stands for it.
+        The tables, and the alias of each log file by its name.
     """
-    known = set(tables.fields) - set(map(str, tables.extras.columns))
-    fields = {name: name for name in known}
-    fields |= {str(name): f"field {i}" for i, name in enumerate(tables.extras.columns, 1)}
+    extras = [str(name) for name in tables.extras.columns]
+    fields = {name: name for name in tables.fields if name not in extras}
+    fields |= {name: f"field {i}" for i, name in enumerate(extras, 1)}
     files = {file.name: f"file {i}" for i, file in enumerate(tables.files, 1)}
     metrics = {file.name: f"metrics {i}" for i, file in enumerate(tables.metrics_files, 1)}
     names = {**files, **metrics}
 
-    def other(name: str) -> str:
+    def alias(name: str) -> str:
         return names.setdefault(name, f"file {len(names) + 1}")
 
-    def unnamed(text: str) -> str:
+    def nameless(text: str) -> str:
         text = _unquoted(text)
-        told = any(name in text for name in (*names, *map(str, tables.extras.columns)))
-        return _NAMELESS if told else text
+        return _NAMELESS if any(name in text for name in (*names, *extras)) else text
 
-    return (
+    bad_lines = [
+        replace(bad, file=alias(bad.file), reason=nameless(bad.reason)) for bad in tables.bad_lines
+    ]
+    notes = [
         replace(
-            tables,
-            extras=tables.extras.rename(columns=fields),
-            extras_by_step=tables.extras_by_step.rename(columns=fields),
-            reward_parts=[fields[name] for name in tables.reward_parts],
-            fields={fields[name]: rows for name, rows in tables.fields.items()},
-            files=[replace(file, name=files[file.name], why="") for file in tables.files],
-            metrics_files=[replace(f, name=metrics[f.name]) for f in tables.metrics_files],
-            bad_lines=[
-                replace(bad, file=other(bad.file), reason=unnamed(bad.reason))
-                for bad in tables.bad_lines
-            ],
-            notes=[
-                replace(
-                    note,
-                    file=note.file and other(note.file),
-                    text=_NAMELESS if note.kind == UNREAD_FIELDS else unnamed(note.text),
-                )
-                for note in tables.notes
-            ],
-        ),
-        files,
+            note,
+            file=note.file and alias(note.file),
+            text=_NAMELESS if note.kind == UNREAD_FIELDS else nameless(note.text),
+        )
+        for note in tables.notes
+    ]
+    renamed = replace(
+        tables,
+        extras=tables.extras.rename(columns=fields),
+        extras_by_step=tables.extras_by_step.rename(columns=fields),
+        reward_parts=[fields[name] for name in tables.reward_parts],
+        fields={fields[name]: rows for name, rows in tables.fields.items()},
+        files=[replace(file, name=files[file.name], why="") for file in tables.files],
+        metrics_files=[replace(file, name=metrics[file.name]) for file in tables.metrics_files],
+        bad_lines=bad_lines,
+        notes=notes,
     )
+    return renamed, files
 
 
 def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
-    """The verdict with the texts of its facts and its excerpts replaced; words come later."""
+    """Replace the texts of the verdict's facts and its excerpts, before it is worded."""
 
     def hidden(finding: Finding) -> Finding:
         return replace(
@@ -206,9 +196,10 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
 
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
-    """The spreading texts as numbers."""
+    """Replace the spreading texts by numbers."""
+    tables = (spreading.table, spreading.by_step)
     return SpreadingTexts(
-        _redacted_ngrams(spreading.table, redact), _redacted_ngrams(spreading.by_step, redact)
+        *(one.assign(ngram=one["ngram"].map(redact)) if len(one) else one for one in tables)
     )
 
 
@@ -229,12 +220,8 @@ def _redacted_example(example: Example, redact: Redactor) -> Example:
     )
 
 
-def _redacted_ngrams(table: pd.DataFrame, redact: Redactor) -> pd.DataFrame:
-    return table.assign(ngram=table["ngram"].map(redact)) if len(table) else table
-
-
 def _unquoted(text: str) -> str:
     if isinstance(text, Message) and _QUOTED.search(text):
-        told = {name: "[text]" if type(v) is str else v for name, v in text.places.items()}
-        text = Message(text.literal, told, text.plural, text.number)
-    return text if not _QUOTED.search(text) else _QUOTED.sub("[text]", text)
+        places = {name: "[text]" if type(v) is str else v for name, v in text.places.items()}
+        text = Message(text.literal, places, text.plural, text.number)
+    return _QUOTED.sub("[text]", text) if _QUOTED.search(text) else text

@@ -11,7 +11,6 @@ from typing import Any
 
 import xxhash
 
-from rlreport.bake.addresses import Addresses
 from rlreport.bake.assets import assets
 from rlreport.bake.context import (
     TEXT_COLUMNS,
@@ -21,18 +20,15 @@ from rlreport.bake.context import (
     number_columns,
     string_columns,
 )
-from rlreport.bake.data_page import data_view
-from rlreport.bake.exports import exports, report_json
+from rlreport.bake.data_page import data_view, exports, report_json
+from rlreport.bake.findings import method_view
 from rlreport.bake.key_figures import trainer_figures
-from rlreport.bake.method_page import method_view
 from rlreport.bake.overview_page import overview_view
-from rlreport.bake.pages import Finish, Maker, Page, rendered, shell
-from rlreport.bake.prompts_page import prompts_view
+from rlreport.bake.pages import Addresses, Finish, Maker, Page, rendered, shell
+from rlreport.bake.prompts_tokens import RunTexts, prompts_view, run_texts, tokens_view
 from rlreport.bake.responses_page import ListedRows, responses_view, rows_listed
-from rlreport.bake.run_texts import RunTexts, run_texts
 from rlreport.bake.script_json import canonical_json, packed_json, script_json
 from rlreport.bake.step_page import steps_data
-from rlreport.bake.tokens_page import tokens_view
 from rlreport.bake.views import Shell
 from rlreport.card import Card
 from rlreport.check.finding import Verdict
@@ -84,18 +80,13 @@ class ReportBuilder(Maker):
     The pages of steps are rendered first (``steps``), those of the run by ``pages``.
 
     Attributes:
-        locations: where the rows lie, to read the chosen ones back.
-        context: what every page shares.
         candidates: steps that have a page.
-        finish: what becomes of a page in the form that is written.
+        finish: encodes a page for the output format.
         texts: responses read back for the pages of the run.
-        spreading: texts that spread through the responses.
-        progress: counts the pages.
-        workers: render the steps' pages.
         charts: charts of the overview, drawn.
         response_data: content of ``data/responses.csv.gz``, and of how many responses.
         steps: the steps' pages, None until they are rendered.
-        memo: what was made once, see ``once``.
+        memo: results of ``once``.
     """
 
     locations: RowLocations
@@ -156,22 +147,20 @@ class ReportBuilder(Maker):
 
     def _run_pages(self) -> Iterator[Page]:
         context, tables, addresses = self.context, self.tables, self.addresses
-        texts, spreading, language = self.texts, self.spreading, self.context.report.language
+        language, texts, spreading = context.report.language, self.texts, self.spreading
         listed = self.steps.listed if self.steps else []
         total, shown = len(tables.responses), self.plan.responses
         of_prompts = drawn(prompt_charts(tables), language)
         of_tokens = drawn(token_charts(spreading.by_step), language)
-        for kind, view in (
-            ("overview", overview_view(context, addresses, self.charts, texts.extremes)),
-            ("responses", responses_view(listed, context, addresses, total, shown)),
-            ("prompts", prompts_view(tables, texts, of_prompts, addresses)),
-            (
-                "tokens",
-                tokens_view(tables, spreading.table, of_tokens, context.windows, addresses),
-            ),
-            ("data", data_view(context, addresses, self.exported)),
-            ("checks", method_view(context.thresholds)),
-        ):
+        views = {
+            "overview": overview_view(context, addresses, self.charts, texts.extremes),
+            "responses": responses_view(listed, context, addresses, total, shown),
+            "prompts": prompts_view(tables, texts, of_prompts, addresses),
+            "tokens": tokens_view(tables, spreading.table, of_tokens, context.windows, addresses),
+            "data": data_view(context, addresses, self.exported),
+            "checks": method_view(context.thresholds),
+        }
+        for kind, view in views.items():
             yield rendered(kind, view, context, addresses)
 
     @property
@@ -209,14 +198,12 @@ class ReportBuilder(Maker):
 
     def nodes(self) -> list[tuple[str, str, str]]:
         """Return the data of the one file: (media type, class, content)."""
+        binary = "application/octet-stream"
+        responses = base64.b64encode(self.response_data[0]).decode()
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
-            ("application/octet-stream", "report-json", packed_json(self.report_json())),
-            (
-                "application/octet-stream",
-                "responses-data",
-                base64.b64encode(self.response_data[0]).decode(),
-            ),
+            (binary, "report-json", packed_json(self.report_json())),
+            (binary, "responses-data", responses),
         ]
 
     def steps_data(self) -> dict[str, Any]:
@@ -225,7 +212,7 @@ class ReportBuilder(Maker):
         return steps_data(self.context, shown_prompts(self.tables.responses, shown))
 
     def report_json(self) -> dict[str, Any]:
-        """Return what ``data/report.json`` holds."""
+        """Return the content of ``data/report.json``."""
         return report_json(self.context, self.plan)
 
 
@@ -255,7 +242,7 @@ def prepare(
     responses, steps = tables.responses, judged.responses["step"].to_numpy()
     first, last = int(steps[0]), int(steps[-1])
     windows = verdict.windows or ((first, first), (last, last))  # too short a run has none
-    style = assets(report.language).files
+    style = {key: path for key, (path, _) in assets(report.language).files.items()}
     data = packed(response_data(tables, redact=bool(report.redact)), data_room)
     context = RunContext(
         run=report.title or name,
@@ -271,9 +258,7 @@ def prepare(
         one_file=one_file,
         advantages_logged=bool(tables.fields.get("advantages")),
         file_aliases=file_aliases,
-        asset_files={}
-        if one_file
-        else {**{key: path for key, (path, _) in style.items()}, "run": RUN_SCRIPT},
+        asset_files={} if one_file else {**style, "run": RUN_SCRIPT},
         stamp=stamp(report),
         tile_names=tuple(fed(tables.steps, TILES)),
         sampled=bool(tables.sample_note),
@@ -308,13 +293,12 @@ def prepare(
 def _data_left_out(count: int, total: int) -> list[str]:
     if count == total:
         return []
-    return [
-        message(
-            "Its data hold the figures of the last {some:count} of {all:count} responses.",
-            some=count,
-            all=total,
-        )
-    ]
+    text = message(
+        "Its data hold the figures of the last {some:count} of {all:count} responses.",
+        some=count,
+        all=total,
+    )
+    return [text]
 
 
 def stamp(report: ReportOptions) -> str:

@@ -11,14 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import Addresses
-from rlreport.bake.context import (
-    PageContext,
-    RunContext,
-    findings_of_responses,
-    reading_order,
-)
+from rlreport.bake.context import PageContext, RunContext, findings_of_responses, reading_order
 from rlreport.bake.overview_page import snippet
+from rlreport.bake.pages import Addresses
 from rlreport.bake.script_json import packed_json
 from rlreport.bake.step_page import (
     NUMBERED,
@@ -45,29 +40,16 @@ LISTED_CHARS = 120
 """Characters of a text that the list carries."""
 
 _TEXTS = ("prompt", "response")
-_INTEREST = ColumnView(
-    "worth",
-    message("Worth a look"),
-    help=message(
-        "below 0: findings point at it; 0: an extreme of the run; else its place in its step"
-    ),
-    hidden=True,
-    written="count",
+_ORDER = message(
+    "below 0: findings point at it; 0: an extreme of the run; else its place in its step"
 )
+_INTEREST = ColumnView("worth", message("Worth a look"), help=_ORDER, hidden=True, written="count")
+_SAME_PROMPT = message("the same for all responses to a prompt")
 _PROMPT = ColumnView(
-    "prompt_id",
-    message("Prompt no."),
-    help=message("the same for all responses to a prompt"),
-    hidden=True,
-    written="count",
+    "prompt_id", message("Prompt no."), help=_SAME_PROMPT, hidden=True, written="count"
 )
-_FINDING = ColumnView(
-    "finding",
-    message("Finding"),
-    kind="text",
-    help=message("findings that point at the response"),
-)
-
+_POINTING = message("findings that point at the response")
+_FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 ListedRows = dict[str, Any]
 """Rows that a step gives to the list of the run, the most interesting first: ``step``, and by key
@@ -83,10 +65,7 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
 
 
 def listed_rows(
-    responses: pd.DataFrame,
-    extras: pd.DataFrame,
-    rollouts: Sequence[Rollout],
-    context: PageContext,
+    responses: pd.DataFrame, extras: pd.DataFrame, rollouts: Sequence[Rollout], context: PageContext
 ) -> ListedRows:
     """Return rows of the list of the run, as far as they depend on their step alone.
 
@@ -113,10 +92,7 @@ def listed_rows(
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
     """Return the rows with what depends on the whole run, as many as the list has of a step.
 
-    Args:
-        rows: of a step.
-        context: what the pages of the run need.
-        pinned: how many of the first ones findings or extremes of the run refer to.
+    The first ``pinned`` rows are those that findings or extremes of the run refer to.
     """
     step, n = rows["step"], rows["n"][: context.listed]
     findings = context.verdict.findings
@@ -127,7 +103,7 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
         if one in of_response:
             interest[row] = float(names.index(of_response[one][0]) - len(names))
     return {
-        **{key: own[: len(n)] for key, own in rows.items() if key != "step"},
+        **{key: values[: len(n)] for key, values in rows.items() if key != "step"},
         "step": [float(step)] * len(n),
         _INTEREST.key: interest,
         _FINDING.key: [listed(of_response[one]) if one in of_response else None for one in n],
@@ -153,11 +129,14 @@ def responses_view(
         shown: responses that steps' pages show.
     """
     numeric = (*context.columns, _PROMPT, _INTEREST)
-    strings = [column.key for column in context.string_columns]
-    keys = ("step", "n", *(c.key for c in numeric), *strings, _FINDING.key, *_TEXTS)
-    rows = {key: [value for own in steps for value in own[key]] for key in keys}
+    strings = [*(column.key for column in context.string_columns), _FINDING.key]
+    numbers = ["step", *(column.key for column in numeric)]
+    rows = {
+        key: [value for step in steps for value in step[key]]
+        for key in ("n", *numbers, *strings, *_TEXTS)
+    }
     columns = _columns(context, any(rows[_FINDING.key]))
-    values = {key: np.array(rows[key], np.float64) for key in ("step", *(c.key for c in numeric))}
+    values = {key: np.array(rows[key], np.float64) for key in numbers}
     described = [
         *(replace(c, kind="number") for c in columns if c.key in values),
         *(c for c in numeric if c.hidden),
@@ -168,7 +147,7 @@ def responses_view(
         "n": rows["n"],
         "columns": [column.data() for column in described],
         "values": values,
-        "strings": {key: rows[key] for key in (*strings, _FINDING.key)},
+        "strings": {key: rows[key] for key in strings},
         "texts": {key: rows[key] for key in _TEXTS},
         "address": addresses.response_pattern(),
     }
@@ -195,19 +174,20 @@ def _table(
     """Return the first rows: the most interesting ones."""
     places = np.argsort(values[_INTEREST.key], kind="stable")[:STATIC_ROWS]
     first = places.tolist()
+    names = [(int(rows["step"][place]), rows["n"][place]) for place in first]
     shown: dict[str, Iterable[Any]] = {
         c.key: number_cells(c.written, values[c.key], places)
         if c.key in values
         else [rows[c.key][place] for place in first]
         for c in columns
     }
-    names = [(int(rows["step"][place]), rows["n"][place]) for place in first]
+    shown["step"] = [name_cell(step) for step, _ in names]
+    shown["n"] = [name_cell(n) for _, n in names]
     return table(
         "run-responses",
         message("Responses of the run"),
         columns,
-        shown
-        | {"step": [name_cell(step) for step, _ in names], "n": [name_cell(n) for _, n in names]},
+        shown,
         ids=[f"{step}-{n}" for step, n in names],
         hrefs=[addresses.response(step, n) for step, n in names],
     )

@@ -12,17 +12,11 @@ import orjson
 from markupsafe import Markup
 
 # `<` and `&` cannot start markup, U+2028/9 end a line in old JavaScript parsers.
-_UNSAFE = {
-    b"<": b"\\u003c",
-    b">": b"\\u003e",
-    b"&": b"\\u0026",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
+_UNSAFE = "<>&\u2028\u2029"
 
 
 def script_json(value: Any) -> Markup:
-    """Serialises ``value`` for an inert ``<script type="application/json">`` node.
+    """Serialise ``value`` for an inert ``<script type="application/json">`` node.
 
     NaN and infinities become null, keys are sorted, ``<``, ``>``, ``&``, U+2028 and U+2029
     are escaped, lone surrogates become U+FFFD.
@@ -30,25 +24,25 @@ def script_json(value: Any) -> Markup:
     Raises:
         TypeError: a value is of a type JSON does not know.
     """
-    text = canonical_json(value)
-    for unsafe, escape in _UNSAFE.items():
-        text = text.replace(unsafe, escape)
-    return Markup(text.decode())  # every character that could be markup is escaped above
+    text = canonical_json(value).decode()
+    for character in _UNSAFE:
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
 
 
 def packed_json(value: Any) -> str:
-    """Serialises ``value`` as ``script_json`` does, for nodes that hold much."""
+    """Serialise ``value`` as ``script_json`` does, for nodes that hold much."""
     return packed(canonical_json(value), level=6)
 
 
 def packed(content: bytes, *, level: int) -> str:
-    """Base64 of gzip: the same bytes give the same characters, none of them markup."""
+    """Return base64 of gzip: the same bytes give the same characters, none of them markup."""
     zipped = gzip.compress(content, compresslevel=level, mtime=0)
     return base64.b64encode(zipped).decode("ascii")
 
 
 def canonical_json(value: Any, *, indent: bool = False) -> bytes:
-    """Serialises ``value`` as UTF-8 JSON: same value, same bytes; NaN and infinities are null."""
+    """Serialise ``value`` as UTF-8 JSON: same value, same bytes; NaN and infinities are null."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
     if indent:
         options |= orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -62,20 +56,14 @@ def canonical_json(value: Any, *, indent: bool = False) -> bytes:
 def _plain(value: Any) -> Any:
     match value:
         case str():
-            return value.encode("utf-8", "replace").decode() if _has_surrogate(value) else value
+            return value.encode("utf-8", "replace").decode()
         case dict():
             return {_plain(key): _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
-        case np.ndarray():
+        case np.ndarray() | np.generic():
             return _plain(value.tolist())
-        case np.generic():
-            return _plain(value.item())
         case float():
             return value if math.isfinite(value) else None
         case _:
             return value
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= c <= "\udfff" for c in text)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import Addresses, link, step_file
 from rlreport.bake.context import (
     SAMPLED_FIGURE,
     PageContext,
@@ -23,16 +21,17 @@ from rlreport.bake.context import (
     is_numeric,
     reading_order,
 )
-from rlreport.bake.conversation import conversation_data
 from rlreport.bake.findings import finding_view
-from rlreport.bake.groups import group_data
 from rlreport.bake.key_figures import distinct_2_note, step_figures
+from rlreport.bake.pages import Addresses, link, step_file
+from rlreport.bake.panel import conversation_data, group_data
 from rlreport.bake.token_codec import empty_metrics, pack_tokens, token_metrics
-from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number, table
+from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, number_cell, table
 from rlreport.check.finding import Finding
+from rlreport.choose import StepPlan
 from rlreport.draw.axes import finite_or_none
-from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
+from rlreport.draw.svg import drawn
 from rlreport.rollout import Rollout
 from rlreport.text.chat import spoken
 from rlreport.text.messages import message, sample_note
@@ -50,140 +49,120 @@ LEAST_CHARTED = 8
 """Responses of a step from which it has charts."""
 
 
-@dataclass(frozen=True)
-class StepRows:
-    """The rows of one step as its page needs them.
+@dataclass(frozen=True, slots=True)
+class StepJob:
+    """What a worker needs to render the page of a step.
 
     Attributes:
-        step: the step.
-        responses: RESPONSE_COLUMNS of all its responses.
+        plan: what is shown.
+        responses: RESPONSE_COLUMNS of all responses of the step.
         extras: their further columns, same index.
-        rollouts: the shown responses, in the order of the list.
-        with_tokens: n of the responses whose token data is carried.
-        digits: significant digits of token values.
+        texts: numbers of their texts where these are redacted, see ``response_numbers``.
+        facts: what the page says about the run.
     """
 
-    step: int
+    plan: StepPlan
     responses: pd.DataFrame
     extras: pd.DataFrame
-    rollouts: Sequence[Rollout]
-    with_tokens: frozenset[int]
-    digits: int
-
-    @cached_property
-    def places(self) -> NDArray[np.intp]:
-        """Rows of ``responses`` that are shown, in the order of the list."""
-        by_n = pd.Index(self.responses["n"])
-        places: NDArray[np.intp] = by_n.get_indexer([r.n for r in self.rollouts])
-        return places
-
-    def values(self, key: str) -> NDArray[np.float64]:
-        """Return a column of the list for all responses of the step."""
-        return values_of(key, self.responses, self.extras)
+    texts: list[int]
+    facts: StepFacts
 
 
-def charts_of(responses: pd.DataFrame, context: PageContext, step: int) -> list[Chart]:
-    """Return the charts of a step, not drawn yet; of few responses the list says more."""
-    responses = _judged(responses)
-    if len(responses) < LEAST_CHARTED:
-        return []
-    return step_charts(responses, context.first_rewards, step=step)
-
-
-def best_first(rollouts: list[Rollout], responses: pd.DataFrame) -> list[Rollout]:
+def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Rollout]:
     """Sort responses as pages list them: highest reward first, NaN last, then in log order."""
-    reward = dict(zip(responses["n"].tolist(), responses["reward"].tolist(), strict=True))
-
-    def key(rollout: Rollout) -> tuple[bool, float, int]:
-        value = reward[rollout.n]
-        return (value != value, -value if value == value else 0.0, rollout.n)
-
-    return sorted(rollouts, key=key)
+    ordered = responses.sort_values(["reward", "n"], ascending=[False, True])
+    rank = {n: place for place, n in enumerate(ordered["n"].tolist())}
+    return sorted(rollouts, key=lambda rollout: rank[rollout.n])
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
-    """The responses of training; those of validation where a step has no other."""
-    trained = responses["validation"].to_numpy() == 0
-    return responses if trained.all() or not trained.any() else responses[trained]
+    """Return the responses of training; those of validation where a step has no other."""
+    trained = responses["validation"] == 0
+    return responses[trained] if trained.any() else responses
 
 
 def step_view(
-    rows: StepRows,
-    facts: StepFacts,
-    context: PageContext,
-    addresses: Addresses,
-    charts: Sequence[Chart],
+    job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the view of a step's page."""
+    """Return the view of a step's page; ``shown`` has the most interesting responses first."""
+    plan, facts, responses = job.plan, job.facts, job.responses
     overview, linked = addresses.page("overview"), facts.linked
-    place = linked.index(rows.step)
-    before = linked[place - 1] if place else None
-    after = linked[place + 1] if place + 1 < len(linked) else None
+    place = linked.index(plan.step)
     every = [link(message("all of them"), overview)]
-    with_tokens = [r for r in rows.rollouts if r.n in rows.with_tokens]
+    rollouts = _best_first(shown, responses)
+    tokens = pack_tokens(
+        _best_first(shown[: plan.with_tokens], responses),
+        plan.digits,
+        context.figures,
+        advantages_logged=context.advantages_logged,
+    )
+    judged, charts = _judged(responses), []
+    if len(judged) >= LEAST_CHARTED:
+        charts = step_charts(judged, context.first_rewards, step=plan.step)
     return {
-        "step": str(rows.step),
-        "previous": _step_link(before, addresses),
-        "next": _step_link(after, addresses),
+        "step": str(plan.step),
+        "previous": _step_link(linked[place - 1], addresses) if place else None,
+        "next": _step_link(linked[place + 1], addresses) if place + 1 < len(linked) else None,
         "first": _step_link(linked[0], addresses),
         "all": link(message("All steps"), overview + ("" if context.one_file else "#steps")),
         "figures": step_figures(context, facts),
-        "sample_note": _sample_note(rows.responses, context),
-        "charts": charts,
+        "sample_note": _sample_note(judged, context),
+        "charts": drawn(charts, context.report.language),
         "findings": [{**finding_view(f, addresses), "steps": every} for f in facts.findings],
-        "responses": _table(rows, facts, context, addresses),
-        "data": _data(rows, facts, context),
-        "tokens": pack_tokens(
-            with_tokens,
-            rows.digits,
-            context.figures,
-            advantages_logged=context.advantages_logged,
-        ),
+        "responses": _table(job, rollouts, context, addresses),
+        "data": _data(job, rollouts, context),
+        "tokens": tokens,
         "incomplete": _incomplete(facts),
         "in_progress": facts.in_progress,
     }
 
 
 def _table(
-    rows: StepRows, facts: StepFacts, context: PageContext, addresses: Addresses
+    job: StepJob, rollouts: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> TableView:
-    rollouts, places = rows.rollouts[:STATIC_ROWS], rows.places
-    first = np.arange(len(rollouts))
+    step, places = job.plan.step, _places(job, rollouts)
+    static = rollouts[:STATIC_ROWS]
+    first = np.arange(len(static))
     numeric = {column.key for column in context.columns}
     columns = reading_order(context.columns, context.text_columns)
     values: dict[str, Iterable[Any]] = {
-        c.key: number_cells(c.written, rows.values(c.key)[places], first)
+        c.key: number_cells(c.written, values_of(c.key, job.responses, job.extras)[places], first)
         if c.key in numeric
-        else [shown_text(rollout, c.key) for rollout in rollouts]
+        else [shown_text(rollout, c.key) for rollout in static]
         for c in columns
     }
-    names = [rollout.n for rollout in rollouts]
-    in_file = context.one_file
-    findings = findings_of_responses(facts.findings, rows.step)
+    names = [rollout.n for rollout in static]
+    findings = findings_of_responses(job.facts.findings, step)
     note = ""
-    if len(rows.rollouts) < len(rows.responses):
+    if len(rollouts) < len(job.responses):
         note = message(
             "{some:count} of {all:count} shown, chosen by findings, by the extremes of every "
             "metric, and a seeded sample of the rest.",
-            some=len(rows.rollouts),
-            all=len(rows.responses),
+            some=len(rollouts),
+            all=len(job.responses),
         )
     return table(
         "responses",
-        message("Responses of step {step}", step=rows.step),
+        message("Responses of step {step}", step=step),
         [NUMBERED, *columns],
         {**values, "n": map(name_cell, names)},
         ids=names,
-        hrefs=[addresses.response(rows.step, n) if in_file else f"#r={n}" for n in names],
+        hrefs=[addresses.response(step, n) if context.one_file else f"#r={n}" for n in names],
         badges=[findings.get(n, []) for n in names],
         note=note,
     )
 
 
-def _data(rows: StepRows, facts: StepFacts, context: PageContext) -> dict[str, Any]:
+def _places(job: StepJob, rollouts: Sequence[Rollout]) -> NDArray[np.intp]:
+    """Return the rows of ``job.responses`` that are shown, in the order of the list."""
+    places: NDArray[np.intp] = pd.Index(job.responses["n"]).get_indexer([r.n for r in rollouts])
+    return places
+
+
+def _data(job: StepJob, rollouts: Sequence[Rollout], context: PageContext) -> dict[str, Any]:
     """Return the rows-data node; see docs/page-data.md."""
-    rollouts, places = rows.rollouts, rows.places
-    columns = {c.key: rows.values(c.key) for c in context.columns}
+    responses, places, findings = job.responses, _places(job, rollouts), job.facts.findings
+    columns = {c.key: values_of(c.key, responses, job.extras) for c in context.columns}
     unranked = {SAMPLED_FIGURE} if context.sampled else set()
     texts = {
         column.key: [
@@ -192,14 +171,16 @@ def _data(rows: StepRows, facts: StepFacts, context: PageContext) -> dict[str, A
         ]
         for column in context.text_columns
     }
+    names = [rollout.n for rollout in rollouts]
+    truths = any(c.key == "ground_truth" for c in context.text_columns)
     return {
         "run": context.run,
-        "step": str(rows.step),
-        "total": len(rows.responses),
-        "n": [rollout.n for rollout in rollouts],
+        "step": str(job.plan.step),
+        "total": len(responses),
+        "n": names,
         "columns": [c.data() for c in (*context.columns, *context.string_columns)],
         "values": {key: values[places] for key, values in columns.items()},
-        "strings": strings_of(rows.extras, places),
+        "strings": strings_of(job.extras, places),
         "texts": texts,
         "turns": {str(r.n): r.turns for r in rollouts if r.turns},
         "ranks": {
@@ -207,30 +188,20 @@ def _data(rows: StepRows, facts: StepFacts, context: PageContext) -> dict[str, A
             for key, values in columns.items()
         },
         "where": [f"{r.file}:{r.line}" for r in rollouts],
-        "badges": _badges(facts.findings, rows.step),
-        "highlights": sorted({text for f in facts.findings for text in f.texts}),
+        "badges": _badges(findings, job.plan.step),
+        "highlights": sorted({text for finding in findings for text in finding.texts}),
         "metrics": token_metrics(rollouts),
         "nan": empty_metrics(rollouts),
-        "prompts": rows.responses["prompt_id"].to_numpy()[places],
+        "prompts": responses["prompt_id"].to_numpy()[places],
         **conversation_data(rollouts),
-        **group_data(
-            rows.responses,
-            rows.extras,
-            [rollout.n for rollout in rollouts],
-            ground_truth=any(c.key == "ground_truth" for c in context.text_columns),
-        ),
+        **group_data(responses, job.extras, names, ground_truth=truths),
     }
 
 
 def _ranks(values: NDArray[np.float64], places: NDArray[np.intp]) -> list[int | None]:
     """Return the ranks of some values among all, 1 is the largest; None for NaN."""
-    known = np.sort(values[~np.isnan(values)])
-    some = values[places]
-    ranks = (len(known) - np.searchsorted(known, some, side="right") + 1).tolist()
-    return [
-        None if missing else rank
-        for missing, rank in zip(np.isnan(some).tolist(), ranks, strict=True)
-    ]
+    ranks = pd.Series(values).rank(method="min", ascending=False).to_numpy()[places]
+    return [None if math.isnan(rank) else int(rank) for rank in ranks.tolist()]
 
 
 def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, Any]]]:
@@ -252,11 +223,11 @@ def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArra
 
 
 def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
-    """Short strings as logged, of the rows at ``places``: column key -> strings."""
+    """Return short strings as logged, of the rows at ``places``: column key -> strings."""
     return {
-        extra_key(name): [_string(v) for v in extras[name].to_numpy()[places]]
-        for name in extras.columns
-        if not is_numeric(extras[name])
+        extra_key(name): [v if isinstance(v, str) else None for v in values.to_numpy()[places]]
+        for name, values in extras.items()
+        if not is_numeric(values)
     }
 
 
@@ -271,13 +242,10 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
 def number_cells(
     kind: NumberKind, values: NDArray[np.float64], places: NDArray[np.int64]
 ) -> list[Cell]:
-    """The cells of a column at ``places``, the largest of all its values with the longest bar."""
+    """Return cells of a column at ``places``; its largest value has the longest bar."""
     bars = _bars(values)
-    shown = zip(places.tolist(), values[places].tolist(), strict=True)
-    return [
-        Cell(text, value, exact, bars[place])
-        for place, (text, exact, value) in ((place, number(v, kind)) for place, v in shown)
-    ]
+    numbers = zip(places.tolist(), values[places].tolist(), strict=True)
+    return [number_cell(value, kind)._replace(bar=bars[place]) for place, value in numbers]
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
@@ -288,12 +256,8 @@ def _bars(values: NDArray[np.float64]) -> list[int]:
     return [math.ceil(20 * (one / scale)) for one in size.tolist()]
 
 
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _step_link(step: int | None, addresses: Addresses) -> Link | None:
-    return None if step is None else link(message("Step {step}", step=step), addresses.step(step))
+def _step_link(step: int, addresses: Addresses) -> Link:
+    return link(message("Step {step}", step=step), addresses.step(step))
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
@@ -323,7 +287,6 @@ def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _sample_note(responses: pd.DataFrame, context: PageContext) -> str:
     if not context.sampled or SAMPLED_FIGURE not in context.tile_names:
         return ""
-    responses = _judged(responses)
     counted = int(responses[SAMPLED_FIGURE].notna().sum())
     return distinct_2_note(sample_note(counted, len(responses)))
 

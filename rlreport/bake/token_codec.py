@@ -27,10 +27,10 @@ SHIPPED = (
 ATTRIBUTES = {"return": "return_"}
 """Attribute of TokenFigures, where it has another name than the figure."""
 
-_MOST_EXPONENT = 120
-_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 MISSING_EXPONENT = -128
 INFINITE_EXPONENT = 127
+_MOST_EXPONENT = 120
+_POWERS = 10.0 ** np.arange(_MOST_EXPONENT + 1)
 
 
 def pack_tokens(
@@ -40,7 +40,7 @@ def pack_tokens(
     *,
     advantages_logged: bool = False,
 ) -> str:
-    """Packs the tokens of ``rollouts`` as base64 text; "" when none has tokens.
+    """Pack the tokens of ``rollouts`` as base64 text; "" when none has tokens.
 
     Args:
         rollouts: responses in any order; those without tokens are left out.
@@ -49,42 +49,42 @@ def pack_tokens(
         figures: γ and λ, with which the page derives advantages.
         advantages_logged: advantages are the log's, so that nothing else gives them.
     """
-    with_tokens = [r for r in rollouts if r.raw_tokens]
-    if not with_tokens:
+    rollouts = [r for r in rollouts if r.raw_tokens]
+    if not rollouts:
         return ""
-    # A pair that is met for the first time gets the next number.
+    # A pair that occurs for the first time gets the next number.
     vocabulary: defaultdict[tuple[str, str], int] = defaultdict(count().__next__)
-    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in with_tokens)
+    pairs = chain.from_iterable(zip(r.tokens, r.raw_tokens, strict=True) for r in rollouts)
     ids = np.fromiter(map(vocabulary.__getitem__, pairs), np.uint32)
     texts, raw = zip(*vocabulary, strict=True)
-    style, usual = _spelling(texts, raw)
-    masked = any(r.sampled is not None for r in with_tokens)
-    columns = {
-        key: values
-        for key in SHIPPED
-        if (values := _column(with_tokens, ATTRIBUTES.get(key, key))) is not None
+    # Of the style from which most tokens' strings follow, the fewest are shipped.
+    spellings = {
+        style: spelled(texts, style)
+        for style in (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE)
     }
-    shipped = {
-        key: values
-        for key, values in columns.items()
-        if not (digits <= COMPACT and _derivable(key, columns, advantages_logged, masked))
-    }
+    style = max(spellings, key=lambda one: sum(map(operator.eq, raw, spellings[one])))
+    columns = {name: _column(rollouts, name) for name in SHIPPED}
+    columns = {name: values for name, values in columns.items() if not np.isnan(values).all()}
+    if digits <= COMPACT:
+        masked = any(r.sampled is not None for r in rollouts)
+        for name in _derivable(columns, advantages_logged, masked):
+            del columns[name]
     figures = figures or FigureOptions()
     header = canonical_json(
         {
             "digits": digits,
             "gamma": figures.gamma,
             "lam": figures.lam,
-            "n": [r.n for r in with_tokens],
-            "lengths": [len(r.raw_tokens) for r in with_tokens],
+            "n": [r.n for r in rollouts],
+            "lengths": [len(r.raw_tokens) for r in rollouts],
             "text": texts,
             "style": style.value,
-            "raw": [None if a == b else a for a, b in zip(raw, usual, strict=True)],
-            "columns": list(shipped),
+            "raw": [None if a == b else a for a, b in zip(raw, spellings[style], strict=True)],
+            "columns": list(columns),
         }
     )
     parts = [np.uint32(len(header)).tobytes(), header, _planes(ids)]
-    for values in shipped.values():
+    for values in columns.values():
         mantissa, exponent = decimal(values, digits)
         zigzag = ((mantissa << 1) ^ (mantissa >> 63)).astype(np.uint32)
         parts += [_planes(zigzag), exponent.tobytes()]
@@ -92,64 +92,66 @@ def pack_tokens(
 
 
 def token_metrics(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """Figures that a token of ``rollouts`` feeds, as the page's data has them."""
-    figures = [rollout.figures for rollout in rollouts if rollout.raw_tokens]
-
-    def fed(name: str) -> bool:
-        arrays = (getattr(one, ATTRIBUTES.get(name, name)) for one in figures)
-        return any(values is not None and not np.isnan(values).all() for values in arrays)
-
+    """Return the figures that a token of ``rollouts`` has, as the page's data lists them."""
+    present = _present(rollouts)
     return [
         {"key": f.name, "label": f.label, "unit": f.unit, "signed": f.signed, "help": f.help}
         for f in TOKEN_FIGURES
-        if fed(f.name)
+        if present.get(f.name)
     ]
 
 
 def empty_metrics(rollouts: Sequence[Rollout]) -> list[str]:
-    """Labels of figures that are logged, and NaN at every token of ``rollouts``."""
-    figures = [rollout.figures for rollout in rollouts if rollout.raw_tokens]
-    found = []
-    for figure in TOKEN_FIGURES:
-        arrays = [getattr(one, ATTRIBUTES.get(figure.name, figure.name)) for one in figures]
+    """Return labels of figures that are logged, and NaN at every token of ``rollouts``."""
+    present = _present(rollouts)
+    return [f.label for f in TOKEN_FIGURES if present.get(f.name) is False]
+
+
+def _present(rollouts: Sequence[Rollout]) -> dict[str, bool]:
+    """Return which figures are logged, and whether any token has a number."""
+    result = {}
+    for name in (figure.name for figure in TOKEN_FIGURES):
+        arrays = [_figure(rollout, name) for rollout in rollouts if rollout.raw_tokens]
         logged = [values for values in arrays if values is not None]
-        if logged and all(np.isnan(values).all() for values in logged):
-            found.append(figure.label)
-    return found
+        if logged:
+            result[name] = any(not np.isnan(values).all() for values in logged)
+    return result
 
 
-def _spelling(texts: Sequence[str], raw: Sequence[str]) -> tuple[Style, list[str]]:
-    """The style from which most tokens' strings follow, so that the fewest are shipped.
+def _figure(rollout: Rollout, name: str) -> NDArray[np.float64] | None:
+    values: NDArray[np.float64] | None = getattr(rollout.figures, ATTRIBUTES.get(name, name))
+    return values
 
-    Returns:
-        The style, and how it spells each of ``texts``.
-    """
-    styles = (Style.PLAIN, Style.BYTE_LEVEL, Style.SENTENCEPIECE)
-    return max(
-        ((style, spelled(texts, style)) for style in styles),
-        key=lambda found: sum(map(operator.eq, raw, found[1])),
+
+def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64]:
+    """Return a figure of all tokens, NaN where a response lacks it."""
+    figures = ((rollout, _figure(rollout, name)) for rollout in rollouts)
+    return np.concatenate(
+        [
+            np.full(len(rollout.raw_tokens), np.nan) if values is None else values
+            for rollout, values in figures
+        ]
     )
 
 
 def _derivable(
-    key: str,
-    columns: Mapping[str, NDArray[np.float64]],
-    advantages_logged: bool,
-    masked: bool,
-) -> bool:
-    if key == "ref_logp":
+    columns: Mapping[str, NDArray[np.float64]], advantages_logged: bool, masked: bool
+) -> list[str]:
+    """Return the columns that the page derives from others."""
+    names = []
+    if "ref_logp" in columns and "log_ratio" in columns:
         # Where the policy's is missing or infinite, a difference does not give it back.
-        return "log_ratio" in columns and bool(
-            (np.isfinite(columns["log_ratio"]) == np.isfinite(columns[key])).all()
-        )
-    if key == "advantage" and masked:
-        return False  # the page would run over tokens that the policy did not sample
-    there = columns.keys()
-    return key in DERIVABLE and not advantages_logged and {"value", "token_reward"} <= there
+        known = np.isfinite(columns["log_ratio"]) == np.isfinite(columns["ref_logp"])
+        names += ["ref_logp"] if known.all() else []
+    if not advantages_logged and {"value", "token_reward"} <= columns.keys():
+        # With a mask the page would run over tokens that the policy did not sample.
+        derived = DERIVABLE - {"ref_logp"} - ({"advantage"} if masked else set())
+        names += sorted(derived & columns.keys())
+    return names
 
 
 def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """Rounds to ``digits`` significant decimal digits: values ≈ mantissa · 10 ** exponent.
+    """Round to ``digits`` significant decimal digits: values ≈ mantissa · 10 ** exponent.
 
     Returns:
         int64 mantissas of at most ``digits`` digits without trailing zeros, and int8
@@ -157,49 +159,25 @@ def decimal(values: NDArray[np.float64], digits: int) -> tuple[NDArray[np.int64]
         127 with mantissa ±1.
     """
     finite = np.abs(values) < _POWERS[-1]  # not NaN either
-    known = values if finite.all() else np.where(finite, values, 0.0)
-    magnitude = np.abs(known)
-    magnitude[magnitude == 0] = 1.0
+    known = np.where(finite, values, 0.0)
+    magnitude = np.where(known == 0, 1.0, np.abs(known))
     exponent = np.floor(np.log10(magnitude)).astype(np.int64) - (digits - 1)
-    np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT, out=exponent)
+    exponent = np.clip(exponent, -_MOST_EXPONENT, _MOST_EXPONENT)
     # Multiplying by an exact power of ten keeps decimals such as 0.1 exact.
     power = _POWERS[np.abs(exponent)]
     mantissa = np.rint(np.where(exponent < 0, known * power, known / power)).astype(np.int64)
-    ending_in_0 = np.flatnonzero(_ends_in_0(mantissa) & (mantissa != 0))
-    while len(ending_in_0):
-        shorter = mantissa[ending_in_0] // 10
-        mantissa[ending_in_0] = shorter
+    while (ending_in_0 := (mantissa % 10 == 0) & (mantissa != 0)).any():
+        mantissa[ending_in_0] //= 10
         exponent[ending_in_0] += 1
-        ending_in_0 = ending_in_0[_ends_in_0(shorter)]
     exponent[mantissa == 0] = 0
-    if known is not values:
-        exponent[np.isnan(values)] = MISSING_EXPONENT
-        infinite = ~finite & ~np.isnan(values)
-        exponent[infinite] = INFINITE_EXPONENT
-        mantissa[infinite] = np.sign(values[infinite])
+    missing = np.isnan(values)
+    exponent[missing] = MISSING_EXPONENT
+    infinite = ~finite & ~missing
+    exponent[infinite] = INFINITE_EXPONENT
+    mantissa[infinite] = np.sign(values[infinite])
     return mantissa, exponent.astype(np.int8)
 
 
-def _ends_in_0(whole: NDArray[np.int64]) -> NDArray[np.bool_]:
-    # NumPy divides by a constant in a tenth of the time that a remainder takes.
-    ends: NDArray[np.bool_] = whole // 10 * 10 == whole
-    return ends
-
-
-def _column(rollouts: Sequence[Rollout], name: str) -> NDArray[np.float64] | None:
-    """A figure of all tokens, NaN where a response lacks it; None where all do."""
-    figures = [getattr(rollout.figures, name) for rollout in rollouts]
-    if all(values is None for values in figures):
-        return None
-    column = np.concatenate(
-        [
-            np.full(len(rollout.raw_tokens), np.nan) if values is None else values
-            for rollout, values in zip(rollouts, figures, strict=True)
-        ]
-    )
-    return None if np.isnan(column).all() else column
-
-
 def _planes(values: NDArray[np.uint32]) -> bytes:
-    """The bytes of ``values`` by significance: plane k holds byte k of every value."""
+    """Return the bytes by significance: plane k holds byte k of every value."""
     return values.astype("<u4").view(np.uint8).reshape(-1, 4).T.tobytes()

@@ -1,4 +1,4 @@
-"""Parts of pages: numbers, links, tables and key figures, formatted for the templates.
+"""Parts of pages: links, tables and key figures, formatted for the templates.
 
 A view of a page is a dict whose values a template prints. Text is plain text: the Jinja
 environment escapes it. Every number carries the text that is shown and the exact value for
@@ -17,13 +17,7 @@ from rlreport.columns import Column
 from rlreport.text.messages import message
 from rlreport.text.numbers import MISSING, NumberKind, exact, written
 
-
-class Num(NamedTuple):
-    """A number as shown, with its exact value ("−0.31", "-0.3141592"), or why it is missing."""
-
-    text: str
-    exact: str = ""
-    value: float | None = None
+NOT_IN_LOG = message("not in the log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +33,12 @@ class ColumnView:
     """A column of a table.
 
     Attributes:
-        key: machine name, also the key in the page's data.
-        label: header text; ``unit`` goes under or behind it.
         kind: ``number``, ``text`` (clamped to two lines), ``flag``, ``link``, ``token``
             (monospaced) or ``path`` (the cell's text is path data in a box 100 × 24).
         help: one sentence shown on hover of the header.
         written: how its numbers are written.
         hidden: not shown until the reader asks for it.
-        group: what menus list it under, "" for our own figures.
+        group: heading in menus, "" for computed figures.
     """
 
     key: str
@@ -67,7 +59,6 @@ class Cell(NamedTuple):
     """A table cell.
 
     Attributes:
-        text: what is shown.
         value: sort value, None sorts last.
         exact: shown on hover: the exact value, or why it is missing.
         bar: length of a bar behind the number, in twentieths of the cell.
@@ -102,52 +93,46 @@ class TableView:
     note: str = ""
 
     def others(self, row: RowView) -> Iterator[tuple[tuple[str, str, bool], Cell]]:
-        """The cells of a row but for the first, which names the row.
+        """Return the cells of a row after the first, each with kind, key and hidden of its column.
 
-        Each comes with kind, key and hidden of its column. All are tuples, as a template
-        takes ten times as long to look an attribute up as to unpack it.
+        Tuples, as a template takes ten times as long to look an attribute up as to unpack it.
         """
         columns = ((column.kind, column.key, column.hidden) for column in self.columns[1:])
         return zip(columns, row.cells[1:], strict=True)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """A key figure: now, and its changes (each: label, Num, direction up/down/flat, words).
+class Change:
+    """A change against another step: "+0.31 since step 99"; direction is up, down or flat."""
 
-    ``sparkline`` is path data (``d``) in a box 100 wide and 24 high.
-    """
+    since: str
+    delta: Cell
+    direction: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFigure:
+    """A key figure with its changes; ``sparkline`` is path data in a box 100 wide and 24 high."""
 
     key: str
     label: str
     unit: str
-    now: Num
-    first: Num | None = None
+    now: Cell
+    first: Cell | None = None
     changes: list[Change] = field(default_factory=list)
     sparkline: str = ""
     help: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A change against another step: "+0.31 since step 99"."""
-
-    since: str
-    delta: Num
-    direction: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Shell:
-    """What every page shares.
+    """The frame of a page.
 
     Attributes:
-        title: text of <title>: page · run.
-        run: name of the run.
         kind: ``overview``, ``step``, …; the template of ``<main>`` has that name.
         root: address of the report's root relative to this page ("" or "../").
-        nav: main navigation; ``here`` is the key of the current entry.
+        nav: key and link of each entry of the main navigation.
         crumbs: breadcrumbs, the last without a link.
         assets: logical name ("style", "vega", "report") -> address relative to the page.
         csp: value of the Content-Security-Policy meta element.
@@ -165,26 +150,14 @@ class Shell:
     stamp: str = ""
 
 
-NOT_IN_LOG = message("not in the log")
-
-
-def number(value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG) -> Num:
-    """Return a number as shown; ``kind`` says how it is written."""
+def number_cell(
+    value: float | None, kind: NumberKind = "number", why_missing: str = NOT_IN_LOG
+) -> Cell:
+    """Return the cell of a number; ``kind`` says how it is written."""
     if value is None or math.isnan(value):
-        return Num(MISSING, why_missing, None)
+        return Cell(MISSING, None, why_missing)
     value = float(value)
-    return Num(written(value, kind), exact(value), value)
-
-
-def number_cell(value: float | None, kind: NumberKind = "number") -> Cell:
-    """Return the cell of a number."""
-    shown = number(value, kind)
-    return Cell(shown.text, shown.value, shown.exact)
-
-
-def text_cell(text: str | None) -> Cell:
-    """Return the cell of a text, which may not be logged."""
-    return Cell(MISSING, None, message("not logged")) if text is None else Cell(text)
+    return Cell(written(value, kind), value, exact(value))
 
 
 def name_cell(name: int, href: str | None = None) -> Cell:
@@ -219,14 +192,14 @@ def table(
 
     Args:
         name: its id.
-        caption: what it lists.
+        caption: its caption.
         columns: its columns, in order.
-        values: by key of a column one value per row: a number, a text, None or a Cell. May be a
+        values: by key of a column one value per row: a number, a text, None or a Cell; dict or
             DataFrame.
         ids: of the rows: a response's n, a step, a prompt id.
         hrefs: address that each row leads to.
         badges: words behind the first cell of each row.
-        note: says what was left out ("128 of 1,024 shown, chosen by …").
+        note: what was left out ("128 of 1,024 shown, chosen by …").
     """
     cells = zip(*(_cells(values[column.key], column) for column in columns), strict=True)
     rows = [
@@ -243,4 +216,4 @@ def _cells(values: Iterable[Any], column: ColumnView) -> Iterator[Cell]:
         elif column.kind == "number":
             yield number_cell(value, column.written)
         else:
-            yield text_cell(value)
+            yield Cell(MISSING, None, message("not logged")) if value is None else Cell(value)

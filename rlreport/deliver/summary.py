@@ -12,10 +12,10 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from rlreport.bake.addresses import Addresses
 from rlreport.bake.comparison import ComparisonBuilder
 from rlreport.bake.environment import environment
 from rlreport.bake.overview_page import overview_view
+from rlreport.bake.pages import Addresses
 from rlreport.bake.report import ReportBuilder
 from rlreport.bake.views import KeyFigure
 from rlreport.deliver import Builder

@@ -1,0 +1,138 @@
+"""What the panel of a response shows of its turns and of its group; see docs/page-data.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from rlreport.bake.context import is_numeric
+from rlreport.figures.ragged import spans
+from rlreport.rollout import Rollout, Turn
+from rlreport.tables import length_column
+from rlreport.text.messages import Joined, message
+
+MOST_CHARS = 40_000
+"""Characters of a turn that a page carries: of a longer one its beginning and its end."""
+
+MOST_SIBLINGS = 64
+"""Members of a group that are listed; the first in the log, and the shown ones in any case."""
+
+REWARD_DIGITS = 4
+"""Significant digits of the rewards of siblings."""
+
+_END = MOST_CHARS // 4
+_BASE64 = re.compile(r"(?:data:[\w.+/-]{1,80};base64,)?[A-Za-z0-9+/_-]{512,}={0,2}")
+_LETTERS = re.compile(r"(.)\1{15}")
+_CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
+
+
+def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
+    """Return ``conversation``, ``given`` and ``errors`` of the responses that have any."""
+    conversation, given, errors = {}, {}, {}
+    for rollout in rollouts:
+        n = str(rollout.n)
+        conversation[n] = [_turn(turn) for turn in rollout.conversation]
+        if rollout.sampled is not None and rollout.raw_tokens:
+            given[n] = spans(~rollout.sampled).tolist()  # tokens that the policy did not sample
+        errors[n] = [_short(error) for error in rollout.errors]
+    parts = {"conversation": conversation, "given": given, "errors": errors}
+    filled = {key: {n: one for n, one in part.items() if one} for key, part in parts.items()}
+    return {key: part for key, part in filled.items() if part}
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    """Return a turn without what it lacks."""
+    parts = {
+        "sampled": turn.sampled,
+        "thinking": _short(turn.thinking or ""),
+        "calls": [[name, _short(given)] for name, given in turn.calls],
+        "tool": turn.tool,
+        "error": _short(turn.error or ""),
+    }
+    numbers = {"tokens": turn.tokens, "seconds": turn.seconds, "reward": turn.reward}
+    return {
+        "role": turn.role,
+        "text": _short(turn.text),
+        **{key: value for key, value in parts.items() if value},
+        **{key: value for key, value in numbers.items() if value is not None},
+    }
+
+
+def _short(text: str) -> str:
+    """Return a text with base64 replaced by its size, and no longer than a page carries."""
+    if len(text) >= 512:
+        text = _BASE64.sub(_size, text)
+    if len(text) <= MOST_CHARS:
+        return text
+    left = len(text) - MOST_CHARS
+    cut = message("[{count:count} characters left out]", count=left)
+    return Joined("\n", [text[: MOST_CHARS - _END], cut, text[-_END:]])
+
+
+def _size(found: re.Match[str]) -> str:
+    text = found[0]
+    # A ruler of dashes, or one letter all along, is no base64.
+    if not text.startswith("data:") and _LETTERS.search(text[:64]):
+        return text
+    size = len(text.rpartition(",")[2].rstrip("=")) * 3 // 4
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    return f"[base64, {shown}]"
+
+
+def group_data(
+    responses: pd.DataFrame, extras: pd.DataFrame, shown: Sequence[int], *, ground_truth: bool
+) -> dict[str, Any]:
+    """Return ``groups``, ``siblings`` and ``right`` of the page's data; see docs/page-data.md.
+
+    Args:
+        responses: RESPONSE_COLUMNS of one step.
+        extras: their further columns.
+        shown: n of the shown responses, in the order of the list.
+        ground_truth: whether the log holds ground truths.
+    """
+    n, group = responses["n"].to_numpy(), responses["group"].to_numpy()
+    places = pd.Index(n).get_indexer(pd.Index(shown))
+    right = _right(responses, extras, ground_truth=ground_truth)
+    lengths = responses[length_column(responses)].to_numpy(np.float64)
+    here = np.zeros(len(n), bool)
+    here[places] = True
+    groups: list[list[int]] = []
+    siblings: dict[str, list[float | None]] = {}
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    for members in np.split(order, cuts):
+        if len(members) < 2 or not here[members].any():
+            continue
+        listed = members[here[members] | (np.arange(len(members)) < MOST_SIBLINGS)]
+        groups.append(n[listed].tolist())
+        for row in listed[~here[listed]].tolist():
+            reward = float(f"{responses['reward'].iat[row]:.{REWARD_DIGITS}g}")
+            values = [reward, lengths[row], *([] if right is None else [right[row]])]
+            siblings[str(n[row])] = [None if v != v else float(v) for v in values]
+    if not groups:
+        return {}
+    result: dict[str, Any] = {"groups": groups, "siblings": siblings}
+    if right is not None:
+        result["right"] = [None if v != v else int(v) for v in right[places].tolist()]
+    return result
+
+
+def _right(
+    responses: pd.DataFrame, extras: pd.DataFrame, *, ground_truth: bool
+) -> NDArray[np.float64] | None:
+    """1 right, 0 wrong, NaN unknown: a logged 0/1 column, else two rewards beside ground truths."""
+    for name in extras.columns:
+        if _CORRECT.fullmatch(str(name)) and is_numeric(extras[name]):
+            values = extras[name].to_numpy(np.float64)
+            if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():
+                return values
+    reward = responses["reward"].to_numpy(np.float64)
+    known = np.unique(reward[~np.isnan(reward)])
+    if not ground_truth or len(known) != 2:
+        return None
+    return np.where(np.isnan(reward), np.nan, (reward == known[1]).astype(np.float64))
