@@ -21,7 +21,7 @@ from rlreport.check import Thresholds, judge, load_thresholds
 from rlreport.check.finding import Verdict
 from rlreport.check.registry import refuse_unknown
 from rlreport.check.run import Run
-from rlreport.check.spreading import SpreadingTexts
+from rlreport.check.spreading import SpreadingTexts, spreading_texts
 from rlreport.check.wording import with_excerpts, worded
 from rlreport.choose import choose
 from rlreport.deliver import form_of
@@ -203,7 +203,10 @@ def _judge(
 ) -> tuple[Verdict, SpreadingTexts]:
     """Return the verdict with excerpts of its evidence, and texts that spread."""
     run = Run(tables.settled(), limits)
-    verdict, spreading = judge(run, muted=options.mute), replace(run.spreading, counts={})
+    verdict, spreading = (
+        judge(run, muted=options.mute),
+        replace(run.once(spreading_texts), counts={}),
+    )
     del run
     verdict = with_excerpts(
         verdict, tables.responses, lambda rows: fetch(locations, rows, options, options)

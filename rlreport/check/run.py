@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,7 @@ from rlreport.metrics.roles import roles_of
 from rlreport.tables import Tables, length_column
 from rlreport.text.messages import message
 
-if TYPE_CHECKING:
-    from rlreport.check.spreading import SpreadingTexts
+T = TypeVar("T")
 
 MAX_EXAMPLES = 3
 """Responses in the evidence of a finding."""
@@ -76,18 +75,18 @@ class Run:
         self.limits = limits or Thresholds()
         self.first, self.last = first_and_last(self.tables, self.limits[Trend])
         self.steps: Ints = step_numbers(self.tables)
+        self._computed: dict[Callable[[Run], Any], Any] = {}
 
     @property
     def responses(self) -> pd.DataFrame:
         """The response table."""
         return self.tables.responses
 
-    @cached_property
-    def spreading(self) -> SpreadingTexts:
-        """The texts that spread through the responses, computed once."""
-        from rlreport.check.spreading import spreading_texts
-
-        return spreading_texts(self)
+    def once(self, compute: Callable[[Run], T]) -> T:
+        """Return what a function returns for this run, called once for all checks."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     @property
     def windows_overlap(self) -> bool:

@@ -6,27 +6,23 @@ interactive, Vega is what is drawn.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from rlreport.draw.theme import HEIGHT, PADDING, WIDTH
+from rlreport.draw.theme import DESIGNS, HEIGHT, PADDING, WIDTH, Spec, design_sources
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:  # designs are compiled without NumPy
     from rlreport.draw.axes import Axis
 
-Spec = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 
-DESIGNS = Path(__file__).with_name("designs.json")
 PAGE_ROWS = {"name": "rows"}
 """Data of a specification that gets its rows from the page."""
 
@@ -151,9 +147,3 @@ def _designs() -> dict[str, Spec]:
             part.replace(DESIGNS)
     designs: dict[str, Spec] = stored["designs"]
     return designs
-
-
-def design_sources() -> str:
-    """Return a hash of the sources of the designs."""
-    sources = [DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")]
-    return hashlib.sha256(b"".join(sources)).hexdigest()

@@ -22,9 +22,9 @@ from rlreport.draw.axes import (
     records,
     stretched,
 )
-from rlreport.draw.chart import Chart, Rows, Spec, fill, layer_named, plot_height
+from rlreport.draw.chart import Chart, Rows, fill, layer_named, plot_height
 from rlreport.draw.series import SMOOTHING, Series, in_words, smoothed, thinned
-from rlreport.draw.theme import INTERACTION, VALUE_FORMAT
+from rlreport.draw.theme import INTERACTION, VALUE_FORMAT, Spec
 from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
 

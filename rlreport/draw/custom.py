@@ -20,9 +20,9 @@ from typing import Any
 import orjson
 
 from rlreport.draw.axes import label, unique_names
-from rlreport.draw.chart import Chart, Spec
+from rlreport.draw.chart import Chart
 from rlreport.draw.svg import drawn_alone
-from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, vega_config
+from rlreport.draw.theme import HEIGHT, LIGHT, PALETTE, WIDTH, Spec, vega_config
 from rlreport.errors import UsageError
 from rlreport.tables import Note, Tables
 from rlreport.text.messages import message

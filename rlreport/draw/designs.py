@@ -16,13 +16,15 @@ from typing import Any, TypeVar
 import altair as alt
 import orjson
 
-from rlreport.draw.chart import DESIGNS, Spec, design_sources
 from rlreport.draw.theme import (
+    DESIGNS,
     INTERACTION,
     LIGHT,
     PADDING,
     TITLES,
     VALUE_FORMAT,
+    Spec,
+    design_sources,
     unsigned_scale,
     vega_config,
 )

@@ -15,8 +15,8 @@ from xml.etree import ElementTree as ET
 
 import orjson
 
-from rlreport.draw.chart import Chart, Spec
-from rlreport.draw.theme import FONT, SMALL, sentinels
+from rlreport.draw.chart import Chart
+from rlreport.draw.theme import FONT, SMALL, Spec, sentinels
 from rlreport.text.clean import printable
 from rlreport.text.language import ENGLISH, Language
 

@@ -7,7 +7,15 @@ custom properties.
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any, Literal
+
+Spec = dict[str, Any]
+"""A specification of Vega-Lite or Vega."""
+
+DESIGNS = Path(__file__).with_name("designs.json")
+"""The compiled designs, written when the package is built."""
 
 Theme = Literal["light", "dark"]
 
@@ -143,3 +151,9 @@ def vega_config() -> dict[str, Any]:
         "rule": {"color": LIGHT["muted"]},
         "text": {"fontSize": SMALL, "color": LIGHT["muted"]},
     }
+
+
+def design_sources() -> str:
+    """Return a hash of the sources of the designs."""
+    sources = [DESIGNS.with_name(name).read_bytes() for name in ("designs.py", "theme.py")]
+    return hashlib.sha256(b"".join(sources)).hexdigest()

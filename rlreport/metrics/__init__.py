@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from rlreport.errors import RlreportError, UnusableInputError
 from rlreport.figures.ragged import Floats, Ints
-from rlreport.formats.metric_rows import KIND_KEYS, is_event
-from rlreport.metrics.records import EVENTS, STEP_KEYS, lines_kind, lines_of, records
+from rlreport.formats.metric_rows import KIND_KEYS, STEP_KEYS, is_event
+from rlreport.metrics.records import EVENTS, lines_kind, lines_of, records
 from rlreport.metrics.roles import roles_of
 from rlreport.read.files import name_in_logs
 from rlreport.sidefiles import load_json

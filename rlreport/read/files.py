@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from io import BytesIO
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
-
-import xxhash
-import zstandard
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlreport.errors import RlreportError, RowError, UnreadRow, UsageError
-from rlreport.read.remote import list_remote, open_remote, read_ranges, shown
+from rlreport.read.remote import Source, list_remote, read_ranges, shown
 from rlreport.text.messages import message
 
 if TYPE_CHECKING:
@@ -32,81 +27,7 @@ _SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db"
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
 """Rollout dumps among torch's files; the others are mostly weights."""
 
-_BLOCK = 1 << 20
-
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file of the logs.
-
-    Attributes:
-        name: path relative to the folder the logs were given in, with ``/``.
-        path: where it is opened: a local path or a URL.
-        size: bytes on disk when the logs were listed; what is appended later is not read.
-        compression: ``""``, ``gz`` or ``zst``.
-        store: the URL that its store was opened with, "" for a local file.
-        version: what changes with a remote file's content, "" where its store tells none.
-        content: all bytes of the file if they are in memory, else b"".
-    """
-
-    name: str
-    path: str
-    size: int
-    compression: str = ""
-    store: str = field(default="", repr=False)
-    version: str = ""
-    content: bytes = field(default=b"", repr=False, compare=False)
-
-    def open(self) -> IO[bytes]:
-        """Open the file's decompressed bytes.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        raw = self.open_packed()
-        if self.compression == "gz":
-            return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-        if self.compression == "zst":
-            unpacked = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-            return cast("IO[bytes]", unpacked)
-        return raw
-
-    def open_packed(self) -> IO[bytes]:
-        """Open the file's bytes as they are stored.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        if self.content:
-            return BytesIO(self.content)
-        return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
-
-    def digest(self, start: int = 0, stop: int | None = None) -> str:
-        """Identify the bytes of the lines that begin in [start, stop), and the byte before them.
-
-        By their hash (of a compressed file by that of its packed bytes), or by the version that
-        a store gives the file. "" if neither is known.
-        """
-        if self.store:
-            return f"{self.version}-{self.size}" if self.version else ""
-        hasher = xxhash.xxh3_128()
-        end = self.size if stop is None else stop
-        try:
-            with Path(self.path).open("rb") as file:
-                file.seek(max(0, start - 1))
-                last = b"\n"
-                while piece := file.read(min(end - file.tell(), _BLOCK)):
-                    hasher.update(piece)
-                    last = piece
-                while not last.endswith(b"\n") and (
-                    last := file.readline(min(self.size - file.tell(), _BLOCK))
-                ):
-                    hasher.update(last)
-        except OSError:
-            return ""
-        return hasher.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

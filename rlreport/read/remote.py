@@ -1,4 +1,4 @@
-"""Files in object stores, through fsspec: listed once, read by byte ranges, many at a time.
+"""One file of the logs; files in object stores, read through fsspec by byte ranges.
 
 fsspec's libraries find the credentials. Addresses are removed from error messages of stores, as
 they may be signed.
@@ -7,27 +7,103 @@ they may be signed.
 from __future__ import annotations
 
 import errno
+import gzip
 import itertools
 import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from glob import has_magic
+from io import BytesIO
 from operator import itemgetter
-from typing import IO, TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import IO, Any, cast
+
+import xxhash
+import zstandard
 
 from rlreport.errors import MissingExtraError, UsageError
-
-if TYPE_CHECKING:
-    from rlreport.read.files import Source
 
 BLOCK = 8 << 20
 """Bytes per request when a file is read from start to end."""
 
-_REQUEST, _TAIL = 32 << 20, 64 << 10
+_REQUEST, _TAIL, _PIECE = 32 << 20, 64 << 10, 1 << 20
 _ADDRESS = re.compile(r"[\w+.-]+://\S+")
 _MAX_MESSAGE = 200
 _VERSIONS = ("VersionId", "version_id", "generation", "ETag", "etag", "md5Hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the logs.
+
+    Attributes:
+        name: path relative to the folder the logs were given in, with ``/``.
+        path: where it is opened: a local path or a URL.
+        size: bytes on disk when the logs were listed; what is appended later is not read.
+        compression: ``""``, ``gz`` or ``zst``.
+        store: the URL that its store was opened with, "" for a local file.
+        version: what changes with a remote file's content, "" where its store tells none.
+        content: all bytes of the file if they are in memory, else b"".
+    """
+
+    name: str
+    path: str
+    size: int
+    compression: str = ""
+    store: str = field(default="", repr=False)
+    version: str = ""
+    content: bytes = field(default=b"", repr=False, compare=False)
+
+    def open(self) -> IO[bytes]:
+        """Open the file's decompressed bytes.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        raw = self.open_packed()
+        if self.compression == "gz":
+            return cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+        if self.compression == "zst":
+            unpacked = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+            return cast("IO[bytes]", unpacked)
+        return raw
+
+    def open_packed(self) -> IO[bytes]:
+        """Open the file's bytes as they are stored.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if self.content:
+            return BytesIO(self.content)
+        return open_remote(self.path, self.store) if self.store else Path(self.path).open("rb")
+
+    def digest(self, start: int = 0, stop: int | None = None) -> str:
+        """Identify the bytes of the lines that begin in [start, stop), and the byte before them.
+
+        By their hash (of a compressed file by that of its packed bytes), or by the version that
+        a store gives the file. "" if neither is known.
+        """
+        if self.store:
+            return f"{self.version}-{self.size}" if self.version else ""
+        hasher = xxhash.xxh3_128()
+        end = self.size if stop is None else stop
+        try:
+            with Path(self.path).open("rb") as file:
+                file.seek(max(0, start - 1))
+                last = b"\n"
+                while piece := file.read(min(end - file.tell(), _PIECE)):
+                    hasher.update(piece)
+                    last = piece
+                while not last.endswith(b"\n") and (
+                    last := file.readline(min(self.size - file.tell(), _PIECE))
+                ):
+                    hasher.update(last)
+        except OSError:
+            return ""
+        return hasher.hexdigest()
 
 
 @lru_cache(maxsize=16)

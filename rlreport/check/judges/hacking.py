@@ -17,7 +17,7 @@ from rlreport.check.noise import centred
 from rlreport.check.run import Ranking, Run, mean
 from rlreport.check.series import FALL_Z, Shape
 from rlreport.check.shapes import is_verifiable, label_contained
-from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text
+from rlreport.check.spreading import FIGHTIN_WORDS, Spreading, has_text, spreading_texts
 from rlreport.figures.ragged import Floats
 from rlreport.text.messages import marked, message, sentences, told
 
@@ -109,7 +109,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
     if rewarded.empty:
         return None
     top = _leading_text(rewarded)
-    counts = run.spreading.counts[top["ngram"]]
+    counts = run.once(spreading_texts).counts[top["ngram"]]
     meaning = _meaning(run, counts)
     if meaning == "format":
         return None
@@ -145,7 +145,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
     """Return a note on a text; names of structures are not taken from the log."""
-    counts, kind = run.spreading.counts[top["ngram"]], str(top["kind"])
+    counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
     return check.finding(
@@ -164,7 +164,7 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
     """Return the texts that spread with the reward and earn a good part of its gain."""
-    limits, table = run.limits[Spreading], run.spreading.table
+    limits, table = run.limits[Spreading], run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
         return table[:0]
@@ -254,7 +254,7 @@ def _format_title(facts: Facts) -> str:
 )
 def format_learned(check: Check, run: Run) -> Result:
     """Find a text that spreads while the run learns, and is no reward hacking."""
-    table = run.spreading.table
+    table = run.once(spreading_texts).table
     if run.tables.words is None:
         return check.not_run("response")
     min_share = run.limits[_FormatLearned].share
@@ -264,7 +264,7 @@ def format_learned(check: Check, run: Run) -> Result:
     rewarded = _rewarded_texts(run)
     widest = table.iloc[int(np.argmax(table["share_last"].to_numpy()))]
     top = widest if rewarded.empty else _leading_text(rewarded)
-    counts = run.spreading.counts[top["ngram"]]
+    counts = run.once(spreading_texts).counts[top["ngram"]]
     if not (is_verifiable(run) if rewarded.empty else _meaning(run, counts) == "format"):
         return None
     met = run.met(_FormatLearned.share, ">=", top["share_last"])
