@@ -173,7 +173,7 @@ def _metrics(files: Sequence[MetricsFile]) -> TableView:
         ColumnView("metrics", message("Names"), kind="text"),
     ]
     rows = [(file.name, file.steps, len(file.metrics), ", ".join(file.metrics)) for file in files]
-    values = pd.DataFrame(rows, columns=[column.key for column in columns])
+    values = dict(zip((c.key for c in columns), zip(*rows, strict=True), strict=True))
     caption = message("Trainer metrics read")
     return table("metrics-files", caption, columns, values, ids=range(len(files)))
 

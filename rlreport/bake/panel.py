@@ -33,14 +33,14 @@ _CORRECT = re.compile(r"(is_)?(correct|acc|accuracy)(/mean)?", re.IGNORECASE)
 
 def conversation_data(rollouts: Sequence[Rollout]) -> dict[str, Any]:
     """Return ``conversation``, ``given`` and ``errors`` of the responses that have any."""
-    conversation, given, errors = {}, {}, {}
+    parts: dict[str, dict[str, Any]] = {"conversation": {}, "given": {}, "errors": {}}
     for rollout in rollouts:
         n = str(rollout.n)
-        conversation[n] = [_turn(turn) for turn in rollout.conversation]
+        parts["conversation"][n] = [_turn(turn) for turn in rollout.conversation]
         if rollout.sampled is not None and rollout.raw_tokens:
-            given[n] = spans(~rollout.sampled).tolist()  # tokens that the policy did not sample
-        errors[n] = [_short(error) for error in rollout.errors]
-    parts = {"conversation": conversation, "given": given, "errors": errors}
+            # Tokens that the policy did not sample.
+            parts["given"][n] = spans(~rollout.sampled).tolist()
+        parts["errors"][n] = [_short(error) for error in rollout.errors]
     filled = {key: {n: one for n, one in part.items() if one} for key, part in parts.items()}
     return {key: part for key, part in filled.items() if part}
 

@@ -223,7 +223,7 @@ def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[in
     """Return the mean reward per step of each prompt, float64 in the order of its steps."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
     means = rows.groupby(["prompt_id", "step"])["reward"].mean()
-    return {int(name): path.to_numpy() for name, path in means.groupby("prompt_id")}
+    return {prompt_id: means[prompt_id].to_numpy() for prompt_id in prompt_ids}
 
 
 def tokens_view(
@@ -286,9 +286,9 @@ def _rankings(tokens: pd.DataFrame, windows: Windows, addresses: Addresses) -> I
 def _example(addresses: Addresses, step: float, n: float, token: float | None = None) -> Cell:
     if pd.isna(step):
         return Cell("–", None, message("in none of the sampled responses"))
-    step, n, position = int(step), int(n), None if pd.isna(token) else int(token or 0)
-    text = message("step {step}, response {n}", step=step, n=n)
-    return Cell(text, float(step), href=addresses.response(step, n, position))
+    position = None if token is None or pd.isna(token) else int(token)
+    text = message("step {step}, response {n}", step=int(step), n=int(n))
+    return Cell(text, float(step), href=addresses.response(int(step), int(n), position))
 
 
 def sampling(tables: Tables) -> str:

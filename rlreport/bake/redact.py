@@ -197,10 +197,11 @@ def redacted_verdict(verdict: Verdict, redact: Redactor) -> Verdict:
 
 def redacted_ngrams(spreading: SpreadingTexts, redact: Redactor) -> SpreadingTexts:
     """Replace the spreading texts by numbers."""
-    tables = (spreading.table, spreading.by_step)
-    return SpreadingTexts(
-        *(one.assign(ngram=one["ngram"].map(redact)) if len(one) else one for one in tables)
+    table, by_step = (
+        frame.assign(ngram=frame["ngram"].map(redact)) if len(frame) else frame
+        for frame in (spreading.table, spreading.by_step)
     )
+    return SpreadingTexts(table, by_step)
 
 
 def _redacted_fact(fact: Fact, redact: Redactor) -> Fact:

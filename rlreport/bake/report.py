@@ -172,7 +172,7 @@ class ReportBuilder(Maker):
         """Yield (path below the root, bytes) of every file of the folder form, pages first."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
-        data = canonical_json(self.report_json(), indent=True)
+        data = canonical_json(report_json(self.context, self.plan), indent=True)
         steps = self.steps_data()
         if live := self.context.report.live:
             steps |= {"live": live, "built": xxhash.xxh3_64_hexdigest(data)}
@@ -202,7 +202,7 @@ class ReportBuilder(Maker):
         responses = base64.b64encode(self.response_data[0]).decode()
         return [
             ("application/json", "steps-data", script_json(self.steps_data())),
-            (binary, "report-json", packed_json(self.report_json())),
+            (binary, "report-json", packed_json(report_json(self.context, self.plan))),
             (binary, "responses-data", responses),
         ]
 
@@ -210,10 +210,6 @@ class ReportBuilder(Maker):
         """Return what pages of steps say about the whole run."""
         shown = [step.rows for step in self.plan.steps]
         return steps_data(self.context, shown_prompts(self.tables.responses, shown))
-
-    def report_json(self) -> dict[str, Any]:
-        """Return the content of ``data/report.json``."""
-        return report_json(self.context, self.plan)
 
 
 def prepare(

@@ -30,6 +30,7 @@ from rlreport.bake.views import Cell, ColumnView, Link, TableView, name_cell, nu
 from rlreport.check.finding import Finding
 from rlreport.choose import StepPlan
 from rlreport.draw.axes import finite_or_none
+from rlreport.draw.chart import Chart
 from rlreport.draw.step import step_charts
 from rlreport.draw.svg import drawn
 from rlreport.rollout import Rollout
@@ -96,7 +97,8 @@ def step_view(
         context.figures,
         advantages_logged=context.advantages_logged,
     )
-    judged, charts = _judged(responses), []
+    judged = _judged(responses)
+    charts: list[Chart] = []
     if len(judged) >= LEAST_CHARTED:
         charts = step_charts(judged, context.first_rewards, step=plan.step)
     return {
