@@ -7,16 +7,17 @@ import shutil
 import orjson
 import pytest
 
-from rlreport.draw import chart
+from rlreport.draw import chart, theme
 
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
     """``designs.json`` in a copy of the folder with its sources."""
     for name in ("designs.py", "theme.py"):
-        shutil.copyfile(chart.DESIGNS.with_name(name), tmp_path / name)
+        shutil.copyfile(theme.DESIGNS.with_name(name), tmp_path / name)
     path = tmp_path / "designs.json"
-    monkeypatch.setattr(chart, "DESIGNS", path)
+    for module in (chart, theme):
+        monkeypatch.setattr(module, "DESIGNS", path)
     chart._designs.cache_clear()
     yield path
     chart._designs.cache_clear()

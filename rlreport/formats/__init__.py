@@ -13,10 +13,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
-from rlreport.errors import UnreadRow, UsageError
+from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, NotTaken, count_not_taken, kind_of
 from rlreport.formats import roll, simple
-from rlreport.formats.base import Format, Match, Row, RowError, Where
+from rlreport.formats.base import Format, Match, Row, Where
 from rlreport.formats.evaluations import ATIF, InspectAI, LMEval
 from rlreport.formats.ids import TokenNames
 from rlreport.formats.logged import Watched, is_scalar, read_all

@@ -16,7 +16,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import zstandard
 
-from rlreport.formats.base import Row, RowError
+from rlreport.errors import RowError
+from rlreport.formats.base import Row
 from rlreport.formats.logged import json_object, mapping
 from rlreport.formats.parquet import parquet_rows
 from rlreport.formats.torch_file import torch_rows

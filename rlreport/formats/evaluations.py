@@ -9,15 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    FileStamp,
-    Match,
-    Row,
-    RowError,
-    Where,
-)
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where
 from rlreport.formats.containers import HEADER
 from rlreport.formats.ids import span_turns, tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlreport.errors import UnreadRow
+from rlreport.errors import RowError, UnreadRow
 from rlreport.fields import CANONICAL
-from rlreport.formats.base import FileStamp, Row, RowError, Where
+from rlreport.formats.base import FileStamp, Row, Where
 from rlreport.sidefiles import MAX_JSON, LimitError, load_json, read_bounded
 from rlreport.text.messages import message
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rlreport.errors import UnreadRow, UsageError
+from rlreport.errors import RowError, UnreadRow, UsageError
 from rlreport.fields import CANONICAL, FIELDS
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Format, Match, Row, RowError, Where, has_keys
+from rlreport.formats.base import BaseFormat, Format, Match, Row, Where, has_keys
 from rlreport.formats.metric_rows import is_event
 from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, marked, message

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.ids import after_prompt, mask_runs
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import conversation_fields, is_messages, prompt_fields, response_fields

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
-from rlreport.errors import MissingExtraError
-from rlreport.formats.base import Row, RowError
+from rlreport.errors import MissingExtraError, RowError
+from rlreport.formats.base import Row
 from rlreport.sidefiles import MAX_COLUMNS, LimitError
 from rlreport.text.messages import message
 

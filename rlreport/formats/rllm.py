@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, Row, Where
 from rlreport.formats.ids import tokens_of_steps
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import is_messages, prompt_fields, response_fields

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, Row, Where
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.simple import Renamed
 from rlreport.text.chat import conversation_fields

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where, has_phrase
+from rlreport.formats.base import BaseFormat, Match, Row, Where, has_phrase
 from rlreport.formats.ids import after_prompt
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import (

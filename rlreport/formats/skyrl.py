@@ -9,8 +9,9 @@ from pathlib import Path
 
 import xxhash
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.text.chat import Turn, prompt_and_response_fields
 from rlreport.text.messages import message

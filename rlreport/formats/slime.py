@@ -10,15 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import (
-    BaseFormat,
-    FileStamp,
-    Row,
-    RowError,
-    Where,
-    split_of,
-)
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where, split_of
 from rlreport.formats.ids import span_turns
 from rlreport.formats.logged import columns, fields, mapping
 from rlreport.formats.parquet import parquet_rows

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from rlreport.formats.base import Row, RowError
+from rlreport.errors import RowError
+from rlreport.formats.base import Row
 from rlreport.sidefiles import LimitError, open_zip
 from rlreport.text.messages import message
 

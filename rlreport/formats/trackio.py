@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, Match, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, Match, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.formats.simple import Plain
 from rlreport.formats.trl import TRL

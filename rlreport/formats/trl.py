@@ -11,9 +11,9 @@ from typing import Any
 
 import xxhash
 
-from rlreport.errors import MissingExtraError
+from rlreport.errors import MissingExtraError, RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, RowError, Where, has_keys
+from rlreport.formats.base import BaseFormat, FileStamp, Match, Row, Where, has_keys
 from rlreport.formats.containers import File, iterate
 from rlreport.formats.logged import columns, dicts, fields
 from rlreport.formats.parquet import parquet_rows

@@ -10,8 +10,9 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from rlreport.errors import RowError
 from rlreport.formats import logged
-from rlreport.formats.base import BaseFormat, FileStamp, Row, RowError, Where
+from rlreport.formats.base import BaseFormat, FileStamp, Row, Where
 from rlreport.formats.logged import columns, dicts, fields, mapping
 from rlreport.text.chat import prompt_and_response_fields, prompt_fields, response_fields
 from rlreport.text.messages import message

@@ -9,8 +9,9 @@ from typing import Any
 
 from rlreport.errors import MissingExtraError, UnusableInputError
 from rlreport.formats.metric_rows import KIND_KEYS, STEP_KEYS, flat_numbers, numbers_of, step_in
-from rlreport.read.files import COMPRESSIONS, Source
+from rlreport.read.files import COMPRESSIONS
 from rlreport.read.lines import ByteRange, Lines
+from rlreport.read.remote import Source
 from rlreport.sidefiles import (
     MAX_COLUMNS,
     MAX_JSON,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import zstandard
 
 from rlreport.errors import RowError
-from rlreport.read.files import LogFormat, Source
-from rlreport.read.remote import range_pieces
+from rlreport.read.files import LogFormat
+from rlreport.read.remote import Source, range_pieces
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

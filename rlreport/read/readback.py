@@ -12,9 +12,9 @@ import pandas as pd
 
 from rlreport.errors import RowError, UnreadRow, UnusableInputError
 from rlreport.figures.ragged import Ints
-from rlreport.read.files import LogFormat, Source
+from rlreport.read.files import LogFormat
 from rlreport.read.lines import DAMAGED, reason_of
-from rlreport.read.remote import read_ranges
+from rlreport.read.remote import Source, read_ranges
 from rlreport.read.rows import Row, load_object, parse_record
 from rlreport.text.tokens import Style
 

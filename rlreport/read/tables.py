@@ -24,9 +24,10 @@ from rlreport.read.batch import (
     joined_columns,
 )
 from rlreport.read.detect import LogFiles
-from rlreport.read.files import LogFormat, Source
+from rlreport.read.files import LogFormat
 from rlreport.read.notes import clear_missing_grades, restart_note, superseded_rows
 from rlreport.read.readback import RowLocations
+from rlreport.read.remote import Source
 from rlreport.tables import LogTables, Note, TextSample, TokenSample
 from rlreport.text.clean import number_as_text
 from rlreport.text.tokens import detect_style
