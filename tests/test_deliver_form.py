@@ -23,8 +23,7 @@ ROWS = [
 
 
 def write_text(builder: Builder, path: Path) -> None:
-    assert isinstance(builder, ReportBuilder)
-    path.write_text(f"rlreport plain text\n{builder.context.verdict.sentence}\n")
+    path.write_text(f"rlreport plain text\n{builder.sentence}\n")
 
 
 def encode_title(page: Page) -> tuple[tuple[str, bytes], int]:

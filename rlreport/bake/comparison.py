@@ -124,6 +124,11 @@ class ComparisonBuilder(Maker):
         return replace(self, shown=flips)
 
     @property
+    def sentence(self) -> str:
+        """The result of the comparison in one sentence or two."""
+        return words.sentence(self.outcome)
+
+    @property
     def view(self) -> dict[str, Any]:
         """What its templates print, in its language."""
         return self.context.report.language.of(_compare_view(self.outcome, self.charts, self.shown))

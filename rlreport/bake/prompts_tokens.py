@@ -222,7 +222,8 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
     """Return the mean reward per step of each prompt, float64 in the order of its steps."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
-    means = rows.groupby(["prompt_id", "step"])["reward"].mean()
+    with np.errstate(over="ignore"):
+        means = rows.groupby(["prompt_id", "step"])["reward"].mean()
     return {prompt_id: means[prompt_id].to_numpy() for prompt_id in prompt_ids}
 
 

@@ -108,6 +108,11 @@ class ReportBuilder(Maker):
         return self.context.tables
 
     @property
+    def sentence(self) -> str:
+        """The verdict in one sentence or two."""
+        return self.context.verdict.sentence
+
+    @property
     def plan(self) -> Plan:
         """What the pages of steps show; nothing until they are rendered."""
         return self.steps.plan if self.steps else Plan([], self.tables.steps_with_responses)
