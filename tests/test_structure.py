@@ -13,6 +13,11 @@ import rlreport
 
 PACKAGE = Path(rlreport.__file__).parent
 LONGEST = 400
+LAYERS = [
+    *("text", "figures", "formats", "read", "metrics", "summarise", "check", "choose"),
+    *("comparison", "draw", "bake", "deliver", "cli"),
+]
+"""Packages in the order of docs/architecture.md: each imports only from those before it."""
 
 
 def test_no_module_is_longer_than_one_reads_at_once() -> None:
@@ -26,6 +31,21 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     except CycleError as error:
         pytest.fail(" → ".join(reversed(error.args[1])))
     assert set(order) == set(modules())
+
+
+def test_packages_import_only_from_those_before_them() -> None:
+    packages = {name: name.split(".")[1] for name in modules() if name.count(".")}
+    assert {package for package in packages.values() if (PACKAGE / package).is_dir()} == set(LAYERS)
+    wrong = [
+        (name, target)
+        for name, others in imports().items()
+        for target in others
+        if {packages.get(name), packages.get(target)} <= set(LAYERS)
+        and LAYERS.index(packages[name]) < LAYERS.index(packages[target])
+    ]
+    assert wrong == []
+    layers = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
+    assert " → ".join(LAYERS) in layers
 
 
 def test_a_circle_would_be_found() -> None:
@@ -49,25 +69,17 @@ def modules() -> dict[str, tuple[int, ast.Module]]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Each module's imports from the package when it is imported itself.
-
-    Those inside functions and those for the type checker alone come later, or never.
-    """
+    """Each module's imports from the package, those inside functions and for types included."""
     return {
-        name: {target for node in at_import(tree) for target in targets(node)} - {name}
+        name: {
+            target
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for target in targets(node)
+        }
+        - {name, "rlreport"}
         for name, (_, tree) in modules().items()
     }
-
-
-def at_import(node: ast.AST) -> list[ast.Import | ast.ImportFrom]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [node]
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return []
-    inside = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        inside = list(node.orelse)
-    return [found for child in inside for found in at_import(child)]
 
 
 def targets(node: ast.Import | ast.ImportFrom) -> set[str]:
