@@ -14,11 +14,9 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
   const copy = recoloured(spec, colours);
   const over = copy.params?.some(({ name }) => name === "at");
   for (const param of copy.params ?? []) {
-    if (param.name === "smoothing") {
-      param.value = smoothing;
-      delete param.bind; // the page asks once for all charts
-    }
-    if (param.name === "zero_shift" && (zoom || log)) delete param.bind; // the axis is fixed then
+    if (param.name !== "smoothing") continue;
+    param.value = smoothing;
+    delete param.bind; // the page asks once for all charts
   }
   if (log) logarithmic(copy);
   if (!over) {
@@ -32,8 +30,7 @@ export function specFor(spec, colours, { zoom, log, smoothing }) {
   for (const layer of copy.layer) {
     const { y } = layer.encoding;
     if (inside && y?.axis && !y.scale.type) {
-      const { domainMin, domainMax, ...scale } = y.scale;
-      y.scale = { ...scale, domain: inside };
+      y.scale = { ...y.scale, domain: inside };
     }
     if (!["label", "marked_bar"].includes(layer.name)) layer.mark = { ...layer.mark, clip: true };
     if (zoom && layer.encoding.x?.axis) Object.assign(layer.encoding.x.scale, { domain: zoom, zero: false });
