@@ -314,7 +314,11 @@ def test_pointing_again_at_the_same_finding_draws_nothing(browser: Browser, samp
         added = finding.evaluate(
             """async node => {
                 let count = 0;
-                const seen = new MutationObserver(changes => (count += changes.length));
+                const seen = new MutationObserver(changes => {
+                    for (const { addedNodes } of changes)
+                        for (const added of addedNodes)
+                            if (added.className?.includes?.('pointed')) count += 1;
+                });
                 seen.observe(document.querySelector('main'), { childList: true, subtree: true });
                 for (let i = 0; i < 20; i++)
                     node.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
