@@ -57,9 +57,8 @@ class Chart:
 
 def fill(
     design: str,
-    rows: Rows,
+    data: Mapping[str, Rows],
     axes: tuple[Axis, Axis],
-    layers: Mapping[str, Rows] | None = None,
     placeholders: Mapping[str, Any] | None = None,
     *,
     size: str = "half",
@@ -69,9 +68,9 @@ def fill(
 
     Args:
         design: its name.
-        rows: data of the layers that share it.
+        data: ``rows`` of the layers that share them, and by name the rows of layers with data of
+            their own; such a layer is left out if it has none.
         axes: x and y.
-        layers: name of a layer with its own data → its rows; without rows it is left out.
         placeholders: further placeholders of the design → their values.
         size: ``step``, ``half`` or ``wide``.
         right: pixels right of the plot, for direct labels.
@@ -80,7 +79,6 @@ def fill(
         Vega-Lite, with what serves the pointer, and Vega of what is drawn on paper.
     """
     forms = _designs()[design]
-    data = {"rows": rows, **(layers or {})}
     values = dict(placeholders or {})
     for channel, axis, ticks in zip("xy", axes, (6, 5), strict=True):
         values |= axis.placeholders(channel, ticks)
@@ -93,7 +91,7 @@ def fill(
         }
         for form in ("spec", "vega")
     )
-    spec["data"] = {"values": list(rows)}
+    spec["data"] = {"values": list(data["rows"])}
     spec["layer"] = [x for x in spec["layer"] if "data" not in x or data.get(x["name"])]
     for layer in spec["layer"]:
         if "data" in layer:

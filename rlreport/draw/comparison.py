@@ -108,12 +108,11 @@ def _paths(paths: Sequence[pd.DataFrame]) -> Chart:
         )
     forms = fill(
         "paths",
-        rows,
+        {"rows": rows, "label": ends, "halo": ends},
         (
             Axis(*limits([floats(path, "distance") for path in paths]), message("√KL (√nats)")),
             Axis(*limits([floats(path, "reward") for path in paths]), message("mean reward")),
         ),
-        {"label": ends, "halo": ends},
         looks(_runs(np.zeros(1), np.zeros(1))),
         right=72,
     )

@@ -174,9 +174,8 @@ def curve_chart(
         layers["label"] = _labels(steps[-1], shown, y, plot_height(size))
     spec, vega = fill(
         f"curves_{y.scale}",
-        rows,
+        {"rows": rows, **layers},
         (frame.axis(min(12 if wide else 6, len(steps))), y),
-        layers,
         looks(shown),
         size=size,
         right=labels or 16,

@@ -89,7 +89,7 @@ def _gains(prompts: pd.DataFrame) -> Chart | None:
             low=figure(float(gain.min())),
             high=figure(float(gain.max())),
         ),
-        *fill("columns", rows, (x, Axis(0.0, most, message("prompts")))),
+        *fill("columns", {"rows": rows}, (x, Axis(0.0, most, message("prompts")))),
     )
 
 

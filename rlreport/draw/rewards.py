@@ -88,9 +88,8 @@ def _heat_map(frame: Frame, finite: pd.DataFrame, values: Floats) -> Chart:
     ticks = [finite_or_none(value) for value in values] if len(values) <= 6 else None
     forms = fill(
         "steps_heat",
-        records(cells),
+        {"rows": records(cells), **mark_layers(frame.marks("reward_distribution"))},
         (frame.axis(), Axis(float(heights[0]), float(heights[-1]), title, values=ticks)),
-        mark_layers(frame.marks("reward_distribution")),
         right=92,
     )
     # Of the steps themselves: a column may hold several.
@@ -209,7 +208,7 @@ def frontier_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
     ]
     x = Axis(*limits([kl[drawn]]), STEP["kl_k1_mean"].title)
     y = Axis(*limits([reward[drawn]]), message("mean reward"))
-    forms = fill("path", rows, (x, y), {"label": ends, "halo": ends}, right=72)
+    forms = fill("path", {"rows": rows, "label": ends, "halo": ends}, (x, y), right=72)
     places = {"first": 0, "last": -1, "highest": int(reward.argmax())}
     words = {
         place: message(
@@ -251,6 +250,8 @@ def error_by_position_charts(tables: Tables, frame: Frame) -> Iterator[Chart]:
             tenth=f"{tenths[largest] + 1:.0f}",
         ),
         *fill(
-            "columns", records({"from": tenths / 10, "to": (tenths + 1) / 10, "y": errors}), (x, y)
+            "columns",
+            {"rows": records({"from": tenths / 10, "to": (tenths + 1) / 10, "y": errors})},
+            (x, y),
         ),
     )

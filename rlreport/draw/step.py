@@ -87,20 +87,20 @@ def _histogram(reward: Floats, reference: Floats, first_step: Floats) -> Chart |
         words.append(message("First step: mean {mean}.", mean=figure(mean(ghost))))
     spec, vega = fill(
         "histogram",
-        # A row a bin, standing for its responses: Vega need not sort hundreds into them.
-        [
-            {field: (low + high) / 2, "weight": n}
-            for field, bars in zip(("reward", "ref_reward"), counted, strict=False)
-            for low, high, n in bars
-        ],
+        {
+            # One row per bin, with its weight: Vega need not sort hundreds of responses into bins.
+            "rows": [
+                {field: (low + high) / 2, "weight": n}
+                for field, bars in zip(("reward", "ref_reward"), counted, strict=False)
+                for low, high, n in bars
+            ],
+            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in counted[2]],
+            "key": _key(names),
+        },
         (
             Axis(*edges[1:], message("reward")),
             Axis(0.0, 1.08 * max(shares), message("share of responses"), percent=True, count=4),
         ),
-        {
-            "ghost": [{"low": a, "high": b, "share": n / len(ghost)} for a, b, n in counted[2]],
-            "key": _key(names),
-        },
         dict(zip(("$bins.step", "$bins.low", "$bins.high"), edges, strict=True)),
         size="step",
         right=RIGHT,
@@ -130,12 +130,14 @@ def _gap(rows: pd.DataFrame) -> Chart | None:
         columns = {"weight": [count / MOST_BARS] * MOST_BARS}
     spec, vega = fill(
         "ordered_bars",
-        _rows(known, {"reward_gap": "reward_gap", "reward": "reward"}, columns),
+        {
+            "rows": _rows(known, {"reward_gap": "reward_gap", "reward": "reward"}, columns),
+            "zero": [{"zero": 0}],
+        },
         (
             Axis(0.0, float(count), message("responses, smallest gap first"), format=",d"),
             Axis(*limits([np.append(gap, 0.0)]), message("reward − reference reward")),
         ),
-        {"zero": [{"zero": 0}]},
         size="step",
         right=RIGHT,
     )
@@ -159,10 +161,12 @@ def _plane(rows: pd.DataFrame, field: str, name: str, title: str) -> Chart | Non
         else message("{count:count} responses, correlation {r}.", count=len(up), r=figure(r))
     )
     if len(up) > MOST_DOTS:
-        forms = fill("plane_heat", _cells(across, up, x, y), (x, y), size="step", right=RIGHT)
+        forms = fill(
+            "plane_heat", {"rows": _cells(across, up, x, y)}, (x, y), size="step", right=RIGHT
+        )
         return Chart(name, title, words, *forms, interactive=False)
     dots = _rows(known, {"x": field, "y": "reward"}, {})
-    spec, vega = fill("scatter", dots, (x, y), size="step", right=RIGHT)
+    spec, vega = fill("scatter", {"rows": dots}, (x, y), size="step", right=RIGHT)
     # The page's rows name their columns, and so does what a brush limits.
     for layer in spec["layer"]:
         encoding = layer["encoding"]
