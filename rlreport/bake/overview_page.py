@@ -174,8 +174,10 @@ def extreme_number(extreme: Extreme) -> Cell:
 
 
 def _extreme_cell(extreme: Extreme) -> Cell:
-    value = extreme_number(extreme)
-    return value._replace(text=with_unit(value.text, RESPONSE[extreme.metric].unit))
+    value, unit = extreme_number(extreme), RESPONSE[extreme.metric].unit
+    if value.text == "1" and unit == "tokens":
+        return value._replace(text=plural("{count} token", "{count} tokens", 1))
+    return value._replace(text=with_unit(value.text, unit))
 
 
 def _steps(context: RunContext, addresses: Addresses) -> TableView:
