@@ -100,7 +100,7 @@ FIELDS = (
     Field("turns", "turns", "the conversation after the prompt, in order: one object a turn"),
     Field("agent", "text", "which seat spoke, where several agents take part", column=True),
     Field("trainable", "bool", "whether that seat is trained; else its rows are left out"),
-    Field("policy_version", "range", "version that sampled, or first and last", column=True),
+    Field("policy_version", "range", "version of the sampling policy, or first and last version", column=True),
     Field("errors", "texts", "what went wrong in the rollout"),
     Field("seconds", "number", "seconds that the rollout took"),
     Field("split", "text", "train, val or eval", column=True),

@@ -1,4 +1,4 @@
-"""All options, each declared once: the command line and the keywords of the API come from here."""
+"""Declarations of all options, from which the command line and the API keywords are derived."""
 
 # ruff: noqa: RUF009
 from __future__ import annotations
@@ -30,11 +30,11 @@ def option(default: Any, help: str, *flags: str, **settings: Any) -> Any:
     """Declare a field of an options class.
 
     Args:
-        default: its value if not given; a dict or None for a mapping.
-        help: what it does, shown by ``--help`` and in the docstring of the API.
-        flags: its flags on the command line if not the name with hyphens; none if ``None``.
-        settings: ``choices``, ``low`` and ``high`` are checked; ``metavar``, ``show`` (the default
-            as shown), ``size`` (bytes, written ``10MB``) and ``hidden`` are for the command line.
+        default: default value; a dict or None for a mapping.
+        help: description, shown by ``--help`` and in the docstring of the API.
+        flags: flags on the command line; by default the name with hyphens.
+        settings: ``choices``, ``low`` and ``high`` are validated; ``metavar``, ``show`` (text for
+            the default) and ``size`` (bytes, written ``10MB``) are for the command line.
     """
     metadata = {"help": help, "flags": flags, **settings}
     if isinstance(default, dict):
@@ -48,7 +48,7 @@ def declared(options: type) -> list[Field[Any]]:
 
 
 def part(kind: type[Options], options: object) -> Options:
-    """Return an options class with the values that it shares with another, or with a dict."""
+    """Return an instance of ``kind`` with the values of those fields that ``options`` has."""
     values = options if isinstance(options, dict) else vars(options)
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -57,10 +57,10 @@ def part(kind: type[Options], options: object) -> Options:
 @dataclass(frozen=True, kw_only=True)
 class _Checked:
     def __post_init__(self) -> None:
-        """Check ranges and choices; None for a mapping is an empty one.
+        """Validate ranges and choices; replace None by {} for mappings.
 
         Raises:
-            UsageError: a number is out of its range, or a word is none of the choices.
+            UsageError: a number is out of range, or a value is not one of the choices.
         """
         for one in declared(type(self)):
             value, settings = getattr(self, one.name), one.metadata
@@ -111,29 +111,29 @@ class ReadOptions(_Checked):
     )
     restarts: Literal["all", "last"] = option(
         "all",
-        "Rows of a step that a restarted run logged twice: keep all or only the last.",
+        "If a restarted run logged a step twice, keep all its rows or only the last ones.",
         choices=RESTARTS,
     )
     metrics: Paths = option(
-        (), "File of trainer metrics. Default: those found next to the logs.", metavar="FILE"
+        (), "File of trainer metrics. Default: files next to the logs.", metavar="FILE"
     )
     strict: bool = option(False, "Fail instead of skipping lines that cannot be read.")
     max_line: int = option(
-        256_000_000, "Skip lines that are longer.", low=1, size=True, show="256MB"
+        256_000_000, "Skip lines longer than this.", low=1, size=True, show="256MB"
     )
     workers: int = option(
         0, "Number of worker processes.", low=0, high=256, show="one per core", metavar="N"
     )
     ray: str | None = option(
         None,
-        "Use the Ray cluster at ADDRESS (HOST:PORT), or 'auto' for the one this machine belongs "
-        "to; see docs/integrations.md.",
+        "Use the Ray cluster at ADDRESS (HOST:PORT, or 'auto' for this machine's cluster); see "
+        "docs/integrations.md.",
         metavar="ADDRESS",
     )
     cache: str | Path = option(
         "",
-        "Folder that keeps intermediate results, so that the next build reads only what is new; "
-        "'auto' is the user's cache folder.",
+        "Folder for intermediate results, so that the next build reads only new data; 'auto' "
+        "selects the user's cache folder.",
         metavar="DIR|auto",
     )
     cache_size: int = option(
@@ -186,17 +186,19 @@ class OutputOptions(_Checked):
     )
     redact: bool | Literal["names"] = option(
         False,
-        "Omit all text of prompts, responses and tokens; --redact=names also omits names of "
-        "further fields and of files.",
+        "Omit all text of prompts, responses and tokens; --redact=names also omits the names of "
+        "extra fields and of files.",
     )
-    stamp: bool = option(False, "Show the build time. Without it the same logs give equal bytes.")
+    stamp: bool = option(
+        False, "Show the build time. Without it, the same logs give byte-identical output."
+    )
     to: Sequence[str] = option((), "Recipient of the mail.", metavar="ADDRESS")
     sender: str | None = option(None, "Sender of the mail.", "--from", metavar="ADDRESS")
     subject: str | None = option(
         None, "Subject of the mail. Default: title and verdict.", metavar="TEXT"
     )
     github_summary: bool = option(
-        False, "Also append a summary to the page of the job in GitHub Actions."
+        False, "Also append a summary to the GitHub Actions job summary."
     )
     lang: str = option(
         Language().code,
@@ -217,7 +219,7 @@ class OutputOptions(_Checked):
 
     @property
     def redact_names(self) -> bool:
-        """Whether names of further fields and of files are omitted."""
+        """Whether the names of extra fields and of files are omitted."""
         return self.redact == "names"
 
 
@@ -225,30 +227,38 @@ class OutputOptions(_Checked):
 class ReportOptions(OutputOptions):
     """What the report of a run shows."""
 
-    band: float = option(1.0, "Half width of the band on charts, in std.", low=0, high=10)
-    max_responses: int = option(128, "Responses shown per step; figures always use all.", low=1)
+    band: float = option(
+        1.0, "Half width of the band on charts, in standard deviations.", low=0, high=10
+    )
+    max_responses: int = option(
+        128, "Maximum responses shown per step; statistics always use all.", low=1
+    )
     mute: Mapping[str, str] = option(
-        {}, "Mute the findings of check ID; they are listed with REASON.", metavar="ID=REASON"
+        {},
+        "Mute the findings of check ID; they are listed separately with REASON.",
+        metavar="ID=REASON",
     )
     charts: Paths = option(
-        (), "Python file with custom charts, which is run; see docs/charts.md.", metavar="FILE.py"
+        (),
+        "Python file that defines custom charts; its code is executed. See docs/charts.md.",
+        metavar="FILE.py",
     )
     config: Paths = option(
         (),
-        "Configuration of the run (.yaml, .json or .toml) to show. Default: those found next to "
+        "Configuration file of the run (.yaml, .json or .toml) to show. Default: files next to "
         "the logs. Likely secrets are omitted.",
         metavar="FILE",
     )
     meta: Mapping[str, object] = option(
         {}, "Additional entry of the run's configuration.", metavar="KEY=VALUE"
     )
-    git: bool = option(False, "Show commit and branch of the current folder.")
+    git: bool = option(False, "Show the git commit and branch of the current folder.")
     merge: bool = option(False, "Treat folders that look like several runs as one run.")
     in_progress: bool = option(
-        False, "The newest step is still being written: mark it and exclude it from the checks."
+        False, "Treat the newest step as incomplete: mark it and exclude it from the checks."
     )
     live: int = 0
-    """Seconds after which open pages look for a newer report; 0 for never."""
+    """Seconds between checks of open pages for a newer report; 0 for never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,12 +274,15 @@ class CompareOptions(ReadOptions, FigureOptions, OutputOptions):
 
     pair_by: str = option(
         "prompt",
-        "What pairs prompts: prompt (its text), group (the logged group_id), or another logged "
-        "field such as id.",
+        "Field that identifies the same prompt in both runs: prompt (its text), group (the logged "
+        "group_id), or another logged field such as id.",
         metavar="FIELD",
     )
     fail_on: Sequence[str] = option(
-        (), "Exit with status 1 if NEW is worse in this way.", choices=FAIL_ON
+        (),
+        "Exit with status 1 if NEW has a lower reward (worse), a worse guardrail, a new critical "
+        "finding (new-critical), or any of these.",
+        choices=FAIL_ON,
     )
     margin: float = option(0.0, "Reward drop tolerated by --fail-on worse.", low=0)
     redact: bool | Literal["names"] = option(False, "Omit all text of prompts and responses.")

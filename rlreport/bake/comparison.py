@@ -1,4 +1,4 @@
-"""Renders a comparison: its page (verdict, charts, guardrails, findings, flips), its files."""
+"""Renders a comparison: its page (verdict, charts, guardrails, findings, flips) and its files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlreport.text.messages import figure, listed, message
 from rlreport.text.numbers import MISSING
 
 MAX_CHARACTERS = 20_000
-"""Characters of a text that are shown; a comparison holds hundreds."""
+"""Maximum characters shown of a text; a comparison has hundreds of texts."""
 
 LEVELS = {
     "better": "healthy",
@@ -94,7 +94,7 @@ PAGE, INDEX = "compare.html", "index.html"
 
 
 class ComparisonContext(NamedTuple):
-    """What output formats ask of a comparison as of a report; ``stamp`` is the time or ""."""
+    """The context that output formats need; ``stamp`` is the build time or ""."""
 
     run: str
     report: ReportOptions
@@ -103,7 +103,7 @@ class ComparisonContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonBuilder(Maker):
-    """Everything a form needs to write a comparison.
+    """Everything an output format needs to write a comparison.
 
     Attributes:
         finish: encodes a page for the output format.
@@ -120,7 +120,7 @@ class ComparisonBuilder(Maker):
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def showing(self, flips: int) -> ComparisonBuilder:
-        """Return the same comparison with so many prompts won and lost."""
+        """Return the same comparison with the texts of ``flips`` prompts."""
         return replace(self, shown=flips)
 
     @property
@@ -130,11 +130,11 @@ class ComparisonBuilder(Maker):
 
     @property
     def view(self) -> dict[str, Any]:
-        """What its templates print, in its language."""
+        """Data of the templates, in the language of the comparison."""
         return self.context.report.language.of(_compare_view(self.outcome, self.charts, self.shown))
 
     def frame(self) -> Shell:
-        """Return the frame of its page; without navigation, as there is no other."""
+        """Return the frame of the page, without navigation as it is the only page."""
         files = {} if self.one_file else assets(self.context.report.language).files
         return Shell(
             title=self.context.run,
@@ -149,7 +149,7 @@ class ComparisonBuilder(Maker):
         )
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield its page as the form takes it, and in a folder the one that leads there."""
+        """Yield the encoded page, and for a folder the index page that redirects to it."""
         frame = self.frame()
         template = "main/compare.html" if self.one_file else "page.html"
         templates = environment(self.context.report.language)
@@ -174,10 +174,10 @@ class ComparisonBuilder(Maker):
 
 
 def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict[str, Any]:
-    """Return what the templates of a comparison print, with the first ``shown`` flips.
+    """Return the data of the templates, with the first ``shown`` flips.
 
-    ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` each
-    heading with (severity, title) of its findings, ``pairs`` the flips whose texts are known.
+    ``runs`` has (BASE or NEW, name, level, verdict in words) of each run, ``findings`` has
+    (severity, title) of findings by heading, and ``pairs`` has the flips with known texts.
     """
     flips, changed = outcome.flips[:shown], outcome.changed
     caveats = words.caveats(outcome)
@@ -228,7 +228,7 @@ def _compare_view(outcome: Outcome, charts: Sequence[Chart], shown: int) -> dict
 
 
 def _severity(outcome: Outcome, caveats: str) -> str:
-    """Return the level by which the verdict is coloured: a single pair is never green."""
+    """Return the level for the colour of the verdict; a comparison of two runs is never green."""
     level = outcome.comparison.level
     if outcome.new.broken:
         return "critical"
@@ -302,7 +302,7 @@ def _prompt(flip: Flip) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a text, which says how much is missing."""
+    """Return the start of a text, followed by how many characters were cut."""
     left_out = len(text) - MAX_CHARACTERS
     if left_out <= 0:
         return text

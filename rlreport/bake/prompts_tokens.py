@@ -1,7 +1,7 @@
 """The pages of prompts and of tokens.
 
-Prompts: each over the steps, and its responses side by side. Tokens: which carry the KL, which
-rose or fell, which texts spread.
+The page of prompts shows each prompt over the steps, with representative responses. The page of
+tokens shows the tokens with the most KL, those that rose or fell, and the texts that spread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _WHICH = {"best": marked("Best:"), "worst": marked("Worst:"), "latest": marked("
 
 TOKENS_SHOWN = 40
 LEAST_SUPPORT = 20
-"""Occurrences below which a token's mean says little."""
+"""Minimum number of occurrences for the mean of a token to be listed."""
 
 Windows = tuple[tuple[int, int], tuple[int, int]]
 
@@ -201,7 +201,7 @@ def _prompts(tables: Tables, texts: RunTexts, addresses: Addresses) -> TableView
 
 
 def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
-    """Return groups by step; None when no group has two responses."""
+    """Return a table with statistics of groups by step, None if no group has two responses."""
     steps = tables.steps[tables.steps["groups"] > 0]
     if steps.empty:
         return None
@@ -220,7 +220,7 @@ def _groups(tables: Tables, addresses: Addresses) -> TableView | None:
 
 
 def _reward_paths(responses: pd.DataFrame, prompt_ids: Sequence[int]) -> dict[int, Floats]:
-    """Return the mean reward per step of each prompt, float64 in the order of its steps."""
+    """Return the mean reward by step of each prompt, float64, for the steps that contain it."""
     rows = responses.loc[responses["prompt_id"].isin(prompt_ids), ["prompt_id", "step", "reward"]]
     with np.errstate(over="ignore"):
         means = rows.groupby(["prompt_id", "step"])["reward"].mean()
@@ -293,7 +293,7 @@ def _example(addresses: Addresses, step: float, n: float, token: float | None = 
 
 
 def sampling(tables: Tables) -> str:
-    """Say which responses figures of texts and tokens come from; "" if it is all of all."""
+    """Return which responses the figures of texts and tokens come from, "" if all of them."""
     sample = message("{one:capital}.", one=tables.sample_note) if tables.sample_note else ""
     cut = message("Of a longer response the first and the last {count:count} tokens.", count=EDGE)
     longest = tables.responses["response_tokens"].max()

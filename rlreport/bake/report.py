@@ -52,7 +52,7 @@ from rlreport.text.messages import message, sentences
 from rlreport.workers import Workers
 
 RUN_SCRIPT = "data/run.js"
-"""What pages of steps say about the whole run; the pages themselves do not depend on it."""
+"""Script with data about the whole run, so that the pages of steps do not depend on the run."""
 STAMP_FORMAT = "%Y-%m-%d %H:%M UTC"
 
 
@@ -64,7 +64,7 @@ class StepPages:
         plan: what they show.
         pages: path below the report's root and bytes, by step.
         listed: their rows in the list of the run.
-        weight: bytes that the pages take.
+        weight: size of the pages in bytes.
     """
 
     plan: Plan
@@ -75,16 +75,16 @@ class StepPages:
 
 @dataclass(frozen=True, slots=True)
 class ReportBuilder(Maker):
-    """Everything a form needs to write a report.
+    """Everything an output format needs to write a report.
 
     The pages of steps are rendered first (``steps``), those of the run by ``pages``.
 
     Attributes:
         candidates: steps that have a page.
         finish: encodes a page for the output format.
-        texts: responses read back for the pages of the run.
-        charts: charts of the overview, drawn.
-        response_data: content of ``data/responses.csv.gz``, and of how many responses.
+        texts: responses read again for the pages of the run.
+        charts: drawn charts of the overview.
+        response_data: content of ``data/responses.csv.gz``, and its number of responses.
         steps: the steps' pages, None until they are rendered.
         memo: results of ``once``.
     """
@@ -114,29 +114,29 @@ class ReportBuilder(Maker):
 
     @property
     def plan(self) -> Plan:
-        """What the pages of steps show; nothing until they are rendered."""
+        """The plan of what the pages of steps show; empty until they are rendered."""
         return self.steps.plan if self.steps else Plan([], self.tables.steps_with_responses)
 
     @property
     def shown(self) -> int:
-        """Responses shown with their text, as far as pages of steps and the overview do."""
+        """Number of responses shown with their text on the pages of steps and the overview."""
         if self.steps:
             return self.plan.responses
         return len({(rollout.step, rollout.n) for _, rollout in self.texts.extremes})
 
     def linking(self, candidates: list[Candidate], limit: int) -> ReportBuilder:
-        """Return the report of ``limit`` bytes with pages of these steps, still to be rendered."""
+        """Return a report of at most ``limit`` bytes with these steps, not rendered yet."""
         shown_steps, listed = [one.step for one in candidates], rows_listed(candidates, limit)
         context = replace(self.context, shown_steps=shown_steps, listed=listed)
         return replace(self, candidates=candidates, context=context)
 
     def without_responses(self) -> ReportBuilder:
-        """Return the report without the figures of all responses, for the smallest size."""
+        """Return the report without the response data, which gives the smallest size."""
         data = response_data(self.tables, redact=bool(self.context.report.redact))
         return replace(self, response_data=packed(data, 0))
 
     def holding(self, steps: StepPages) -> ReportBuilder:
-        """Return the report with the pages of its steps."""
+        """Return the report with these rendered pages of its steps."""
         responses = self.tables.responses
         token_responses = int((responses["response_tokens"].fillna(0) > 0).sum())
         left_out = steps.plan.left_out(len(responses), token_responses)
@@ -144,7 +144,7 @@ class ReportBuilder(Maker):
         return replace(self, steps=steps, context=replace(self.context, left_out=left_out))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every page as the form takes it: those of the run, then the steps in order."""
+        """Yield every encoded page: the pages of the run, then those of the steps in order."""
         for page in self._run_pages():
             yield self.finish(page)[0]
         if self.steps:
@@ -174,7 +174,7 @@ class ReportBuilder(Maker):
         return Addresses(frozenset(self.context.shown_steps), one_file=self.context.one_file)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (path below the root, bytes) of every file of the folder form, pages first."""
+        """Yield (path below the root, bytes) of every file of a report folder, pages first."""
         yield from self.pages()
         yield from assets(self.context.report.language).files.values()
         data = canonical_json(report_json(self.context, self.plan), indent=True)
@@ -192,13 +192,13 @@ class ReportBuilder(Maker):
 
     @property
     def exported(self) -> list[str]:
-        """Paths of the files that a reader may take, none where the form has no files."""
+        """Paths of files to download; empty if the output format has no separate files."""
         if self.context.one_file:
             return []
         return [REPORT, RESPONSES, *(path for path, _ in self._exports)]
 
     def frame(self) -> Shell:
-        """Return the frame of the one file, its policy still empty."""
+        """Return the frame of the one-file format, with an empty Content-Security-Policy."""
         return shell("overview", self.context, self.addresses)
 
     def nodes(self) -> list[tuple[str, str, str]]:
@@ -212,7 +212,7 @@ class ReportBuilder(Maker):
         ]
 
     def steps_data(self) -> dict[str, Any]:
-        """Return what pages of steps say about the whole run."""
+        """Return the data about the whole run for pages of steps."""
         shown = [step.rows for step in self.plan.steps]
         return steps_data(self.context, shown_prompts(self.tables.responses, shown))
 

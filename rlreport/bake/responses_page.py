@@ -1,4 +1,4 @@
-"""The list of the run: the responses that steps' pages show, in one table over all steps."""
+"""The page of responses: the responses shown on the pages of steps, in one table."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from rlreport.text.chat import spoken
 from rlreport.text.messages import listed, message, told
 
 MOST_LISTED = 20_000
-"""Rows that a list may have: so many are sorted and searched at once in a browser."""
+"""Maximum rows of the list, which a browser can still sort and search without delay."""
 
 LISTED_SHARE, LISTED_BYTES = 0.15, 200
-"""Share of a report's size that the list may take, and what a row takes of it, roughly."""
+"""Maximum share of the report's size for the list, and the approximate size of a row."""
 
 LISTED_CHARS = 120
-"""Characters of a text that the list carries."""
+"""Maximum characters of a text in the list."""
 
 _TEXTS = ("prompt", "response")
 _ORDER = message(
@@ -52,8 +52,8 @@ _POINTING = message("findings that point at the response")
 _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 ListedRows = dict[str, Any]
-"""Rows that a step gives to the list of the run, the most interesting first: ``step``, and by key
-of a column a value per row (numbers NaN where missing)."""
+"""Rows of the list from one step, the most interesting first: ``step``, and for each column key
+one value per row (missing numbers are NaN)."""
 
 
 def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
@@ -67,13 +67,13 @@ def rows_listed(candidates: Sequence[Candidate], limit: float) -> int:
 def listed_rows(
     responses: pd.DataFrame, extras: pd.DataFrame, rollouts: Sequence[Rollout], context: PageContext
 ) -> ListedRows:
-    """Return rows of the list of the run, as far as they depend on their step alone.
+    """Return a step's rows of the list, without the values that depend on other steps.
 
     Args:
         responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: their further columns.
-        rollouts: those that the page shows, the most interesting first.
-        context: what the pages of steps share.
+        extras: their extra columns.
+        rollouts: the responses shown on the page, the most interesting first.
+        context: data shared by the pages of steps.
     """
     places = pd.Index(responses["n"]).get_indexer([r.n for r in rollouts])
     return {
@@ -90,7 +90,7 @@ def listed_rows(
 
 
 def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedRows:
-    """Return the rows with what depends on the whole run, as many as the list has of a step.
+    """Add the values that depend on the whole run, and limit the rows to the list's limit per step.
 
     The first ``pinned`` rows are those that findings or extremes of the run refer to.
     """
@@ -111,7 +111,7 @@ def with_interest(rows: ListedRows, context: RunContext, pinned: int) -> ListedR
 
 
 def _question(rollout: Rollout) -> str:
-    """Return the prompt without the system's turns, the same in most rows of a log."""
+    """Return the prompt without system turns, which are the same in most rows of a log."""
     turns = [turn for turn in rollout.turns if turn[0] != "system"]
     return turns[0][1] if len(turns) == 1 else spoken(turns) or rollout.prompt
 
@@ -123,10 +123,10 @@ def responses_view(
 
     Args:
         steps: its rows by step, see ``with_interest``.
-        context: what every page shares.
+        context: data shared by all pages.
         addresses: addresses as seen from the page.
-        total: responses logged.
-        shown: responses that steps' pages show.
+        total: number of responses logged.
+        shown: number of responses shown on the pages of steps.
     """
     numeric = (*context.columns, _PROMPT, _INTEREST)
     strings = [*(column.key for column in context.string_columns), _FINDING.key]
@@ -171,7 +171,7 @@ def _table(
     columns: Sequence[ColumnView],
     addresses: Addresses,
 ) -> TableView:
-    """Return the first rows: the most interesting ones."""
+    """Return the table with the STATIC_ROWS most interesting rows."""
     places = np.argsort(values[_INTEREST.key], kind="stable")[:STATIC_ROWS]
     first = places.tolist()
     names = [(int(rows["step"][place]), rows["n"][place]) for place in first]
@@ -198,14 +198,14 @@ def _summary(count: int, shown: int, total: int) -> str:
     if count < shown:
         return told(
             "{some:count} of {all:count} responses of the run ({shown:count} have their text on "
-            "the page of their step), those most worth a look first: what findings point at and "
-            "the extremes of the run, then those of each step, then a sample. Texts are cut to "
-            "{chars} characters; a row opens its response in full.",
+            "the page of their step), most interesting first: responses cited by findings and the "
+            "extremes of the run, then the extremes of each step, then a sample. Texts are cut to "
+            "{chars} characters; click a row to open the full response.",
             places,
         )
     return told(
-        "{some:count} of {all:count} responses of the run, those most worth a look first: what "
-        "findings point at and the extremes of the run, then those of each step, then a sample. "
-        "Texts are cut to {chars} characters; a row opens its response in full.",
+        "{some:count} of {all:count} responses of the run, most interesting first: responses cited "
+        "by findings and the extremes of the run, then the extremes of each step, then a sample. "
+        "Texts are cut to {chars} characters; click a row to open the full response.",
         places,
     )

@@ -1,4 +1,4 @@
-"""The index of many runs: a row a report, from what its ``report.json`` says."""
+"""The index of many runs: one row per report, filled from its ``report.json``."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Listed:
     """A report of the index.
 
     Attributes:
-        place: as seen from the index, for readers.
+        place: path relative to the index, as shown to readers.
         href: address of its first page, relative to the index.
-        about: its ``report.json``; None where it cannot be read.
+        about: its ``report.json``; None if it cannot be read.
         why: why it cannot be read.
     """
 
@@ -108,7 +108,7 @@ def runs_view(listed: Sequence[Listed]) -> dict[str, Any]:
 
 
 def _row(one: Listed) -> dict[str, Any]:
-    """Return the cells of a report by column; those of numbers may lack."""
+    """Return the cells of a report by column; numbers may be missing."""
     about = one.about
     texts = {"run": one.place, "version": "", "trend": "", "place": one.place}
     if about is None:
@@ -145,7 +145,7 @@ def _row(one: Listed) -> dict[str, Any]:
 
 
 def _differing(cards: Sequence[Mapping[str, Scalar]]) -> list[str]:
-    """Return names whose values differ or that some lack; those that most have first."""
+    """Return the keys that differ between runs, or that some runs lack; most frequent first."""
     counts = Counter(key for card in cards for key in card)
     return [
         key
@@ -171,7 +171,7 @@ def _key_value(card: Mapping[str, Scalar], key: str, column: ColumnView) -> obje
 
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
-    # Divided first, as rewards may be as large as a float holds.
+    # Divide first: the sum of rewards close to the float64 maximum would overflow.
     return float((known / len(known)).sum()) if len(known) else math.nan
 
 

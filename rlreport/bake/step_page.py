@@ -39,7 +39,7 @@ from rlreport.text.messages import message, sample_note
 from rlreport.text.numbers import NumberKind
 
 STATIC_ROWS = 200
-"""Rows written as HTML; a longer list carries the others as data."""
+"""Maximum rows written as HTML; further rows of a list are included as data."""
 
 NUMBERED = ColumnView("n", "#", help=message("position in the step, in log order"), written="count")
 
@@ -47,7 +47,7 @@ LISTED_DIGITS = 6
 """Significant digits of numbers in lists over all steps."""
 
 LEAST_CHARTED = 8
-"""Responses of a step from which it has charts."""
+"""Minimum number of responses for a step to have charts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class StepJob:
     """What a worker needs to render the page of a step.
 
     Attributes:
-        plan: what is shown.
+        plan: what the page shows.
         responses: RESPONSE_COLUMNS of all responses of the step.
-        extras: their further columns, same index.
-        texts: numbers of their texts where these are redacted, see ``response_numbers``.
-        facts: what the page says about the run.
+        extras: their extra columns, with the same index.
+        texts: numbers that replace redacted texts, see ``response_numbers``.
+        facts: facts about the run that the page states.
     """
 
     plan: StepPlan
@@ -77,7 +77,7 @@ def _best_first(rollouts: Sequence[Rollout], responses: pd.DataFrame) -> list[Ro
 
 
 def _judged(responses: pd.DataFrame) -> pd.DataFrame:
-    """Return the responses of training; those of validation where a step has no other."""
+    """Return the training responses of a step, or its validation responses if it has none."""
     trained = responses["validation"] == 0
     return responses[trained] if trained.any() else responses
 
@@ -85,7 +85,7 @@ def _judged(responses: pd.DataFrame) -> pd.DataFrame:
 def step_view(
     job: StepJob, shown: Sequence[Rollout], context: PageContext, addresses: Addresses
 ) -> dict[str, Any]:
-    """Return the view of a step's page; ``shown`` has the most interesting responses first."""
+    """Return the view of a step's page; ``shown`` is sorted by interest, highest first."""
     plan, facts, responses = job.plan, job.facts, job.responses
     overview, linked = addresses.page("overview"), facts.linked
     place = linked.index(plan.step)
@@ -217,7 +217,7 @@ def _badges(findings: Sequence[Finding], step: int) -> dict[str, list[dict[str, 
 
 
 def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArray[np.float64]:
-    """A column of the response list over all given responses."""
+    """Return the values of a column of the response list for all given responses."""
     if key in responses.columns:
         return responses[key].to_numpy(np.float64)
     name = next(c for c in extras.columns if extra_key(c) == key)
@@ -225,7 +225,7 @@ def values_of(key: str, responses: pd.DataFrame, extras: pd.DataFrame) -> NDArra
 
 
 def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list[str | None]]:
-    """Return short strings as logged, of the rows at ``places``: column key -> strings."""
+    """Return the logged short strings of the rows at ``places``: column key -> strings."""
     return {
         extra_key(name): [v if isinstance(v, str) else None for v in values.to_numpy()[places]]
         for name, values in extras.items()
@@ -234,7 +234,7 @@ def strings_of(extras: pd.DataFrame, places: NDArray[np.intp]) -> dict[str, list
 
 
 def shown_text(rollout: Rollout, key: str) -> str | None:
-    """A text of a response as cells have it: a prompt's chat template as turns."""
+    """Return a text of a response as shown in cells; chat templates of prompts become turns."""
     if key == "prompt" and rollout.turns:
         return spoken(rollout.turns)
     text: str | None = getattr(rollout, key)
@@ -244,17 +244,17 @@ def shown_text(rollout: Rollout, key: str) -> str | None:
 def number_cells(
     kind: NumberKind, values: NDArray[np.float64], places: NDArray[np.int64]
 ) -> list[Cell]:
-    """Return cells of a column at ``places``; its largest value has the longest bar."""
+    """Return the cells of a column at ``places``; the largest value has the longest bar."""
     bars = _bars(values)
     numbers = zip(places.tolist(), values[places].tolist(), strict=True)
     return [number_cell(value, kind)._replace(bar=bars[place]) for place, value in numbers]
 
 
 def _bars(values: NDArray[np.float64]) -> list[int]:
-    """Lengths of the bars in twentieths; none where a value is not finite."""
+    """Return the lengths of bars in twentieths, 0 for values that are not finite."""
     size = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = float(size.max(initial=0.0)) or 1.0
-    # The share first, as the page does it: a product may exceed 20, or overflow.
+    # Divide first, like the page: a product may exceed 20 or overflow.
     return [math.ceil(20 * (one / scale)) for one in size.tolist()]
 
 
@@ -263,11 +263,11 @@ def _step_link(step: int, addresses: Addresses) -> Link:
 
 
 def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """Return what pages of steps say about the whole run: see docs/page-data.md.
+    """Return the data about the whole run for pages of steps, see docs/page-data.md.
 
     Args:
-        context: what the pages of the run need.
-        prompts: where prompts are shown that occur at several steps, see ``shown_prompts``.
+        context: data shared by the pages of the run.
+        prompts: steps that show a prompt that occurs at several steps, see ``shown_prompts``.
     """
     places = np.searchsorted(context.steps["step"].to_numpy(), context.shown_steps)
     rewards = context.steps["reward_mean"].to_numpy()[places]
@@ -282,7 +282,7 @@ def steps_data(context: RunContext, prompts: Mapping[str, Sequence[int]]) -> dic
 
 
 def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers to LISTED_DIGITS significant digits."""
+    """Return the values rounded to LISTED_DIGITS significant digits."""
     return np.array([float(f"{value:.{LISTED_DIGITS}g}") for value in values.tolist()])
 
 

@@ -24,7 +24,7 @@ from rlreport.text.messages import listed, message, told
 
 Result = Finding | NotRun | None
 Template = str | Mapping[str, str] | Callable[[Facts], str]
-"""A sentence with places for facts, one by the fact ``kind``, or a function that writes it."""
+"""A sentence with placeholders for facts, one per value of the fact ``kind``, or a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class Check:
         judge: judges a run for the check; called only if ``needs`` are met.
         title: the sentence that states a finding.
         suggestion: what to try.
-        looks_for: what it looks for, in one line; ``name`` unless given.
-        needs: fields without which it cannot run.
+        looks_for: what it looks for, in one line; by default ``name``.
+        needs: the fields it requires.
         charts: names of the charts that show its findings.
         source: where the thresholds come from; by default the source of the first one.
         clause: the finding as a clause, an effect of another finding; ``name`` if None.
         explains: ids of checks whose findings this one can explain.
         trend: compares windows of steps, so a run that is too short is not judged.
         whole_run: also judges the steps after the first NaN.
-        of_reward: judges the reward, so not across a change of the reward function.
+        of_reward: judges the reward, which is not comparable across a change of its function.
         sampled: names of facts that are computed from the sample of texts.
-        needs_also: a requirement that ``judge`` tests itself, as no column proves it.
+        needs_also: a requirement that no column proves, so ``judge`` tests it itself.
     """
 
     name: str

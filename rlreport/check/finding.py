@@ -166,9 +166,9 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A key figure in the first window, if there is one, and in the last.
+    """A key figure in the first window, if the run has one, and in the last window.
 
-    ``rose``: whether it rose by more than chance; None if unknown, as windows share steps.
+    ``rose``: whether it rose by more than chance; None if unknown because the windows overlap.
     """
 
     figure: Figure

@@ -25,8 +25,8 @@ RL_BOARD = marked("RLLoggingBoard post")
 class Limit(Generic[N]):
     """A threshold, declared as an attribute of a class of ``Limits``; an instance has its value.
 
-    ``default`` holds unless a thresholds file sets another value under ``key``, the name of the
-    attribute in its ``owner``; ``source`` is where the number comes from.
+    ``default`` applies unless a thresholds file sets another value under ``key``, the name of
+    the attribute in its ``owner``; ``source`` is where the number comes from.
     """
 
     __slots__ = ("default", "key", "meaning", "owner", "source", "unit")

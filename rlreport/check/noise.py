@@ -24,7 +24,7 @@ MAX_CORRELATION = 0.9
 """Upper bound of the estimated autocorrelation of steps."""
 
 BIAS = 6
-"""A trend inflates the estimated autocorrelation by this over the number of differences."""
+"""A trend inflates the estimated autocorrelation by about BIAS / number of differences."""
 
 PRIOR = 20.0
 """Weight of the Dirichlet prior of ``log_odds_z``, in responses."""
@@ -75,7 +75,7 @@ def whole(tables: Tables) -> Window:
 
 
 def first_and_last(tables: Tables, trend: Trend) -> tuple[Window | None, Window]:
-    """Return the first and the last window; of a short run, None and the window of all steps."""
+    """Return the first and the last window; for a short run, None and the window of all steps."""
     steps = len(tables.steps)
     if steps < trend.shortest_run:
         return None, whole(tables)
@@ -133,7 +133,8 @@ class _Part:
 def mean_of(tables: Tables, values: Floats, window: Window, weights: Floats | None = None) -> Mean:
     """Return the mean of per-response values, float64 (rows,), in a window, and its z against zero.
 
-    NaN is skipped; without weights, such as tokens, each response counts once.
+    NaN is skipped. ``weights`` are token counts, for example; without them each response counts
+    once.
     """
     part = _part(tables, values, window, weights)
     return Mean(part.mean, _z(tables, values, weights, [part]), len(part.contributions))
@@ -173,7 +174,10 @@ def _valid(values: Floats, weights: Floats) -> NDArray[np.bool_]:
 
 
 def _z(tables: Tables, values: Floats, weights: Floats | None, parts: list[_Part]) -> float:
-    """Return the mean, or the difference of two, in the larger of two standard errors."""
+    """Return the mean, or the difference of two means, divided by its standard error.
+
+    The larger of two estimates of the error is used.
+    """
     difference = parts[-1].mean - (parts[0].mean if len(parts) == 2 else 0)
     if difference == 0 or np.isnan(difference):
         return difference
@@ -218,7 +222,7 @@ def _step_noise(
     if len(means) < 3:
         return np.sqrt(variance), len(means) - 1
     jumps = np.diff(means)
-    # A trend may turn at its peak, in the middle of the window that the last is compared with.
+    # The window compared with the last one may be centred on a peak, where the trend turns.
     peak = int(np.searchsorted(steps, np.median(parts[0].steps)))
     turns = len(parts) == 2 and parts[0].steps[0] > steps[0] and 0 < peak < len(jumps)
     sides = np.split(jumps, [peak] if turns else [])
@@ -245,8 +249,8 @@ def ar1_variance(rho: float, steps: int) -> float:
 def means_by(group: Ints, size: int, values: Floats, weights: Floats | None = None) -> Floats:
     """Return the mean of the values of each group, float64 (size,), NaN for empty groups.
 
-    ``group`` is int64 and ``values`` float64, of one shape. Values that are not finite, or have
-    no positive weight, do not count.
+    ``group`` is int64 and ``values`` float64, of the same shape. Values that are not finite, or
+    whose weight is not positive, are ignored.
     """
     scale = np.ones_like(values) if weights is None else weights
     valid = _valid(values, scale)
@@ -294,8 +298,9 @@ def centred(values: Floats, step: Ints) -> Floats:
 def log_odds_z(after: Floats, of_after: int, before: Floats, of_before: int) -> Floats:
     """Return the z of the log-odds ratio with an informative Dirichlet prior.
 
-    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, for numbers of
-    responses. The prior of an n-gram is its share of both samples, worth ``PRIOR`` responses.
+    Monroe, Colaresi and Quinn 2008, "Fightin' Words", equations 15, 19 and 22, applied to counts
+    of responses. The prior of an n-gram is its share in both samples together, with the weight
+    of ``PRIOR`` responses.
     """
     share = (after + before + 0.5) / (of_after + of_before + 1)
     prior = PRIOR * share

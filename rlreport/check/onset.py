@@ -1,4 +1,4 @@
-"""When a figure left its baseline: one method for all checks."""
+"""The onset of a finding: the step at which a figure left its baseline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ BASELINE_STEPS = SMOOTHING = 3
 """Steps of the baseline of an onset, and of the running mean."""
 
 MIN_ERRORS, MIN_PART, LASTING_PART = 4.0, 0.1, 1 / 3
-"""An onset is beyond the baseline by so many errors, and by these parts of the whole change."""
+"""From its onset a figure exceeds the baseline by so many errors and fractions of its change."""
 
 MIN_NOISE_STEPS = 9
-"""Steps that an estimate of noise needs."""
+"""Minimum number of steps for an estimate of noise."""
 
 MAX_CORNERS, MAX_POINTS = 60, 600
 """Corners that the ramp fit tries at most, and steps on which it is fitted."""
@@ -81,9 +81,10 @@ def noise(y: Floats) -> float:
 
 
 def _noise_so_far(y: Floats) -> Floats:
-    """Return the noise of the series up to each step, float64 (S,), at most that of all steps.
+    """Return the noise of the series up to each step, float64 (S,).
 
-    Many figures scatter more as they grow: later noise must not hide an early onset.
+    Many figures become noisier as they grow; later noise must not hide an early onset. The
+    estimate never exceeds the noise of the whole series.
     """
     ends = np.unique(np.linspace(min(MIN_NOISE_STEPS, len(y)), len(y), MAX_CORNERS).astype(int))
     levels = np.minimum([noise(y[:end]) for end in ends], noise(y))
@@ -109,5 +110,5 @@ def _corner(y: Floats, start: int) -> int:
     x -= x.mean(axis=1, keepdims=True)
     y = y[points] - y[points].mean()
     explained = (x @ y) ** 2 / np.maximum((x * x).sum(axis=1), 1e-12)
-    # Of equal fits the first counts.
+    # Among equal fits, take the first.
     return int(low[np.argmax(explained >= explained.max() - 1e-12)])

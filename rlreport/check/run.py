@@ -186,7 +186,7 @@ class Run:
 
     @cached_property
     def watched_shape(self) -> Shape | None:
-        """The shape of the watched reward; evaluations are independent of each other."""
+        """The shape of the watched reward; evaluations are assumed to be independent."""
         in_training = self.watched is not None and self.watched[0] is self
         series = self.watched_reward
         return None if series is None else shape_of(series, independent=not in_training)
@@ -228,9 +228,10 @@ class Run:
         return noise.change(self.tables, values, start, end, weights, self.limits[Trend].z)
 
     def met(self, limit: Limit[Any], op: Op, value: float, of: float = 1.0) -> list[Met]:
-        """Return the threshold in a list if ``value / of`` meets it, up to rounding, else [].
+        """Return [the threshold with the value] if ``value / of`` meets it, otherwise [].
 
-        ``of`` is what a relative threshold refers to, such as the value at the start.
+        Rounding errors are tolerated. ``of`` is the base of a relative threshold, such as the
+        value at the start of the run.
         """
         bound: float = getattr(self.limits[limit.owner], limit.key)
         if not meets(op, value, bound * of):
@@ -270,7 +271,7 @@ class Run:
         return onset(series.steps, series.values, peak=peak)
 
     def reward_windows(self) -> dict[str, float]:
-        """Return the mean reward of the first, the best and the last window, as tiles show it."""
+        """Return the mean reward of the first, the best and the last window, as shown in tiles."""
         reward = self.reward.without_gaps()
         start, end = self.ends_of(reward)
         if reward.source == "rollouts":
@@ -364,12 +365,12 @@ class Run:
 
 
 def mean(values: Floats) -> float:
-    """Return the mean of the values, ignoring NaN; NaN if none is finite."""
+    """Return the mean of the finite values, NaN if there are none."""
     return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
 
 
 def median(values: Floats) -> float:
-    """Return the median of the values, ignoring NaN; NaN if none is finite."""
+    """Return the median of the finite values, NaN if there are none."""
     return float(np.nanmedian(values)) if np.isfinite(values).any() else np.nan
 
 

@@ -25,16 +25,16 @@ MIN_STEPS = 5
 """Shorter series are not judged."""
 
 WINDOW_SHARE, MIN_WINDOW = 0.1, 3
-"""Part of the steps, and least steps, in the windows at the start, at the end and at the best."""
+"""Fraction, and minimum number, of the steps in the first, the best and the last window."""
 
 MIN_DRIFT_DIFFERENCES = 20
-"""Differences needed to tell autocorrelation from a trend."""
+"""Minimum number of differences to distinguish autocorrelation from a trend."""
 
 MIN_DRIFT = 0.2
 """Drift is assumed if sampling leaves this fraction of the differences' variance unexplained."""
 
 MIN_INDEPENDENT = 0.55
-"""Least number of independent steps that one step is worth when windows are compared."""
+"""Lower bound of ``Noise.independent_steps`` when windows are compared."""
 
 RISE_Z, TREND_Z, SOME_Z = 3.0, 2.6, 1.5
 """Either a window's rise or the slope must be significant; the other must reach ``SOME_Z``."""
@@ -48,10 +48,10 @@ DEAD_SHARE = 0.02
 """A dead reward stays within this fraction of its range above the lowest value."""
 
 END_STEPS = (3, 5, 10)
-"""The last steps that are compared with those just before."""
+"""Numbers of final steps that are compared with the steps just before them."""
 
 ABRUPT_STEPS = 5
-"""A fall within so many steps is abrupt."""
+"""A fall within this many steps is abrupt."""
 
 
 class RewardCollapse(Limits):
@@ -129,13 +129,13 @@ class Noise:
     def deflate(self, z: float) -> float:
         """Return the z of a difference of two windows, reduced for autocorrelation of the steps.
 
-        A change of the run looks like autocorrelation too, so MIN_INDEPENDENT limits it.
+        A real change also looks like autocorrelation, so MIN_INDEPENDENT limits the reduction.
         """
         return z * float(np.sqrt(max(self.independent_steps, MIN_INDEPENDENT)))
 
     @property
     def _drift(self) -> float:
-        """Std of the drift, enlarged as ``rho`` is estimated from few steps."""
+        """Std of the drift, enlarged because ``rho`` is estimated from few steps."""
         return self.drift * (1 + 0.2 * self.rho)
 
 
@@ -151,7 +151,7 @@ class Dip:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a series does; indices refer to the steps that have a value.
+    """How a series rises and falls; indices refer to the steps that have a value.
 
     Attributes:
         series: those steps.
@@ -247,7 +247,7 @@ def shape_of(
     fall_z = deviate(best - end, error, freedom)
     from_first = np.hypot(noise.of_mean(window), noise.of_mean(MIN_WINDOW))
     early_z = deviate(end - float(y[:MIN_WINDOW].mean()), float(from_first), freedom)
-    # The best of many windows lies above the others by chance, by this many errors.
+    # By chance alone, the best of many windows lies this many errors above the others.
     luck = np.sqrt(2 * np.log(steps / window))
     gained = bool(best - start > (RISE_Z + luck) * error)
     min_z = limits.z if gained else limits.z + luck

@@ -1,4 +1,4 @@
-"""What several checks share: shares that rose or are high, figures beyond limits, distinct-2."""
+"""Judgements shared by several checks: rising shares, exceeded limits, the fall of distinct-2."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlreport.check.series import MIN_WINDOW, Series, noise_of
 from rlreport.figures.ragged import Floats, Ints
 
 MAX_RULE_VALUES = 8
-"""A reward with no more distinct values comes from a rule or a label, not from a model."""
+"""A reward with at most this many distinct values comes from a rule or label, not a model."""
 
 MIN_SHARED_PROMPTS = 8
 """Fewest prompts on both sides for which ``same_prompt_change`` is computed."""
@@ -29,7 +29,7 @@ DRAWS = 8
 """Random orders of responses over which distinct-2 is averaged."""
 
 MAX_BIGRAMS, MIN_STEP_BIGRAMS = 20_000, 20
-"""Most bigrams of a sample, for speed; steps with fewer than the least have no distinct-2."""
+"""Maximum bigrams of a sample, for speed, and minimum bigrams of a step."""
 
 FALLS = ("reward_collapse", "watched_reward_fall")
 FAILURES = (
@@ -71,9 +71,10 @@ def judge_rows(
     weights: Floats | None = None,
     ranking: Ranking | None = None,
 ) -> Finding | None:
-    """Judge a share by its value in each response, float64 (rows,), NaN where it has none.
+    """Judge a share, computed as the mean of per-response values, by the limits of the check.
 
-    ``weights`` are the denominators of these values, such as the number of calls.
+    ``values`` is float64 (rows,), NaN for responses that do not count; ``weights`` are the
+    denominators of these values, such as the number of calls.
     """
     return judge_share(
         check,
@@ -87,7 +88,10 @@ def judge_rows(
 
 
 def series_change(series: Series, first: int | None) -> Change:
-    """Return the change of a trainer's series from its ``first`` steps, or window, to its last."""
+    """Return the change of a trainer's series from its first window to its last.
+
+    ``first`` is the number of steps in the first window, by default as many as in the last.
+    """
     values = series.values
     size = max(MIN_WINDOW, int(len(values) * Trend.share.default))
     start = min(first or size, len(values))
@@ -99,7 +103,7 @@ def series_change(series: Series, first: int | None) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure that must stay within a limit: by step, float64 (S,), and in the last window."""
+    """A figure and its limit, with values by step, float64 (S,), and in the last window."""
 
     limit: Limit[float]
     op: Op
@@ -110,7 +114,7 @@ class Figure:
 def judge_figures(
     check: Check, run: Run, figures: Sequence[Figure], ranking: Ranking, **facts: Fact
 ) -> Result:
-    """Return a finding if any figure is beyond its limit; the first such figure dates it."""
+    """Return a finding if any figure is beyond its limit; its onset is that of the first one."""
     exceeded = [(f.series, met) for f in figures for met in run.met(f.limit, f.op, f.end)]
     if not exceeded:
         return None
@@ -167,9 +171,9 @@ def label_contained(run: Run) -> float | None:
 class DistinctFall:
     """Distinct-2 (share of distinct bigrams) of both windows, and the z of its fall.
 
-    The more bigrams a sample has, the fewer of them are new: both windows are compared over
-    the same number, ``bigrams``. ``series``, float64 (S,), is that of each step, over equal
-    numbers too; NaN with too few.
+    Larger samples repeat more bigrams, so both windows are compared over the same number,
+    ``bigrams``. ``series``, float64 (S,), has the distinct-2 of each step, also over equal
+    numbers; NaN for steps with too few.
     """
 
     first: float
@@ -185,10 +189,10 @@ class DistinctFall:
 
 
 def distinct_fall(run: Run, least: int) -> DistinctFall | None:
-    """Compare distinct-2 of both windows; None if either has fewer bigrams than ``least``.
+    """Compare distinct-2 of both windows; None if either has fewer than ``least`` bigrams.
 
-    z comes from the scatter of single steps. Identical answers to one prompt in one step count
-    once.
+    The z is computed from the variance between steps. Identical answers to a prompt within a
+    step count once.
     """
     sample = run.tables.ngrams
     if run.first is None or sample is None:
@@ -207,7 +211,8 @@ def distinct_fall(run: Run, least: int) -> DistinctFall | None:
         return None
     sizes = np.array([sum(map(len, part)) for part in steps])
     ends = [*range(size_first), *range(len(steps) - size_last, len(steps))]
-    # The scatter uses as many bigrams as all steps of both windows have, the onset more.
+    # The variance compares steps over the size of the smallest step in both windows. The series
+    # for the onset may use more bigrams, and is NaN at shorter steps.
     end_size = max(int(sizes[ends].min()), MIN_STEP_BIGRAMS)
     step_size = max(int(np.median(sizes)) // 2, MIN_STEP_BIGRAMS)
     scatter = np.array([_distinct(steps[place], end_size) for place in ends])

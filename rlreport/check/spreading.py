@@ -1,9 +1,10 @@
 """Texts that spread through the responses, and how much reward they bring.
 
-Words are compared in lower case and by their stem, numbers as ``0``; signs and characters of
-scripts without blanks count as words. An n-gram spreads if far more responses of the last window
-contain it than of the first steps, or of the reference. It is shown with the words that usually
-stand around it. The structure of responses (lists, headings) counts as a text.
+Words are compared in lower case and by their stem, numbers as ``0``; signs, and characters of
+scripts without spaces, count as words. An n-gram spreads if it occurs in a far larger share of
+responses in the last window than in the first steps, or in responses of the reference. It is
+shown together with the words that usually surround it. The structure of responses (lists,
+headings) counts as a text.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ CONTINUED = 0.9
 """A longer phrase replaces its part if this share of the responses with the part has it."""
 
 MAX_NGRAM, MAX_WORDS = 4, 24
-"""Most words in a phrase: one that repeats a word, and any."""
+"""Maximum words of a phrase that repeats a word, and of any phrase."""
 
 MAX_READ, MAX_TEXTS, EXAMPLES = 200, 20, 5
-"""Responses read to find how a phrase is written; texts in the table; responses named there."""
+"""Responses read to find the usual spelling of a phrase, texts in the table, examples per text."""
 
 MIN_REFERENCES = 100
-"""Reference responses needed to be the baseline instead of the first steps."""
+"""Minimum number of reference responses to use them as the baseline, not the first steps."""
 
 MIN_RECURRENCE = 5
 """Mean number of responses per prompt from which rewards are compared within prompts, too."""
@@ -91,12 +92,13 @@ class SpreadingTexts:
 
     Attributes:
         table: one row per text, the largest z first: ``kind`` (text, stem, opening, closing,
-            structure), ``ngram`` (as people write it), ``share_first`` (of responses, first
-            steps or reference), ``share_last`` (last window), ``z`` (log-odds),
-            ``reward_lift`` (reward of responses with the text less that of others of the same
-            step and prompt, since its onset), ``lift`` (in std), ``lift_z``, ``of_gain`` (part
-            of the reward's gain that its spread earns), ``asked`` (share of its responses whose
-            prompt contains it), ``examples`` ((step, n) of the last window, best reward first).
+            structure), ``ngram`` (in its usual spelling), ``share_first`` and ``share_last``
+            (share of responses that contain it, in the baseline and in the last window), ``z``
+            (log-odds), ``reward_lift`` (mean reward of responses with the text minus that of
+            others of the same step and prompt, since its onset), ``lift`` (the same in std),
+            ``lift_z``, ``of_gain`` (fraction of the reward's gain due to its spread), ``asked``
+            (fraction of its responses whose prompt contains it), ``examples`` ((step, n) of
+            responses in the last window, best reward first).
         by_step: ``step``, ``ngram``, ``share``; long form.
         counts: text -> float64 (rows of the run,): how often the response contains it, NaN
             outside the sample.
@@ -179,10 +181,10 @@ def spreading_texts(run: Run) -> SpreadingTexts:
 
 
 def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
-    """Return what responses with a text earn more than others of their step and prompt.
+    """Return how much more reward responses with a text earn than others of their step and prompt.
 
-    Prompts that recur often enough are compared only with themselves; otherwise any word of
-    easy prompts would seem to earn reward.
+    If prompts recur often enough, only responses to the same prompt are compared; otherwise any
+    word of easy prompts would seem to earn reward.
     """
     reward, shares = run.column("reward"), has_text(counts)
     rows = np.flatnonzero(np.isfinite(counts) & np.isfinite(reward))
@@ -190,7 +192,7 @@ def _lift(run: Run, counts: Floats, shares_by_step: Floats) -> dict[str, float]:
     recurring = len(rows) >= MIN_RECURRENCE * max(len(np.unique(prompts)), 1)
     onset = run.onset(shares_by_step)
     after = steps >= (onset.low if onset else steps.min(initial=0))
-    # Centring on steps and prompts in turn ends where both means are about zero.
+    # Centring on steps and prompts alternately converges: both means approach zero.
     groups = [steps, *([prompts, steps] * 3 if recurring else [])]
     freedom = int(after.sum()) - sum(len(np.unique(group[after])) for group in groups[:2]) - 2
     residuals = []
@@ -238,7 +240,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     of_end = int(end.sum())
 
     def measured(text: tuple[str, ...], counts: Ints, before: Bools) -> _Text | None:
-        """Return the text if it spreads since the responses ``before``, else None."""
+        """Return the text if it spread relative to the responses ``before``, else None."""
         held = [np.array((counts[part] > 0).sum(), float) for part in (end, before)]
         of_before = int(before.sum())
         z = float(log_odds_z(held[0], of_end, held[1], of_before))
@@ -253,7 +255,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
     for name, mask in masks.items() if start.any() else ():
         if form := measured((), np.asarray(bits & mask != 0, np.int64), start):
             forms.append(replace(form, name=name))
-    # A single form that most of these responses have names them better.
+    # Prefer one specific structure if most of these responses have it.
     forms.sort(key=lambda form: -form.after * (SAME if form.name == ANY_STRUCTURE else 1))
     phrases = []
     for phrase, places in _phrases(words, names, response, end[response], limits.share * of_end):
@@ -261,7 +263,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
         if spreads := measured(phrase, counts, baseline):
             phrases.append(_as_written(spreads, sample, words, places[response[places] < size]))
     texts = forms[:1]
-    # A phrase that repeats itself starts where it occurs most often.
+    # For equal z, prefer the phrase that occurs most often: the others are shifted repetitions.
     phrases.sort(key=lambda text: (-text.z, -text.counts.sum(), -len(text.words)))
     for text in phrases:
         if not any(_same(text, other) for other in texts):
@@ -270,7 +272,7 @@ def _texts(run: Run, sample: TextSample) -> list[_Text]:
 
 
 def _numbered(sample: TextSample, numbers: dict[str, int]) -> Ints:
-    """Return a sample's words by their numbers in ``numbers``, adding new words to it."""
+    """Return the number of each word of a sample; ``numbers`` is extended by new words."""
     number = np.full(max(len(sample.vocabulary), 1), -1)
     for i, unit in enumerate(sample.vocabulary):
         if unit != GAP and REPLACEMENT not in unit:
@@ -281,12 +283,12 @@ def _numbered(sample: TextSample, numbers: dict[str, int]) -> Ints:
 def _phrases(
     words: Ints, names: list[str], response: Ints, in_end: Bools, least: float
 ) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield the phrases that ``least`` responses of the last window contain, and their places.
+    """Yield phrases that occur in ``least`` responses of the last window, and their positions.
 
-    A phrase is a sequence of words, distinct ones if it is longer than MAX_NGRAM; it is left out
-    if a longer one nearly always continues it. ``words``, int64 (W,), are indices of ``names``, −1
-    for none; ``response`` is the index of each word's response; ``in_end`` says whether that lies
-    in the last window.
+    A phrase is a sequence of words, which must be distinct if it is longer than MAX_NGRAM. It is
+    omitted if it is nearly always part of one longer phrase. ``words``, int64 (W,), are indices
+    of ``names``, −1 for none; ``response`` is the index of each word's response; ``in_end`` tells
+    whether that response is in the last window.
     """
     phrases: list[tuple[str, ...]] = [()]
     holders = np.zeros(1)
@@ -305,7 +307,7 @@ def _phrases(
                 longer[key] = (*part, word)
         of_longer: Floats = np.asarray(counted[list(longer)], np.float64)
         numbers = {phrase: i for i, phrase in enumerate(phrases)}
-        # Numbers among signs are no text.
+        # Numbers between punctuation marks are not text.
         continued = {i for i, one in enumerate(phrases) if "0" in one and _BEFORE.issuperset(one)}
         for place, phrase in enumerate(longer.values()):
             distinct = len({*phrase}) == len(phrase)
@@ -325,9 +327,10 @@ def _phrases(
 
 
 def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Text:
-    """Return a phrase as most of the latest responses write it.
+    """Return the phrase with the spelling that is most common in the latest responses.
 
-    ``ids``, int64 (W,), are the words of the sample, and ``places`` those at which it starts.
+    ``ids``, int64 (W,), are the words of the sample; ``places`` are the indices of words at which
+    the phrase starts.
     """
     words, low, high = text.words, 0, len(text.words)
     while high - low > 1 and words[low] in _BEFORE and not _BEFORE.issuperset(words):
@@ -341,7 +344,7 @@ def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Te
     kind = "opening" if opens > closes else "closing"
     kind = kind if max(opens, closes) >= SAME else "text"
     words, first = words[low:high], first + low
-    # Equal signs in a row are named together: "####".
+    # A sequence of equal signs is one text: "####".
     while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
         again = (first > starts) & (ids[first - 1] == ids[first])
         if again.mean() < SAME:
@@ -386,7 +389,7 @@ def _asked(words: tuple[str, ...], prompts: pd.Series, table: pd.DataFrame) -> f
 
 
 def _letters(words: Sequence[str]) -> str:
-    """Return the words written with letters, or all words if none is, between blanks."""
+    """Return the words that have letters, or all words if none has, joined by spaces."""
     return f" {' '.join([one for one in words if one.isalpha()] or words)} "
 
 

@@ -29,13 +29,13 @@ from rlreport.tables import Tables
 from rlreport.text.messages import message
 
 FIRST_CHECK = "reward_shift"
-"""Runs first: if it finds a change, the checks of the reward judge another run."""
+"""This check runs first: if the reward function changed, reward checks judge part of the run."""
 
 OF_THE_LOG = ("broken_log", "missing_grades")
 """Checks of the log, whose findings concern neither the policy nor its checkpoints."""
 
 DEATHS = ("reward_collapse", "length_collapse")
-"""Findings that lead if they are critical: whatever else is found, the policy is dead."""
+"""Checks whose critical findings always lead the verdict, because the policy is dead."""
 
 
 def run_checks(
@@ -58,9 +58,9 @@ def judge(
 ) -> Verdict:
     """Run the checks and put their findings in order; the texts are added later.
 
-    The other checks judge the steps before NaN makes rewards or log-probabilities useless. If
-    the reward function changed, checks of the reward judge the gap to the reference, else the
-    longer part.
+    If NaN makes rewards or log-probabilities useless, the other checks judge only the steps
+    before. If the reward function changed, checks of the reward judge the gap to the reference;
+    without a reference, they judge the longer part of the run before or after the change.
     """
     nan = nan_metrics.run(run)
     start = invalid_since(nan)
@@ -103,7 +103,7 @@ def _result(check: Check, run: Run, start: int | None) -> Result:
             needs = message("steps before the first NaN (step {start})", start=start)
         return check.not_run(needs)
     result = check.run(run)
-    # The part before NaN may be too short for the check, though the run has the fields.
+    # The steps before the NaN may be too few for the check even if the run has the fields.
     if isinstance(result, NotRun) and start is not None:
         needs = message(
             "{needs}, judged before the first NaN in step {start}", needs=result.needs, start=start
@@ -113,7 +113,11 @@ def _result(check: Check, run: Run, start: int | None) -> Result:
 
 
 def _comparable_run(run: Run, shift: Finding) -> Run:
-    """Return the part of the run, or its reward gap, on which the reward is comparable."""
+    """Return the run to judge by its reward after the reward function changed.
+
+    It has the gap to the reference as its reward. Without a reference it is the longer part of
+    the run before or after the change.
+    """
     if run.has("reward_gap"):
         return run.with_gap_as_reward()
     assert shift.onset is not None
@@ -143,7 +147,7 @@ def _order(findings: list[Finding], checks: Mapping[str, Check], run: Run) -> li
 
     def worst(top: Finding) -> tuple[int, int, int]:
         severity = min(SEVERITIES.index(f.severity) for f in ranked if roots[f.id] == top.id)
-        # A dead run leads with its death, not with a warning.
+        # A critical death leads before any other finding.
         return -1 if _dead(top) else severity, _place(top), severity
 
     ordered = []
@@ -209,9 +213,9 @@ def _level(findings: list[Finding], run: Run) -> Level:
 def _keep_step(run: Run, findings: list[Finding]) -> int | None:
     """Return the step before the first onset at which the (watched) reward was best.
 
-    Without any onset, the last step if the reward is within noise of its best there. None where
-    the reward gained nothing. Findings that others explain do not count, as they may start
-    while the policy is still sound.
+    Without any onset, return the last step if its reward is within noise of the best. Return
+    None if the reward did not rise. Findings that others explain are ignored because they may
+    start while the policy is still sound.
     """
     onsets = [
         f.onset.step if f.onset else int(run.steps[0])

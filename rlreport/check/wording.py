@@ -1,7 +1,7 @@
 """Texts of a verdict: excerpts of its evidence, then titles, sentence and headline.
 
-All but the excerpts are made from its facts, after redaction. The sentence tells what happened and
-since when, what that did to reward and KL, and which checkpoint to keep.
+All texts except the excerpts are written from facts, after redaction. The sentence says what
+happened and when, its effect on reward and KL, and which checkpoint to keep.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ HEADLINES: dict[str, str] = {
 """Headline of a verdict without a leading finding, by level."""
 
 MAX_EFFECTS = 2
-"""Consequences that the sentence names."""
+"""Maximum number of consequences named in the sentence."""
 
 TELL_THE_REWARD = {
     *("nan_metrics", "broken_log", "reward_shift", "reward_hacking_token", "length_hacking"),
     *("reward_collapse", "watched_reward_fall"),
 }
-"""Findings whose titles tell what became of the reward, or why it means nothing."""
+"""Findings whose titles say what happened to the reward, or why it is meaningless."""
 
 
 SETTINGS = {
@@ -45,7 +45,7 @@ SETTINGS = {
 MAX_SETTINGS = 3
 
 EXCERPT = 60
-"""Characters of an excerpt."""
+"""Maximum number of characters in an excerpt."""
 
 
 def with_excerpts(
@@ -70,7 +70,7 @@ def with_excerpts(
 
 
 def _excerpt(rollout: Rollout, example: Example) -> str:
-    """Return about 60 characters of a response around the place that an example points to."""
+    """Return at most EXCERPT characters of a response, around the position of the example."""
     text = " ".join(rollout.response.split())
     if len(text) <= EXCERPT:
         return text
@@ -115,7 +115,7 @@ def translatable_title(finding: Mapping[str, Any], title: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """Return the verdict in a few words, as for the subject of a mail."""
+    """Return the verdict in a few words, for example for the subject of a mail."""
     lead = _lead(verdict)
     if lead is None:
         return HEADLINES[verdict.level]
@@ -148,7 +148,7 @@ def _finding(finding: Finding, card: Mapping[str, object], sample_note: str) -> 
 
 
 def _suggested(literal: str, card: Mapping[str, object]) -> str:
-    """Return a suggestion, followed by the run's values of the settings that it mentions."""
+    """Return a suggestion, followed by the run's values of the settings it mentions."""
     names = {name for phrase, keys in SETTINGS.items() if phrase in literal for name in keys}
     settings = {n: v for n, v in card.items() if n.rpartition(".")[2].lower() in names}
     values = tuple(f"{name} = {value}" for name, value in settings.items() if _is_number(value))
@@ -213,7 +213,7 @@ def _joined(clauses: list[str]) -> str:
 
 
 def _moved(moved: Moved) -> str:
-    """Return a clause that tells how reward or KL changed."""
+    """Return a clause that says how the reward or KL changed."""
     facts = {"first": moved.first, "last": moved.last}
     if moved.figure == "kl":
         return told("KL to the reference is {last:figure} nats per response", facts)

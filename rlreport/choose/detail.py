@@ -149,8 +149,8 @@ class Plan:
         if token_responses and shown < min(self.responses, token_responses):
             sentences.append(
                 message(
-                    "Token data is kept for {some:count} of {all:count} shown responses, those "
-                    "most worth a look first.",
+                    "Token data is included for the {some:count} most interesting of {all:count} "
+                    "shown responses.",
                     some=shown,
                     all=self.responses,
                 )

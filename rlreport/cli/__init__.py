@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
             say("rlreport: interrupted; nothing was written", err=True)
             status = INTERRUPTED
         except BrokenPipeError:
-            # The reader of standard output is gone; Python would print an error at exit.
+            # Standard output was closed, as by head; Python would print an error at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
         sys.exit(status if isinstance(status, int) else 0)
@@ -90,7 +90,7 @@ def main() -> None:
     Examples:
       rlreport build logs/ -o report            a folder of pages
       rlreport build 'logs/*.jsonl.gz' -o run.html   one file
-      rlreport compare main/ logs/ -o diff.md   this run against that one
+      rlreport compare main/ logs/ -o diff.md   differences between two runs
       rlreport index runs/ -o runs/index.html   many reports on one page
       rlreport inspect logs/                    what is in the logs
     """

@@ -21,7 +21,7 @@ FAILED = 1  # exit status if ``--fail-on`` found something
 
 
 class BuildCommand(click.Command):
-    """Accept ``--redact=names`` besides ``--redact``, which takes no value from the next word."""
+    """Accept ``--redact=names`` as well as ``--redact``, whose value is never the next word."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -72,7 +72,7 @@ def build(logs: tuple[str, ...], out: Path | str, fail_on: Any, **given: Any) ->
 
 @contextmanager
 def _to_standard_output(form: str | None) -> Iterator[Path]:
-    """Yield a temporary path; what was written there then goes to standard output."""
+    """Yield a temporary path, then copy what was written there to standard output."""
     if form is None:
         raise UsageError(f"-o -: select the format with --format: {', '.join(FORMS)}")
     chosen = form_of(Path(), form)

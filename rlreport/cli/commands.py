@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="[DIR]", default="auto")
 @click.option("--clear", is_flag=True, help="Remove all entries; other files in DIR stay.")
 def cache(folder: str, clear: bool) -> None:
-    """Print the size of the cache in DIR, by default that of the user, or clear it.
+    """Print the size of the cache in DIR (default: the user's cache folder), or clear it.
 
     \b
     Examples:
@@ -125,9 +125,9 @@ def formats() -> None:
 @click.option("--title", metavar="TEXT", default="", show_default="Runs", help="Title of the page.")
 @options(BuildOptions, "lang", "quiet")
 def index(reports: tuple[str, ...], out: Path, title: str, lang: str, quiet: bool) -> None:
-    """List many REPORTS on one page: folders, .zip, .html, or folders that contain such.
+    """List many REPORTS on one page: folders, .zip or .html files, or folders of these.
 
-    A report that is broken, or written by a newer version, gets a row that says so.
+    Reports that are broken, or written by a newer version, are listed as such.
 
     \b
     Examples:
@@ -181,7 +181,7 @@ def inspect(logs: tuple[str, ...], **given: Any) -> None:
 
 
 def _say_section(title: str, lines: Iterable[str]) -> None:
-    """Print lines below a title, nothing if there are none."""
+    """Print lines below a title, or nothing if there are no lines."""
     lines = list(lines)
     if lines:
         say()

@@ -29,8 +29,9 @@ from rlreport.text.language import Language
 def compare(runs: tuple[str, ...], out: Path | str, **given: Any) -> None:
     """Compare the run NEW with BASE: logs, or earlier reports (folder, .zip, .html).
 
-    Give BASE several times for several seeds. Exit status: 0; 1 if a --fail-on condition is met;
-    2 for unusable input; 3 if --require-evidence found none. The comparison is written first.
+    Give BASE several times for several seeds. Exit status: 1 if a --fail-on condition is met, 2
+    for unusable input, 3 if --require-evidence found no difference, otherwise 0. With status 1
+    and 3 the comparison is still written.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Options of the command line, made from the options classes."""
+"""Command line options, generated from the options classes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from rlreport.options import FigureOptions, ReadOptions, declared
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 READING = [one.name for kind in (ReadOptions, FigureOptions) for one in declared(kind)]
-"""Names of the options of reading and of the formulas."""
+"""Names of all options for reading logs and for the formulas."""
 
 
 def path(value: str | Path) -> str | Path:
-    """Return an output path, or a URL, which stays text."""
+    """Return an output path, or a URL as a string."""
     return value if "://" in str(value) else Path(value)
 
 
 def size(value: str | int) -> int:
-    """Return the bytes of ``10MB``, ``500kB``, ``1GB`` or a plain number; units are decimal."""
+    """Parse ``10MB``, ``500kB``, ``1GB`` or a plain number as bytes; units are decimal."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", str(value).strip(), re.IGNORECASE)
     unit = 1000 ** ["", "k", "m", "g"].index(match[2].lower()) if match else 0
     if not match or float(match[1]) * unit < 1:
@@ -44,9 +44,9 @@ fail_on_option = click.option(
 
 
 def options(kind: type, *names: str) -> Callable[[Command], Command]:
-    """Add the options of an options class to a command, all or those named.
+    """Add the options of an options class to a command: all, or those with these names.
 
-    The command gets their values by the names of the fields.
+    The values are passed to the command under the names of the fields.
     """
 
     def add(command: Command) -> Command:

@@ -1,7 +1,7 @@
-"""What commands print, without control characters.
+"""Terminal output of the commands, without control characters.
 
-File names, fields and model output may contain some, which could move the cursor, overwrite lines
-or hide text.
+File names, fields and model output may contain control characters that move the cursor, overwrite
+lines or hide text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def say(line: str = "", *, err: bool = False) -> None:
 
 
 def say_error(message: str) -> None:
-    """Print an error; further lines are indented, so that none can pose as a message."""
+    """Print an error; its other lines are indented so that none looks like a message of its own."""
     click.echo("rlreport: " + printable(message).replace("\n", "\n  "), err=True)
 
 
@@ -76,7 +76,7 @@ def print_report(report: Report) -> None:
 
 
 def verdict_lines(verdict: Verdict) -> list[str]:
-    """Return the verdict, the findings with those they explain below, and checks not run."""
+    """Return the verdict, the findings (each above those it explains), and checks not run."""
     lines = [verdict.sentence]
     for finding in verdict.findings:
         indent = "    " if finding.explained_by else "  "
@@ -100,7 +100,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
 
 
 def _example_lines(finding: Finding) -> list[str]:
-    """Return the evidence of a finding as text; notes and explained findings need none."""
+    """Return the evidence of a finding as text, [] for notes and explained findings."""
     if finding.severity == "info" or finding.explained_by:
         return []
     lines = []

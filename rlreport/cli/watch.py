@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def duration(value: str) -> float:
-    """Return the seconds of ``30s``, ``5m``, ``2h``, ``1d`` or a plain number."""
+    """Parse ``30s``, ``5m``, ``2h``, ``1d`` or a plain number as seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value.strip())
     if not match or not float(match[1]):
         raise click.BadParameter(f"{value!r} is not a time such as 30s, 5m or 2h")
@@ -36,7 +36,7 @@ def duration(value: str) -> float:
     metavar="TIME",
     default="5m",
     show_default=True,
-    help="Time between looks at the logs.",
+    help="Interval between checks for new data.",
 )
 @click.option(
     "--until-idle",
@@ -45,7 +45,7 @@ def duration(value: str) -> float:
     help="End when the logs have not changed for this long, e.g. 2h.",
 )
 @click.option(
-    "--live", is_flag=True, help="Open pages of a folder reload when there is a newer report."
+    "--live", is_flag=True, help="Reload pages open in a browser after a rebuild (folder format)."
 )
 def watch(
     logs: tuple[str, ...],
@@ -99,7 +99,7 @@ def watch(
 
 
 def _state(logs: tuple[str, ...]) -> object:
-    """Return what changes with the logs, or None if there are none yet."""
+    """Return a value that changes whenever the logs do, or None if there are no logs yet."""
     from rlreport.read.files import find_sources
 
     try:

@@ -1,15 +1,16 @@
-"""How far two runs differ: effects by prompt with intervals, curves with one band for all steps.
+"""How far two runs differ: effects by prompt with intervals, curves with simultaneous bands.
 
-Responses to one prompt are alike, so the prompt is the unit of evidence everywhere. There are two
-families of intervals. Those of effects are Student's over prompts, and exclude 0 only if a
-permutation test rejects as well: that test holds its level with few prompts, rare events and heavy
-tails too. Those of curves are bootstrapped over prompts; more than 512 prompts are first put into
-512 groups, which are drawn whole: groups of independent prompts are independent, and memory stays
-small.
+Responses to the same prompt are correlated, so prompts are the sampling unit everywhere. There are
+two families of intervals. Intervals of effects are Student's over prompts, and exclude 0 only if a
+permutation test rejects as well, because that test keeps its level with few prompts, rare events
+and heavy tails. Bands of curves are bootstrapped over prompts. More than 512 prompts are first
+assigned to 512 groups, which are resampled as a whole: groups of independent prompts are
+independent, and memory stays small.
 
 NEW is treated as one more draw from the distribution of several BASE runs: Student's interval for
-it is ± t(R - 1) · s · √(1 + 1/R), s the standard deviation of the R runs' means, noise of the
-prompts included. The interval over prompts adds how differently a change acts on prompts.
+it is ± t(R - 1) · s · √(1 + 1/R), where s is the standard deviation of the R runs' means and
+includes the noise of the prompts. The interval over prompts also covers how much the effect
+differs between prompts.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from rlreport.figures.ragged import Floats, Ints
 LEVEL = 0.95
 POWER = 0.8
 LEAST_PROMPTS = 3
-"""Prompts below which there is no interval."""
+"""Minimum number of prompts for an interval."""
 LEAST_PAIRS_FOR_VERDICT, LEAST_PROMPTS_FOR_VERDICT = 6, 4
-"""Pairs, or prompts on each side, below which no permutation test reaches p = 0.05."""
+"""With fewer pairs, or fewer prompts on each side, no permutation test reaches p = 0.05."""
 
 PERMUTATIONS = 2000
 MAX_ENUMERATED = 14
-"""Moving values up to which all permutations are enumerated."""
+"""Maximum number of values whose permutations are all enumerated."""
 _MAX_VALUES = 1024
-"""Values that are permuted one by one; more are added up in cells, which are moved whole."""
+"""Maximum number of values permuted singly; more are summed in cells that are permuted."""
 _MAX_RATIO = 16
-"""More prompts of the larger side than this multiple of the smaller add next to nothing."""
+"""Prompts of the larger side beyond this multiple of the smaller side add almost no power."""
 
 RESAMPLES, _PATH_RESAMPLES = 2000, 400
 _GROUPS = 512
@@ -54,11 +55,11 @@ class Effect:
     """A difference NEW - BASE with its 95% interval.
 
     Attributes:
-        mde: the smallest difference that would be found in 80% of such comparisons; NaN where
-            so few prompts can show none.
-        p: two-sided, the largest of all tests.
-        pairs: prompts on both sides, or the smaller side's prompts where unpaired.
-        paired: whether it comes from prompts that both sides have.
+        mde: minimum detectable effect with 80% power; NaN if there are too few prompts to detect
+            any.
+        p: two-sided p-value, the largest of all tests.
+        pairs: prompts that both sides have; if unpaired, the prompts of the smaller side.
+        paired: whether it is computed from prompts that both sides have.
     """
 
     value: float = np.nan
@@ -71,10 +72,10 @@ class Effect:
 
 
 def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int = 0) -> Effect:
-    """Compare means by prompt, (prompts,) each, NaN where a side lacks the prompt.
+    """Compare means by prompt, (prompts,) each, NaN if a side lacks the prompt.
 
-    Signs of the prompts' differences are flipped in the permutation test. ``base`` may be
-    (runs, prompts) of several runs of BASE; a difference of at most ``rounding`` is none.
+    The permutation test flips the signs of the prompts' differences. ``base`` may be (runs,
+    prompts) for several runs of BASE. Differences of at most ``rounding`` count as zero.
     """
     runs = np.atleast_2d(base)
     shared = np.isfinite(runs).all(axis=0) & np.isfinite(new)
@@ -91,25 +92,25 @@ def paired_effect(base: Floats, new: Floats, *, rounding: float = 0.0, seed: int
 def unpaired_effect(
     base: Floats, new: Floats, *, runs: Sequence[Floats] = (), rounding: float = 0.0, seed: int = 0
 ) -> Effect:
-    """Compare means by prompt, (prompts of that side,) each, where the prompts are others.
+    """Compare means by prompt, (prompts of that side,) each, when the sides have other prompts.
 
-    The errors of both sides add up, and that of ``runs`` of BASE, means by prompt each: runs that
-    share their prompts show nothing about other prompts. ``base`` has each prompt once; the
-    permutation test moves prompts between the sides.
+    The variances of both sides are added, and that between ``runs`` of BASE (means by prompt of
+    each), because runs with the same prompts do not show the variance between prompts. ``base``
+    has each prompt once. The permutation test exchanges prompts between the sides.
     """
     base, new = base[np.isfinite(base)], new[np.isfinite(new)]
     pairs = min(len(base), len(new))
     if pairs < LEAST_PROMPTS:
         return Effect(pairs=pairs, paired=False)
     several = _one_more([run[np.isfinite(run)] for run in runs])
-    # Runs that lie close by chance do not make the interval narrower than that over runs.
+    # If runs agree by chance, the interval must not become narrower than the one over runs.
     errors = [_welch([_error_of_mean(base), _error_of_mean(new), *several]), *several]
     value, p = float(new.mean() - base.mean()), relabel_p(base, new, seed)
     return _with_interval(Effect(value, p=p, pairs=pairs, paired=False), errors, rounding)
 
 
 def _one_more(runs: Sequence[Floats] | Floats) -> list[StandardError]:
-    """Return the error of one more run against the mean of several; none of a single run."""
+    """Return [the error of one more run relative to the mean of runs], or [] for a single run."""
     if len(runs) < 2:
         return []
     means = np.array([run.mean() for run in runs])
@@ -148,9 +149,9 @@ def _with_interval(effect: Effect, errors: Sequence[StandardError], rounding: fl
 def sign_flip_p(difference: Floats, seed: int) -> float:
     """Return the two-sided p of paired differences under random signs (Fisher 1935).
 
-    With one binary response per prompt this is McNemar's exact test. Few values that differ from 0
-    are flipped in all ways; of more, the observed signs are one of the sample, so that the test
-    holds its level either way (Phipson & Smyth 2010).
+    With one binary response per prompt this is McNemar's exact test. For few nonzero values all
+    signs are enumerated; for more, random signs are sampled and the observed ones are included in
+    the sample, so that the test keeps its level (Phipson & Smyth 2010).
     """
     moving = difference[difference != 0]
     if len(moving) <= MAX_ENUMERATED:
@@ -162,10 +163,10 @@ def sign_flip_p(difference: Floats, seed: int) -> float:
 
 
 def relabel_p(base: Floats, new: Floats, seed: int) -> float:
-    """Return the two-sided p of two sets of prompts when prompts change sides at random.
+    """Return the two-sided p of two sets of prompts under random assignment to the sides.
 
-    With one binary response per prompt this is Fisher's exact test. Enumerated and sampled as in
-    ``sign_flip_p``.
+    With one binary response per prompt this is Fisher's exact test. Assignments are enumerated or
+    sampled as in ``sign_flip_p``.
     """
     base, new = (side[: _MAX_RATIO * min(len(base), len(new))] for side in (base, new))
     cell_size = -(-(len(base) + len(new)) // _MAX_VALUES)
@@ -174,7 +175,7 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
         for side in (base, new)
     )
     size, pooled = len(new), np.concatenate([new, base])
-    # Subtracting the commonest value does not change the test, and leaves fewer values to move.
+    # Subtracting the mode does not change the test, and leaves fewer nonzero values.
     values, counts = np.unique(pooled, return_counts=True)
     pooled = pooled - values[counts.argmax()]
     observed, moving = pooled[:size].sum(), pooled[pooled != 0]
@@ -187,7 +188,7 @@ def relabel_p(base: Floats, new: Floats, seed: int) -> float:
 
 
 def _subsets(count: int) -> Floats:
-    """Return 1 for members and 0 for others of all subsets, (2**count, count)."""
+    """Return the indicators (1 or 0) of the members of all subsets, (2**count, count)."""
     return ((np.arange(2**count)[:, None] >> np.arange(count)) % 2).astype(np.float64)
 
 
@@ -201,7 +202,10 @@ def _signs(count: int, seed: int) -> Floats:
 
 @lru_cache(maxsize=2)
 def _labels(count: int, size: int, seed: int) -> Floats:
-    """Return 1 for NEW and 0 for BASE, (PERMUTATIONS + 1, count); first, as observed."""
+    """Return random labels, 1 for NEW and 0 for BASE, (PERMUTATIONS + 1, count).
+
+    The first row has the observed labels.
+    """
     labels = np.tile((np.arange(count) < size).astype(np.float64), (PERMUTATIONS + 1, 1))
     labels[1:] = np.random.default_rng(seed).permuted(labels[1:], axis=1)
     return labels
@@ -215,17 +219,18 @@ def _two_sided(sums: Floats, observed: float, weights: Floats | None = None) -> 
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979): they hold for all at once."""
+    """Return p-values corrected for multiple testing (Holm 1979)."""
     values = pd.Series(p, dtype=np.float64).sort_values(kind="stable")
     corrected = (values * np.arange(len(p), 0, -1)).clip(upper=1.0).cummax()
     return corrected.sort_index().tolist()
 
 
 def shrunk(difference: Floats, error: Floats) -> Floats:
-    """Draw differences by prompt, (prompts,), towards their mean by as much as is noise in them.
+    """Shrink differences by prompt, (prompts,), towards their mean according to their noise.
 
-    The normal-normal empirical Bayes estimate (Efron & Morris 1975), so that a prompt with two
-    responses does not head the list by luck; ``error`` is their standard error.
+    This is the normal-normal empirical Bayes estimate (Efron & Morris 1975). It prevents prompts
+    with few responses from leading the list by chance. ``error`` is the standard error of each
+    difference.
     """
     if len(difference) < 2:
         return difference
@@ -236,7 +241,7 @@ def shrunk(difference: Floats, error: Floats) -> Floats:
 
 
 class Band(NamedTuple):
-    """A difference by step with one band for all steps, (steps,) each; NaN where nothing is."""
+    """A difference by step with a simultaneous band, (steps,) each; NaN at steps without data."""
 
     difference: Floats
     low: Floats
@@ -254,11 +259,12 @@ def difference_band(
 ) -> Band:
     """Return NEW - BASE of the reward at these steps, ascending, with a simultaneous 95% band.
 
-    Prompts are resampled; the band is the difference ± q · its standard error, q the 95%
-    quantile of the largest |t| over the steps, so that it misses the curve anywhere in 5 % of
-    runs (max-|t|; Montiel Olea & Plagborg-Møller 2019). The sides have ``pair``, ``step`` and
-    ``reward`` of responses; ``paired`` compares the prompts that a step has on both sides, else
-    the steps' means. A difference of at most ``rounding`` is none.
+    Prompts are resampled. The band is the difference ± q · its standard error, where q is the
+    95% quantile of the largest |t| over the steps, so the whole curve lies within the band in
+    95% of cases (max-|t|; Montiel Olea & Plagborg-Møller 2019). The sides have the columns
+    ``pair``, ``step`` and ``reward``, one row per response. ``paired`` compares the prompts that a
+    step has on both sides, otherwise the means of the step. Differences of at most ``rounding``
+    count as zero.
     """
     prompts = np.union1d(base["pair"].to_numpy(), new["pair"].to_numpy())
     if paired:
@@ -269,7 +275,7 @@ def difference_band(
         old, old_resampled = _resampled_curve(base, prompts, steps, seed)
         current, current_resampled = _resampled_curve(new, prompts, steps, seed + 1)
         observed, resampled = current - old, current_resampled - old_resampled
-    # NaN at steps that lack a side, and in resamples that draw none of a step's prompts.
+    # NaN at steps missing on one side, and in resamples without any prompt of the step.
     deviations = pd.DataFrame(resampled - observed)
     error = (deviations**2).mean() ** 0.5
     largest = (deviations.abs() / error.where(error > _TINY)).max(axis=1)
@@ -280,7 +286,7 @@ def difference_band(
 
 
 class EqualKL(NamedTuple):
-    """Reward at the same KL: the difference, its interval, and the share of KL both runs reach."""
+    """Difference of rewards at equal KL, its interval, and the share of KL that both runs reach."""
 
     effect: float
     low: float
@@ -291,12 +297,13 @@ class EqualKL(NamedTuple):
 def at_equal_kl(
     base: pd.DataFrame, new: pd.DataFrame, *, reward: str = "reward", seed: int = 0
 ) -> EqualKL | None:
-    """Compare rewards where both runs are as far from the reference; None without an overlap.
+    """Compare rewards at equal KL to the reference; None if the ranges of KL do not overlap.
 
-    Each run is a path of its steps' mean reward over √max(KL, 0), on which reward is about linear
-    at first (Gao et al. 2022). Over the range that both paths cover the difference of their
-    straight-line interpolations is averaged; prompts are resampled, each run's apart. The sides
-    have ``pair``, ``step``, ``kl_k1`` and the column ``reward`` of responses.
+    The mean reward of each step is taken as a function of √max(KL, 0), in which the reward is
+    initially about linear (Gao et al. 2022). The linearly interpolated functions of both runs
+    are subtracted and averaged over their common range. Prompts of each run are resampled
+    separately. The sides have the columns ``pair``, ``step``, ``kl_k1`` and ``reward``, one row
+    per response.
     """
     paths = [_reward_by_distance(side, reward, seed + i) for i, side in enumerate((base, new))]
     ends = [(path[0].index.min(), path[0].index.max()) for path in paths]
@@ -314,7 +321,7 @@ def at_equal_kl(
 
 
 def _reward_by_distance(side: pd.DataFrame, reward: str, seed: int) -> list[pd.Series]:
-    """Return the steps' mean reward by √KL, ascending: observed, then with resampled prompts."""
+    """Return the steps' mean reward by ascending √KL: observed, then with resampled prompts."""
     prompts, steps = np.unique(side["pair"].to_numpy()), np.unique(side["step"].to_numpy(np.int64))
     rewards, kls = (
         np.vstack([observed, resampled[:_PATH_RESAMPLES]])

@@ -1,4 +1,4 @@
-"""A comparison in words: the verdict, what was paired, what could not be compared."""
+"""Texts of a comparison: the verdict, the pairing, and what could not be compared."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS = {
 }
 _IN_A_PAIR = {"better": marked("Higher in this pair"), "worse": marked("Lower in this pair")}
 _IF_BROKEN = {"better": marked("Higher"), "worse": marked("Lower")}
-"""Levels in words where a difference of the reward is neither good nor bad."""
+"""Names of levels when a difference of the reward is neither good nor bad."""
 
 REASONS = {
     "no_common_steps": marked(
@@ -59,7 +59,7 @@ REASONS = {
 
 _SPLITS = {"val": marked("validation"), "train": marked("training"), "all": marked("all")}
 _ONE_SIDED = ("kl_k1", "ref_reward", "valid_reward", "surprisal_mean", "response_tokens")
-"""Columns of which a note says that only one side has them."""
+"""Columns for which a note says that only one side has them."""
 
 
 def signed(value: float) -> str:
@@ -69,7 +69,7 @@ def signed(value: float) -> str:
 
 
 def headline(outcome: Outcome) -> str:
-    """Return the verdict in a few words, as a subject holds it."""
+    """Return the verdict in a few words, for example for the subject of a mail."""
     comparison, broken = outcome.comparison, outcome.broken
     if len(broken) > len(outcome.bases):
         return message("Both are broken") if outcome.single_base else message("All are broken")
@@ -82,7 +82,7 @@ def headline(outcome: Outcome) -> str:
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the verdict: which run is broken, then the effect with interval and pairs."""
+    """Return the verdict: broken runs, then the effect with its interval and pairs."""
     parts = [message("{clause}.", clause=clause) for clause in _broken(outcome)]
     if len(parts) > len(outcome.bases):
         parts.insert(0, message("{all}, the difference means little.", all=headline(outcome)))
@@ -116,14 +116,14 @@ def _broken(outcome: Outcome) -> list[str]:
 
 
 def _level(outcome: Outcome) -> str:
-    """Return the level in words: only sound runs of several seeds are better or worse."""
+    """Return the name of the level; only healthy runs with several seeds are better or worse."""
     level = outcome.comparison.level
     names = _IN_A_PAIR if outcome.single_base else _IF_BROKEN if outcome.broken else _LEVELS
     return message(names.get(level, _LEVELS[level]))
 
 
 def run_verdict(run: ComparedRun) -> str:
-    """Return a run's own verdict in its first word, and what leads it."""
+    """Return the first word of a run's verdict, and its leading finding."""
     level = message(FIRST_WORDS.get(run.level, run.level))
     if run.lead is None:
         return level
@@ -139,12 +139,12 @@ def _lead(run: ComparedRun) -> str:
 
 
 def check_name(check: str) -> str:
-    """Return the name of a check in words."""
+    """Return the readable name of a check."""
     return message(BY_ID[check].name) if check in BY_ID else check.replace("_", " ")
 
 
 def caveats(outcome: Outcome) -> str:
-    """Return what got worse whatever the reward did, "" where nothing did."""
+    """Return worse guardrails and new critical findings as sentences, "" if there are none."""
     worse = [guardrail_name(g) for g in outcome.comparison.guardrails if g.level == "worse"]
     new = [finding.id for finding in outcome.changed["critical"] if finding.id != outcome.new.lead]
     lists = (
@@ -167,14 +167,14 @@ def _base_window(outcome: Outcome) -> str:
 
 
 def _reasons(outcome: Outcome) -> list[str]:
-    """Return what could not be compared as usual, a sentence each."""
+    """Return what could not be compared as usual, one sentence each."""
     new = span(outcome.comparison.windows.new)
     places = {"base_window": _base_window(outcome), "new_window": new}
     return [message(REASONS[reason], **places) for reason in outcome.comparison.reasons]
 
 
 def notes(outcome: Outcome) -> list[str]:
-    """Return what a reader has to know of the comparison, a sentence each."""
+    """Return what a reader should know about the comparison, one sentence each."""
     comparison = outcome.comparison
     parts = [_compared(outcome)]
     if (mde := comparison.effect.mde) > 0:
@@ -239,7 +239,7 @@ def _run_notes(run: ComparedRun) -> list[str]:
 
 
 def texts_note(outcome: Outcome) -> str:
-    """Return why texts are missing, "" where all are known."""
+    """Return why texts are missing, "" if all are known."""
     flips = outcome.flips
     missing = sum(flip.base_text is None or flip.new_text is None for flip in flips)
     if outcome.redact:
@@ -254,7 +254,7 @@ def texts_note(outcome: Outcome) -> str:
 
 
 def equal_kl(outcome: Outcome) -> str:
-    """Return the comparison at the same distance from the reference."""
+    """Return a sentence on the difference at the same KL to the reference."""
     comparison = outcome.comparison
     if not comparison.paths:
         return message("At equal KL: not compared, as KL is not logged by both runs.")
@@ -280,14 +280,14 @@ def equal_kl(outcome: Outcome) -> str:
 
 
 def guardrail_name(guardrail: Guardrail) -> str:
-    """Return its name as pages have it."""
+    """Return the name of a guardrail as shown on pages."""
     if guardrail.id.startswith(PART):
         return message("Reward part: {name}", name=guardrail.id.removeprefix(PART))
     return message(next(label for name, label, *_ in GUARDRAILS if name == guardrail.id))
 
 
 def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
-    """Return its level as benchstat would: "~" where nothing is shown."""
+    """Return the level of a guardrail in words; "~" if no difference is shown, as in benchstat."""
     if guardrail.level == "none":
         return "~"
     if guardrail.level != "changed" and not in_a_pair:
@@ -298,7 +298,7 @@ def guardrail_level(guardrail: Guardrail, *, in_a_pair: bool) -> str:
 
 
 def gate_sentence(outcome: Outcome) -> str:
-    """Return what the gate says, "" where it was not asked."""
+    """Return the result of the gate as a sentence, "" if there is no gate."""
     gate = outcome.gate
     if gate.failed:
         return message("The gate fails: {what}.", what=listed(gate.failed))

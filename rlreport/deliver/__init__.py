@@ -27,7 +27,7 @@ OTHER_SUFFIXES = {
     *(".htm", ".xhtml", ".rst", ".tex", ".ipynb", ".py"),
     *(".gz", ".zst", ".xz", ".bz2", ".tar", ".7z"),
 }
-"""Suffixes of other kinds of files: a folder of such a name would surprise."""
+"""Suffixes of other kinds of files, which are rejected rather than used as folder names."""
 
 _ZIP_LEVEL = 9
 _ZIP_HEADERS = 76  # bytes of a file's local and central headers in a zip besides its name
@@ -38,10 +38,10 @@ _MANIFEST_ENTRY = 8  # bytes of a file's entry in the manifest besides its name
 class Form:
     """An output format.
 
-    ``writer`` and ``encoder`` are written ``module:function`` and imported on first use. The
-    first writes a builder to a new path, or into an empty folder; the second encodes a page, see
-    ``bake.pages.Finish``. By its ``mark`` a later build knows that it may replace a file; a folder
-    has a manifest instead.
+    ``writer`` and ``encoder`` are imported on first use; both are given as ``module:function``.
+    The writer writes a builder to a new path or into an empty folder. The encoder encodes a page,
+    see ``bake.pages.Finish``. ``mark`` identifies files that a later build may replace; folders
+    have a manifest instead.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Form:
 
     @property
     def finish(self) -> Finish:
-        """Function that encodes a page, in the process that rendered it."""
+        """The function that encodes a page; it runs in the process that rendered the page."""
         encode: Finish = _imported(self.encoder)
         return encode
 

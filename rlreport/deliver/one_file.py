@@ -28,7 +28,7 @@ _PACKING = 9
 
 
 def encode_view(page: Page) -> tuple[tuple[str, bytes], int]:
-    """Return a page as (path, node of the file), and its size."""
+    """Return (path, HTML element) of a page, and its size."""
     node = view_node(page).encode("utf-8", "replace")
     return (page.path, node), len(node)
 
@@ -40,7 +40,7 @@ def write_file(builder: Builder, path: Path) -> None:
 
 
 def view_node(page: Page) -> Markup:
-    """Return a page as a node of the file: the overview as HTML, others compressed."""
+    """Return the HTML element for a page: the overview as plain HTML, other pages compressed."""
     if not page.view:
         return Markup(page.html)
     content = packed(page.html.encode("utf-8", "replace"), level=_PACKING)
@@ -69,7 +69,7 @@ def assemble(
 
     Args:
         frame: the frame of the overview.
-        views: nodes from ``view_node``, the overview first.
+        views: elements from ``view_node``, the overview first.
         nodes: data besides the pages: (media type, class, content).
         language: of the page.
         charts: include Vega, which draws charts on demand.
@@ -114,7 +114,7 @@ def _inline(text: str) -> Markup:
     """Return a style sheet or script of the report as the content of its element.
 
     Raises:
-        ValueError: it could end its element early, or have another content and so another hash.
+        ValueError: the text could close its element, or change when parsed and so fail its hash.
     """
     for loose_end in ("</script", "<!--", "</style", "\r"):
         if loose_end in text.lower():

@@ -1,7 +1,7 @@
-"""Vega, Vega-Lite and vega-embed for the browser, out of vl-convert's package.
+"""Vega, Vega-Lite and vega-embed for the browser, taken from the vl-convert package.
 
-Making the script takes more than a second, so it is made when the package is built or installed
-(``hatch_build.py``). A checkout that is only run makes it each time.
+Generating the script takes more than a second, so it is generated when the package is built or
+installed (``hatch_build.py``). A checkout that is not installed generates it each time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ PATH = Path(__file__).with_name("vega.js")
 
 def vega_bundle() -> str:
     """Return the script that defines ``vegaEmbed``, ``vega``, ``vegaLite`` and nothing else."""
-    # By bytes: newlines stay as they are on every platform.
+    # Reading bytes preserves newlines on every platform.
     return PATH.read_bytes().decode() if PATH.exists() else make_bundle()
 
 
 def make_bundle() -> str:
-    """Make the script: vl-convert's bundle as a function's body, as it has hundreds of names."""
+    """Generate the script: vl-convert's bundle in a function, to hide its hundreds of names."""
     import vl_convert  # starts V8
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg] # the stub is stricter

@@ -29,23 +29,23 @@ from rlreport.figures.ragged import Floats, spans
 from rlreport.text.messages import clauses, message, sentences, told
 
 LABEL_GAP = 13
-"""Least distance of two labels, in pixels."""
+"""Minimum distance of two labels, in pixels."""
 
 LEAST_SMOOTHED = 10
-"""Values of a curve from which there is something to smooth."""
+"""Minimum number of values for smoothing to be offered."""
 
 Guide = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the charts over the steps of one page share.
+    """Data shared by the charts over steps of one page.
 
     Attributes:
         steps: float64 (S,), ascending.
         findings: marked on the charts they name.
-        within: extent of the axis where it is not that of ``steps``.
-        in_progress: step that is still written, marked on every chart.
+        within: extent of the axis, by default that of ``steps``.
+        in_progress: step that is still being written, marked on every chart.
     """
 
     steps: Floats
@@ -55,7 +55,7 @@ class Frame:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """First and last step; half a step to each side of a lone one."""
+        """First and last step; for a single step, half a step to each side."""
         if self.within is not None:
             return self.within
         first, last = float(self.steps[0]), float(self.steps[-1])
@@ -73,7 +73,7 @@ class Frame:
         return Axis(*self.extent, message("step"), format=",d", count=count)
 
     def marks(self, chart: str) -> list[Mark]:
-        """Return what is marked on a chart: the step in progress, and findings that name it."""
+        """Return the marks of a chart: the step in progress, and findings that refer to it."""
         marks = []
         if self.in_progress is not None:
             words = message("step {step} is in progress", step=self.in_progress)
@@ -95,13 +95,13 @@ class Frame:
         return [mark for mark in marks if mark.spans]
 
     def _spans(self, marked: NDArray[np.bool_]) -> list[list[float]]:
-        """Runs of neighbouring steps, reaching half way to the steps on both sides."""
+        """Return spans of consecutive marked steps, extended halfway to the adjacent steps."""
         runs: list[list[float]] = self.edges[spans(marked)].tolist()
         return runs
 
 
 class Mark(NamedTuple):
-    """A finding on a chart: what the pointer shows, the legend's words, and spans of steps."""
+    """A finding on a chart: text of the tooltip, text of the legend, and spans of steps."""
 
     severity: Severity
     title: str
@@ -120,7 +120,7 @@ def mark_layers(marks: Sequence[Mark]) -> dict[str, Rows]:
 
 
 def floats(table: pd.DataFrame, column: str) -> Floats:
-    """Return a column as float64 with NaN where it is missing; all NaN where there is none."""
+    """Return a column as float64, NaN for missing values; all NaN if the column is missing."""
     if column not in table:
         return np.full(len(table), np.nan)
     return table[column].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -140,7 +140,7 @@ def curve_chart(
     scale: Scale = "linear",
     guide: Guide | None = None,
 ) -> Chart | None:
-    """Draw curves over the steps; None where no series has a value.
+    """Draw curves over the steps; None if no series has a value.
 
     Args:
         frame: steps and findings of the page.
@@ -197,7 +197,7 @@ def curve_chart(
 
 
 def looks(series: Sequence[Series]) -> dict[str, Any]:
-    """Return the placeholders of designs that tell series apart → keys, colours and dashes."""
+    """Return the placeholders for keys, colours and dashes that distinguish the series."""
     return {
         "$series.key": [one.key for one in series],
         "$series.color": [one.colour for one in series],
@@ -226,7 +226,7 @@ def _value_axis(
 
 
 def _shaded(guide: Guide | None, y: Axis) -> Rows:
-    """The part of the guide that lies in the plot."""
+    """Return the part of the guide that is within the plot."""
     if guide is None:
         return []
     low, high = max(guide[0], y.low), min(guide[1], y.high)
@@ -249,7 +249,7 @@ def _rows(steps: Floats, one: Series) -> list[dict[str, Any]]:
 
 
 def _lonely(rows: list[dict[str, Any]]) -> Rows:
-    """Values without a neighbour, which a line cannot show, and all where they are few."""
+    """Return values to draw as points: those without a neighbour, or all if they are few."""
     present = [row["series"] if row["value"] is not None else None for row in rows]
     around = zip([None, *present], present, [*present[1:], None], strict=False)
     return [
@@ -260,7 +260,7 @@ def _lonely(rows: list[dict[str, Any]]) -> Rows:
 
 
 def _labels(step: float, series: Sequence[Series], y: Axis, height: int) -> Rows:
-    """Names at the ends of the curves, moved apart where they would overlap."""
+    """Return names at the ends of the curves, moved apart if they would overlap."""
     scale = (y.high - y.low) / height
     ends = [(one.values[np.isfinite(one.values)][-1], one) for one in series if one.has_line]
     ends.sort(key=lambda end: end[0])
@@ -285,7 +285,7 @@ def spread_out(places: Floats, height: float) -> Floats:
 
 
 def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
-    """Show every curve's value, and the edges of its band."""
+    """Add a tooltip with the value of every curve and the edges of its band."""
     shown = [("step", ",~f", message("step"))]
     form = ".1%" if percent else VALUE_FORMAT
     shown += [(f"{one.key}_value", form, label(one.title)) for one in series if one.has_line]
@@ -293,8 +293,8 @@ def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
         if one.has_band:
             name = label(one.title)
             shown += [
-                (f"{one.key}_low", form, message("{name}, band from", name=name)),
-                (f"{one.key}_high", form, message("{name}, band to", name=name)),
+                (f"{one.key}_low", form, message("{name}, lower band", name=name)),
+                (f"{one.key}_high", form, message("{name}, upper band", name=name)),
             ]
     layer_named(spec, INTERACTION)["encoding"]["tooltip"] = [
         {"field": field, "type": "quantitative", "format": form, "title": title}
@@ -303,7 +303,7 @@ def _add_tooltip(spec: Spec, series: Sequence[Series], percent: bool) -> None:
 
 
 def _offer_smoothing(spec: Spec) -> None:
-    """Add a choice of moving averages to draw, the values as logged behind them."""
+    """Add a choice of moving averages, drawn in front of the logged values."""
     line = layer_named(spec, "line")
     behind = deepcopy(line) | {"name": f"{INTERACTION}_raw"}
     behind["mark"] |= {"strokeOpacity": {"expr": "smoothing ? 0.3 : 0"}, "strokeWidth": 1}

@@ -1,11 +1,12 @@
-"""The designs of all charts, authored with Altair and compiled to Vega.
+"""The designs of all charts, written with Altair and compiled to Vega.
 
-A design is a Vega-Lite specification without data. Its placeholders, such as ``$x.low``, stay as
-they are when it is compiled; ``rlreport.draw.chart.fill`` replaces them in both forms. Layers with
-their own data are named in each docstring; without data they are left out.
+A design is a Vega-Lite specification without data. Its placeholders, such as ``$x.low``, are not
+changed by compilation; ``rlreport.draw.chart.fill`` replaces them in the Vega-Lite and the Vega
+form. The docstring of each design lists the layers that have their own data; layers without data
+are omitted.
 
-``designs.json`` holds both forms, so that a run needs neither Altair nor a compiler. It is written
-when the package is built (``hatch_build.py``).
+``designs.json`` contains both forms, so that Altair and the compiler are not needed at run time.
+It is written when the package is built (``hatch_build.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ROWS = "rows"
 THIN = {"strokeWidth": 1, "color": LIGHT["muted"]}
 HALO = {"color": LIGHT["page"], "stroke": LIGHT["page"], "strokeWidth": 4}
 PASSES_FILTERS = "datum.kept !== false"
-"""The page marks the responses that its filters leave out."""
+"""Expression for responses that pass the filters of the page, which marks all others."""
 
 
 def curves(scale: Any) -> Spec:
@@ -60,7 +61,7 @@ def curves(scale: Any) -> Spec:
         nearest=True,
         empty=False,
     )
-    # A page sets ``at`` to the step that the pointer is at on another of its charts.
+    # The page sets ``at`` to the step under the pointer in another of its charts.
     at = alt.param(name="at", expr="isValid(hover.step) ? hover.step[0] : null")
     return _design(
         *_finding_marks(),
@@ -106,7 +107,7 @@ def steps_heat() -> Spec:
 
 
 def path() -> Spec:
-    """A path through a plane, one point a step. Data: ``step``, ``x``, ``y``.
+    """A path through a plane, one point per step. Data: ``step``, ``x``, ``y``.
 
     Layers with their own data: ``label`` and the ``halo`` behind it.
     """
@@ -122,7 +123,7 @@ def path() -> Spec:
 
 
 def paths() -> Spec:
-    """Paths through a plane, told apart by series. Data: ``step``, ``series``, ``x``, ``y``.
+    """Paths through a plane, one per series. Data: ``step``, ``series``, ``x``, ``y``.
 
     Layers with their own data: ``label`` (``x``, ``y``, ``series``, ``label``) and the ``halo``
     behind it.
@@ -152,8 +153,9 @@ def columns() -> Spec:
 def histogram() -> Spec:
     """Shares of responses by reward: policy filled, reference dashed, the first step behind.
 
-    Data: rows with ``reward`` and ``ref_reward``; a row that stands for several has
-    ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``, ``share``) and ``key``.
+    Data: rows with ``reward`` and ``ref_reward``; a row that represents several responses has
+    their number as ``weight``. Layers with their own data: ``ghost`` (``low``, ``high``,
+    ``share``) and ``key``.
     """
     place: Look = {"x": _x("low"), "x2": "high:Q", "y": _y("share"), "y2": alt.datum(0)}
     policy = _ink("policy", fillOpacity=0.7, binSpacing=1)
@@ -183,7 +185,7 @@ def histogram() -> Spec:
 
 
 def _binned(bars: Any, field: str) -> Any:
-    # Shares are of all responses of the page, so that the axis holds what a filter leaves.
+    # Shares refer to all responses of the page, so that filters do not change the axis.
     return (
         bars.transform_filter(f"isValid(datum.{field})")
         .transform_calculate(weight="isValid(datum.weight) ? datum.weight : 1")
@@ -196,9 +198,10 @@ def _binned(bars: Any, field: str) -> Any:
 
 
 def ordered_bars() -> Spec:
-    """A signed figure of each response, smallest first. Data: rows with the field ``reward_gap``.
+    """The reward gap of each response as a bar, smallest first.
 
-    A row that stands for several has ``weight``. Layer with its own data: ``zero``.
+    Data: rows with ``reward_gap``; a row that represents several responses has their number as
+    ``weight``. Layer with its own data: ``zero``.
     """
     side = alt.Scale(domain=["above", "below"], range=[LIGHT["policy"], LIGHT["reference"]])
     bars = _layer(
@@ -209,7 +212,7 @@ def ordered_bars() -> Spec:
         x2="to:Q",
         y=_y("reward_gap"),
         y2=alt.datum(0),
-        # Those left out keep their place, and the axis its extent.
+        # Filtered bars become transparent, so that the others and the axis do not move.
         opacity=alt.condition(PASSES_FILTERS, alt.value(1), alt.value(0)),
         color=alt.Color("side:N", scale=side, legend=None),
         tooltip=[
@@ -245,7 +248,7 @@ def plane_heat() -> Spec:
 
 
 def _design(*layers: Any) -> Spec:
-    """Return the Vega-Lite of layers that share positions but not colours, in the report's look."""
+    """Return the Vega-Lite of layers with shared positions and separate colours, in our theme."""
     chart = alt.layer(*layers).resolve_scale(color="independent", strokeDash="independent")
     spec: Spec = chart.to_dict(validate=False)
     spec |= {"data": {"name": ROWS}, "autosize": {"type": "none"}, "config": vega_config()}
@@ -283,13 +286,13 @@ def _ink(colour: str, **look: Any) -> Look:
 
 
 def _x(field: str, **axis: Any) -> alt.X:
-    """The axis below; labels that touch in a narrow column give way."""
+    """Return the x axis; labels that would overlap in a narrow column are dropped."""
     look = alt.Axis(titleAnchor="end", titleY=TITLES["x"], labelOverlap="greedy", **axis)
     return alt.X(f"{field}:Q", scale=alt.Scale(nice=False, zero=False), axis=look)
 
 
 def _y(field: str, scale: Any = "linear") -> alt.Y:
-    """The axis on the left; its title lies flat above it, from the chart's left edge."""
+    """Return the y axis, with a horizontal title above it, aligned to the chart's left edge."""
     look = alt.Axis(titleX=-PADDING["left"], titleY=TITLES["y"])
     kind = {} if scale == "linear" else {"type": scale}
     return alt.Y(f"{field}:Q", scale=alt.Scale(nice=False, zero=False, **kind), axis=look)
@@ -319,7 +322,7 @@ def _zero() -> Any:
 
 
 def _finding_marks() -> list[Any]:
-    """The steps that findings name: a tint over the plot under a bar in the severity's colour."""
+    """Return layers that mark the steps of findings: a tint, and a bar in the severity's colour."""
     names = ["critical", "warning", "info"]
     scale = alt.Scale(domain=names, range=[LIGHT[name] for name in names])
     place = {
@@ -336,13 +339,13 @@ def _finding_marks() -> list[Any]:
 
 
 def _brush(encodings: list[Any], **places: Any) -> Any:
-    """An invisible layer over raw rows, so that the brush speaks of columns, not of bins."""
+    """Return an invisible layer over raw rows, so that the brush selects columns, not bins."""
     brush = alt.selection_interval(name="brush", encodings=encodings)
     return _layer(f"{INTERACTION}_brush", "point", {"opacity": 0}, **places).add_params(brush)
 
 
 def compile_designs() -> bytes:
-    """Author and compile every design; return the content of ``designs.json``."""
+    """Write and compile every design; return the content of ``designs.json``."""
     authors = (steps_heat, path, paths, columns, histogram, ordered_bars, scatter, plane_heat)
     specs = {author.__name__: author() for author in authors}
     specs |= {f"curves_{scale}": curves(scale) for scale in ("linear", "log", "symlog")}
@@ -352,7 +355,7 @@ def compile_designs() -> bytes:
 
 
 def _compiled(spec: Spec) -> Spec:
-    """Return the Vega of what is drawn on paper, for any data."""
+    """Return the Vega form, without interaction, for any data."""
     import vl_convert  # starts V8
 
     still: dict[str, Any] = {key: value for key, value in spec.items() if key != "params"}
@@ -361,7 +364,7 @@ def _compiled(spec: Spec) -> Spec:
     lines = {axis["scale"]: axis for axis in vega["axes"] if axis["grid"]}
     vega["axes"] = [axis for axis in vega["axes"] if not axis["grid"]]
     for axis in vega["axes"]:
-        # Which labels are dropped depends on the width of text, and so on the fonts of a machine.
+        # Dropping labels depends on the width of text, and therefore on installed fonts.
         axis |= {"labelOverlap": False, "values": f"${axis['scale']}.values"}
         if axis["scale"] in lines:  # one axis costs half of two
             axis |= {"grid": True, "gridScale": lines[axis["scale"]]["gridScale"]}

@@ -1,4 +1,4 @@
-"""Values of a curve: thinned where they are too many, smoothed, described, drawn small."""
+"""Values of a curve, with functions that thin, smooth and describe them or draw a sparkline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPARKLINE_POINTS = 50
 _WIDTH, _HEIGHT, _MARGIN = 100.0, 24.0, 2.0
 
 SMOOTHING = (0.6, 0.9)
-"""Factors of the moving averages on offer."""
+"""Factors of the moving averages that the reader can choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Series:
         key: safe field name.
         title: direct label and name in tooltips.
         values, low, high: float64 (S,), one per step, NaN where missing; edges of the band.
-        colour, dash: of the line, see ``theme.Style``.
+        colour, dash: style of the line, see ``theme.Style``.
     """
 
     key: str
@@ -63,10 +63,10 @@ class Series:
 
 
 def smoothed(values: Floats, factor: float) -> Floats:
-    """Return the exponential moving average, each value weighed by ``factor`` per later value.
+    """Return the exponential moving average; weights decay by ``factor`` per value.
 
-    Weights are normalized, so that the average does not start at 0 (Kingma and Ba (2015), section
-    3, as TensorBoard does). Missing values are skipped and stay missing.
+    Weights are normalized so that the average does not start at 0 (Kingma and Ba (2015), section
+    3), like in TensorBoard. Missing values are skipped and stay missing.
 
     Args:
         values: float64 (S,), NaN where missing.
@@ -78,7 +78,10 @@ def smoothed(values: Floats, factor: float) -> Floats:
 
 
 def thinned(steps: Floats, series: Sequence[Series]) -> tuple[Floats, list[Series], int]:
-    """Return means of neighbouring steps where they are too many, and of how many each is."""
+    """Average neighbouring steps if there are more than MOST_POINTS.
+
+    Returns the steps, the curves, and the number of steps averaged in each point.
+    """
     every = -(-len(steps) // MOST_POINTS)
     if every == 1:
         return steps, list(series), 1
@@ -115,7 +118,7 @@ def in_words(one: Series, steps: Floats, percent: bool) -> str:
 def sparkline(values: Floats) -> str:
     """Return path data (``d``) of ``values`` in a box 100 wide and 24 high; gaps where NaN.
 
-    Longer series are thinned evenly to SPARKLINE_POINTS. "" when fewer than two are finite.
+    Longer series are thinned evenly to SPARKLINE_POINTS. "" if fewer than two values are finite.
     """
     values = drawable(values[evenly(len(values), SPARKLINE_POINTS)])
     finite = np.isfinite(values)

@@ -1,8 +1,8 @@
-"""The formulas per token, each once, on flat arrays of any number of responses.
+"""The per-token formulas, on flat arrays of any number of responses.
 
-Arrays are float64 of shape (N,): the tokens of R responses one after the other, cut by
-``offsets`` of shape (R + 1,) where a formula looks beyond its own token. Log-probabilities
-are in nats. NaN in gives NaN out.
+Arrays are float64 of shape (N,): the concatenated tokens of R responses, with ``offsets`` of
+shape (R + 1,) for formulas that depend on other tokens of the response. Log-probabilities are
+in nats. NaN inputs give NaN outputs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _CHUNK = 32
 
 @dataclass(slots=True)
 class TokenFigures:
-    """Every per-token figure of one response; each array is float64 of shape (T,), or None.
+    """All per-token figures of one response; each array is float64 of shape (T,), or None.
 
-    NaN marks a value the log did not hold. Units: nats for logp, ref_logp, log_ratio, kl
+    NaN marks a value missing from the log. Units: nats for logp, ref_logp, log_ratio, kl
     and surprisal; probabilities in [0, 1]; the rest in units of the reward.
     """
 
@@ -40,7 +40,7 @@ class TokenFigures:
     sampler_logp: Floats | None = None
 
     def spread(self, sampled: NDArray[np.bool_]) -> TokenFigures:
-        """The figures at the places of the tokens that they are of, NaN at all others."""
+        """Return the figures for all tokens: those of sampled tokens in place, NaN for others."""
         spread = []
         for name in self.__slots__:
             part = getattr(self, name)
@@ -51,7 +51,7 @@ class TokenFigures:
         return TokenFigures(*spread)
 
     def between(self, start: int, stop: int) -> TokenFigures:
-        """The figures of some consecutive tokens."""
+        """Return the figures of the tokens from ``start`` to ``stop`` (exclusive)."""
         parts = (getattr(self, name) for name in self.__slots__)
         return TokenFigures(*(None if part is None else part[start:stop] for part in parts))
 
@@ -82,7 +82,7 @@ def surprisal(logp: Floats) -> Floats:
 
 
 def probability(logp: Floats) -> Floats:
-    """Return exp of a log-probability."""
+    """Return the probability for a log-probability."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(logp))
 
@@ -107,14 +107,14 @@ def gae(rewards: Floats, values: Floats, offsets: Ints, gamma: float, lam: float
 def discounted_sums(flat: Floats, offsets: Ints, factor: float) -> Floats:
     """Return y_t = x_t + factor · y_{t+1} inside every row, shape (N,).
 
-    A loop over positions would cost as many steps as the longest row has tokens. So rows
-    are cut into chunks of 32, all chunks are summed side by side, and the chunks' first
-    values, themselves such a recurrence with factor³², carry over.
+    A loop over positions would take as many iterations as the longest row has tokens. Instead,
+    rows are cut into chunks of 32 that are summed in parallel; the sums at the starts of chunks
+    follow the same recurrence with factor³².
     """
     lengths = np.diff(offsets)
     chunks = -(-lengths // _CHUNK)
     chunk_offsets = offsets_of(chunks)
-    # Rows are padded at their end, where zeros change nothing.
+    # Padding rows with zeros at their end does not change the sums.
     shift = np.repeat(chunk_offsets[:-1] * _CHUNK - offsets[:-1], lengths)
     place = np.arange(len(flat)) + shift
     grid = np.zeros((int(chunk_offsets[-1]), _CHUNK))
@@ -158,11 +158,11 @@ def token_figures(
     gamma: float = 1.0,
     lam: float = 0.95,
 ) -> TokenFigures:
-    """Return every per-token figure that these arrays, shape (T,), can feed.
+    """Return all per-token figures that can be computed from these arrays, shape (T,).
 
-    They are those of one response, or with ``offsets``, int64 (R + 1,), of R side by side.
-    A logged ``advantage`` is shown as it is; the return always comes from GAE, since logged
-    advantages are often whitened. Without token rewards it is advantage + value.
+    The arrays are those of one response, or of R concatenated responses with ``offsets``, int64
+    (R + 1,). A logged ``advantage`` is returned as it is. The return is computed by GAE, because
+    logged advantages are often whitened; without token rewards it is advantage + value.
     """
     figures = TokenFigures(
         logp=logp,
@@ -186,7 +186,7 @@ def token_figures(
             rows = np.array([0, len(value)], dtype=np.int64) if offsets is None else offsets
             estimate = gae(token_reward, value, rows, gamma, lam)
             if advantage is not None:
-                # Rows side by side need not log the same: each is to keep what it has alone.
+                # Responses may log different fields; the result must not depend on the batch.
                 unpaid = np.repeat(finite_sums(token_reward, rows)[0] == 0, np.diff(rows))
                 estimate = np.where(unpaid, advantage, estimate)
         if estimate is not None:

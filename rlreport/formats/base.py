@@ -1,8 +1,8 @@
-"""What a log format is: it recognises its files and turns their objects into canonical rows.
+"""The interface of log formats, which recognize files and convert their objects to rows.
 
-A canonical row is a dict with fields of ``rlreport.fields``, and any further number, boolean or
-short string, kept as a column. ``RowReader`` spreads an ``advantages`` of one number over the
-tokens; without tokens it is the column ``advantage``.
+A canonical row is a dict with fields of ``rlreport.fields``. Other numbers, booleans and short
+strings become extra columns. If ``advantages`` is a single number, ``RowReader`` repeats it for
+all tokens; without tokens it becomes the column ``advantage``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where an object lies: file name relative to the logs' folder, line from 1, index from 0."""
+    """Location of an object: file name relative to the log folder, line from 1, index from 0."""
 
     name: str
     line: int = 0
@@ -30,10 +30,10 @@ class Where:
 
 
 class Match(NamedTuple):
-    """A format's claim on a file: how sure it is (1 to 100), and why, in words.
+    """A format's claim on a file: its confidence (1 to 100), and the reason in words.
 
-    The surest claim has the file, of equal ones that of the format registered first. ``plain``
-    claims with 40, native rows with 60, a format whose keys no other has with 80 to 95.
+    The claim with the highest confidence wins; ties go to the format registered first. ``plain``
+    claims with 40, native rows with 60, and formats with unique keys with 80 to 95.
     """
 
     confidence: int
@@ -46,14 +46,13 @@ class Format(Protocol):
 
     A format may also have:
 
-    - ``rewarded = False``: its files hold no rewards; the NaN that its rows have for one is then
-      no number that was lost;
-    - ``alone = True``: its rows depend on the object and the file's name alone, and on no other
-      file, so that what a scan found may be kept (see ``rlreport.read.chunk``);
+    - ``rewarded = False``: its files have no rewards, so missing rewards are not reported as NaN;
+    - ``alone = True``: its rows depend only on the object and the name of the file, not on other
+      files, so that results may be cached (see ``rlreport.read.chunk``);
     - ``beside(path, listed)``, called once for each local file with its path and the paths of
-      all files of the logs: it returns the format as that file's neighbours make it (which has
-      to be picklable, and may have a ``remark`` for the reader of the report), or a text that
-      says why the file is not to be read.
+      all files of the logs: it returns the format configured for the file's siblings (it must be
+      picklable, and may have a ``remark`` for the reader of the report), or a text that explains
+      why the file should not be read.
 
     Attributes:
         id: the name used on the command line.
@@ -67,27 +66,27 @@ class Format(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What its files are called, as globs."""
+        """The names of its files, as globs."""
         ...
 
     def match(self, name: str, objects: Sequence[Row]) -> Match | None:
-        """Return a claim on the file ``name`` whose first objects are given, or None."""
+        """Return a claim on the file ``name`` with these first objects, or None."""
         ...
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
-        """Yield the canonical rows of one object; raise RowError where it cannot be one.
+        """Yield the canonical rows of one object; raise RowError if it cannot be converted.
 
-        Of several rows, one that cannot be read stands as an ``UnreadRow``.
+        If only one of several rows cannot be read, an ``UnreadRow`` is yielded in its place.
         """
         ...
 
     def split(self, name: str) -> str | None:
-        """Return ``train``, ``val`` or ``eval`` where the path tells, else None."""
+        """Return ``train``, ``val`` or ``eval`` if the path names a split, else None."""
         ...
 
 
 class FileStamp(NamedTuple):
-    """A file near a log: what is remembered of it holds as long as size and time do."""
+    """A file next to a log; cached contents are valid while size and time stay the same."""
 
     path: str
     size: int
@@ -95,7 +94,7 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> FileStamp | None:
-        """Return the stamp of a file; None where there is none."""
+        """Return the stamp of a file, None if it does not exist."""
         if not path.is_file():
             return None
         stat = path.stat()
@@ -103,16 +102,16 @@ class FileStamp(NamedTuple):
 
 
 class BaseFormat:
-    """What the formats of this package have in common.
+    """Base class of the formats of this package.
 
     Attributes:
-        claims: keys that all objects of its files hold; several sets where its files differ.
-        confidence: of its claims.
-        columnar: these keys hold lists: each line is a whole step.
+        claims: sets of keys; every object of a file has all keys of one set.
+        confidence: confidence of its claims.
+        columnar: whether these keys have lists, so that each line is a whole step.
         alone, rewarded: see ``Format``.
-        evaluates: it logs evaluations and nothing else.
-        sibling: another file that its rows take values from.
-        remark: what a reader of the report should know about the file.
+        evaluates: whether it logs only evaluations.
+        sibling: another file that provides values for its rows.
+        remark: a remark about the file for readers of the report.
     """
 
     id = ""
@@ -138,11 +137,11 @@ class BaseFormat:
         return None
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether an object that holds the keys of a claim is of this format."""
+        """Return whether an object that has the keys of a claim is of this format."""
         return not self.columnar or all(isinstance(obj.get(k), list) for k in self.claims[0])
 
     def beside(self, path: Path, listed: Collection[Path]) -> Self | str:
-        """Return the format as the files near ``path`` make it, or why it is not to be read."""
+        """Return the format configured for the siblings of ``path``, or why not to read it."""
         return self
 
     def rows(self, obj: Row, where: Where) -> Iterator[Row]:
@@ -162,7 +161,7 @@ _SPLIT_WORDS = (
 
 
 def split_of(name: str) -> str | None:
-    """Return the split that a word of the path names, the file's own name first."""
+    """Return the split named by a word of the path, looking at the file name first."""
     for part in reversed(name.split("/")):
         for split, word in _SPLIT_WORDS:
             if word.search(part):
@@ -171,7 +170,7 @@ def split_of(name: str) -> str | None:
 
 
 def has_keys(objects: Sequence[Row], *keys: str) -> bool:
-    """Tell whether there are objects and each holds every key."""
+    """Return whether there are objects and all of them have every key."""
     return bool(objects) and all(key in obj for obj in objects for key in keys)
 
 

@@ -15,16 +15,16 @@ STEP_KEYS = (
     "global_step", "_step", "Step", "global_step/max_steps",  # ms-swift, as "3/100"
     "train/step", "eval/step", "optimizer_step", "optim_step",
 )  # fmt: skip
-"""Names of the step in order of preference: those of rollouts before those of the optimizer."""
+"""Keys of the step in order of preference: rollout steps before optimizer steps."""
 
 KIND_KEYS = ("type", "kind", "split", "phase", "mode", "event")
-"""Names of the field that says what a row reports: a rollout phase, an update, an evaluation."""
+"""Keys of the field with the kind of a row: rollout phase, update or evaluation, for example."""
 
 _DEEPEST = 16
-"""Levels of objects in which metrics are looked for."""
+"""Maximum nesting of objects that are searched for metrics."""
 
 MAX_NAME = 500
-"""Characters of a metric's name; longer ones are left out."""
+"""Maximum length of a metric's name; metrics with longer names are omitted."""
 
 _STEP_OF_STEPS = re.compile(r"(\d{1,16})/\d+")
 
@@ -36,7 +36,7 @@ _TRAINING = re.compile(r"(train|optim|update|learn|step|metric|log|iter|grpo|ppo
 _KIND = re.compile(r"[a-z][\w.-]{0,39}")
 
 _NON_FINITE = {"NaN", "Infinity", "-Infinity"}
-"""How JSON writers that have no such numbers name them."""
+"""Strings for non-finite numbers in JSON."""
 
 
 def flat_numbers(
@@ -59,7 +59,7 @@ def flat_numbers(
 
 
 def step_in(obj: dict[str, Any]) -> int | None:
-    """Return the step an object says, None without one (or with one that no float64 holds)."""
+    """Return the step of an object, None if it has none or it is too large for float64."""
     for key in STEP_KEYS:
         value = obj.get(key)
         if isinstance(value, str):
@@ -73,7 +73,10 @@ def step_in(obj: dict[str, Any]) -> int | None:
 
 
 def numbers_of(event: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of an event by name; those not of training begin with their kind."""
+    """Return the metrics of an event by name.
+
+    Names of metrics that do not report training are prefixed with the kind of the event.
+    """
     own = _own_metrics(event)
     kind = next((k.lower() for key in KIND_KEYS if isinstance(k := event.get(key), str)), "")
     found = dict(flat_numbers(own))
@@ -83,7 +86,7 @@ def numbers_of(event: dict[str, Any]) -> dict[str, float]:
 
 
 def is_event(obj: object) -> bool:
-    """Tell whether an object is a step with numbers, and has no text or list of a rollout."""
+    """Return whether an object has a step and numbers, but no text or list of a rollout."""
     if not isinstance(obj, dict) or step_in(obj) is None:
         return False
     own = _own_metrics(obj)
@@ -97,6 +100,6 @@ def is_event(obj: object) -> bool:
 
 
 def _own_metrics(event: dict[str, Any]) -> dict[str, Any]:
-    """Return the object that holds an event's metrics: verl keeps them under ``data``."""
+    """Return the object with the metrics of an event: verl puts them under ``data``."""
     own = event.get("data")
     return own if isinstance(own, dict) else event

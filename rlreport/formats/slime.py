@@ -32,11 +32,11 @@ _DONE = {"completed": "stop", "truncated": "length", "aborted": "abort", "failed
 """``Sample.Status`` as finish reasons."""
 
 _TOTALS = ("score", "reward", "total")
-"""Keys of a reward that is an object, of which one is the total."""
+"""Keys of the total in a reward that is an object."""
 
 
 class Slime(BaseFormat):
-    """Samples of a rollout; their conversations, where Miles recorded them, lie beside.
+    """Samples of a rollout; conversations recorded by Miles are in sibling files.
 
     The ``sibling`` is ``trajectory/<n>.jsonl`` of a dump, or ``dashboard_columns/*.parquet``
     (ids, mask and logprobs) of trajectories that are read alone.
@@ -51,11 +51,11 @@ class Slime(BaseFormat):
     container = "torch"
 
     def recognizes(self, obj: Row) -> bool:
-        """Tell whether the status is one of a sample."""
+        """Return whether the status is that of a sample."""
         return isinstance(obj["status"], str)
 
     def beside(self, path: Path, listed: Collection[Path]) -> Slime | str:
-        """Join a dump with its trajectories, and these with their token columns."""
+        """Return the format with the sibling: trajectories of a dump, or their token columns."""
         root = path.parent.parent
         if path.parent.name != "trajectory":
             return Slime(FileStamp.of(root / "trajectory" / f"{path.stem}.jsonl"))
@@ -107,7 +107,7 @@ def _row(obj: Row, where: Where) -> Row:
 
 
 def _reward(reward: Any) -> Row:
-    """Return the reward; of an object the member that is the total, its numbers as columns."""
+    """Return the reward; if it is an object, its total, with its other numbers as columns."""
     if not isinstance(reward, dict):
         return {"reward": logged.grade(reward)}
     parts = logged.reals(reward)
@@ -127,7 +127,7 @@ def _conversation(obj: Row, messages: Any) -> Row:
 
 
 def _token_arrays(obj: Row) -> Row:
-    """Return ids, mask and the sampler's logprobs of what came after the prompt."""
+    """Return ids, mask and the sampler's logprobs of the tokens after the prompt."""
     tokens, size = logged.ints(obj.get("tokens")), logged.integer(obj.get("response_length"))
     if not tokens or size is None or not 0 < size <= len(tokens):
         return {}
@@ -162,7 +162,7 @@ def _token_columns(file: FileStamp, sample: int | None) -> Row:
 
 @lru_cache(maxsize=4)
 def _offsets(file: FileStamp) -> dict[int | None, int]:
-    """Return sample -> where its line begins."""
+    """Return sample -> byte offset of its line."""
     offset, samples = 0, []
     with Path(file.path).open("rb") as lines:
         for line in lines:
@@ -173,7 +173,7 @@ def _offsets(file: FileStamp) -> dict[int | None, int]:
 
 @lru_cache(maxsize=4)
 def _indices(file: FileStamp) -> dict[int | None, int]:
-    """Return sample -> its row in a parquet file."""
+    """Return sample -> index of its row in a parquet file."""
     try:
         with Path(file.path).open("rb") as stream:
             rows = parquet_rows(stream, columns=["sample_index"])
@@ -183,7 +183,7 @@ def _indices(file: FileStamp) -> dict[int | None, int]:
 
 
 def _without_repeated(places: Iterable[tuple[int, Any]]) -> dict[int | None, int]:
-    """Return sample -> place; those of several data sets may share an index, and are left out."""
+    """Return sample -> place, without indices that occur several times (in several data sets)."""
     samples = [(logged.integer(sample), place) for place, sample in places]
     times = Counter(sample for sample, _ in samples)
     return {sample: place for sample, place in samples if sample is not None and times[sample] == 1}

@@ -1,8 +1,8 @@
-"""The first pass: a byte range of the logs becomes a table with a row per response.
+"""The first pass: read byte ranges of the logs as tables with one row per response.
 
-Tables are cached for the next build (``--cache``). The key holds everything that a table depends
-on: the program, the options, the format, name and range, and a hash of the bytes. So appending to
-a file invalidates its last range only.
+Tables are cached for the next build (``--cache``). The key covers everything that a table depends
+on: the program, the options, the format, name and range, and a hash of the bytes. Appending to a
+file therefore invalidates only its last range.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _BATCH_BYTES, _BATCH_ROWS = 1 << 20, 16384
 _END = 2**62
 _TOO_LONG = marked("longer than {most:count} bytes (--max-line)")
 _CACHED_CONTAINERS = ("lines", "json", "parquet", "torch", "eval")
-"""Containers that are one file each; a database may have a log of writes next to it."""
+"""Containers that consist of one file; a database may have a write-ahead log next to it."""
 
 _UNUSABLE = (RowError, RecursionError, OverflowError)
-"""What a hostile line may raise: deep nesting and huge integers are valid JSON."""
+"""Exceptions of lines that cannot be read; deep nesting and huge integers are valid JSON."""
 
 
 def read_chunk(ranges: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> Chunk:
@@ -180,14 +180,14 @@ def _reason(error: Exception) -> str:
 def read_cached(
     group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions, store: Store
 ) -> Chunk:
-    """Return the table of byte ranges: that of an earlier build if nothing has changed since."""
+    """Return the table of the rows in byte ranges, from the cache if nothing has changed."""
     key = _key(group, options, figures)
     files = [part.file for part in group]
     if key and (data := store.get(key)):
-        # What is not such a table is read again.
+        # If the cached data is not a valid table, read the ranges again.
         with suppress(ValueError, TypeError, LookupError, AttributeError):
             return _in_files(_decoded(data), files)
-    # What is stored numbers the files of the ranges, as another build may list more.
+    # Cached tables number only the files of these ranges, as other builds may list more files.
     numbered = [replace(part, file=number) for number, part in enumerate(group)]
     chunk = read_chunk(numbered, options, figures)
     if key and key == _key(group, options, figures):  # nothing changed meanwhile
@@ -197,7 +197,7 @@ def read_cached(
 
 
 def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOptions) -> bytes:
-    """Return the key of a table; b"" if these ranges are not cached or cannot be read."""
+    """Return the cache key of a table; b"" if these ranges cannot be cached or read."""
     formats = format_keys([part.format for part in group], options.tokenizer)
     if not formats:
         return b""
@@ -217,11 +217,11 @@ def _key(group: Sequence[ByteRange], options: ReadOptions, figures: FigureOption
 
 
 def format_keys(formats: Sequence[LogFormat], tokenizer: str | None) -> list[str]:
-    """Identify formats; [] if one of them reads other files than the log itself.
+    """Return strings that identify formats in a cache key; [] if one reads other files, too.
 
     Args:
-        formats: of files.
-        tokenizer: the file with the names of their tokens.
+        formats: the formats of the files.
+        tokenizer: the file that maps token ids to strings.
     """
     keys: dict[int, str] = {}
     for one in formats:
@@ -240,7 +240,7 @@ def _digest_of(path: str) -> str:
 
 
 def _in_files(chunk: Chunk, files: Sequence[int]) -> Chunk:
-    """Return the table with these numbers for its files, which are numbered from 0."""
+    """Return the table with its files, numbered from 0, renumbered as ``files``."""
 
     def at(position: LogPosition) -> LogPosition:
         return position._replace(file=files[position.file])
@@ -309,7 +309,7 @@ def _decoded(data: bytes) -> Chunk:
 
 
 def _to_json(reason: Any) -> Any:
-    """Return why a line could not be read, so that it can be translated once it is read back."""
+    """Convert a reason (a message or a text) to JSON, so that it can still be translated later."""
     if isinstance(reason, Message) and not reason.plural:
         return [reason.literal, {name: _to_json(value) for name, value in reason.places.items()}]
     if type(reason) in (str, int, float):

@@ -1,4 +1,4 @@
-"""Tell which files are rollout logs, of which format, and which of them to read."""
+"""Detect which files are rollout logs, their formats, and which of them to read."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rlreport.tables import Note
 from rlreport.text.messages import message
 
 MAX_PEEKED = 20
-"""Objects at the start of a file that its format is detected from."""
+"""Number of objects at the start of a file used to detect its format."""
 
 METRICS_FILE = "metrics_file"
-"""Kind of the note on a file that is not a log, but read as trainer metrics."""
+"""Kind of the note on a file that is read as trainer metrics, not as a log."""
 
 FORMAT = "format"
 """Kind of the note on how a format interpreted a file."""
@@ -34,10 +34,10 @@ OTHER_SPLIT = "other_split"
 """Kind of the note on files of a split that is not read."""
 
 _HEAD = 256 << 10
-"""Bytes at a file's start that its format is detected from."""
+"""Number of bytes at the start of a file used to detect its format."""
 
 _MAX_PEEKED_FILES = 16
-"""Files looked at among those in a folder whose names differ in numbers only, if they agree."""
+"""Files examined among those of a folder whose names differ only in numbers, if they agree."""
 
 _Peek = tuple[list[dict[str, Any]], str]
 """First objects of a file, and why there are none or no more."""
@@ -46,9 +46,9 @@ _NUMBERS = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
 
 class _Detection(NamedTuple):
-    """Result for a file: None as format if it is not a log.
+    """The detected format of a file, None if it is not a log.
 
-    ``splits`` are those that its first rows name, if its path names none.
+    ``splits`` are the splits named by its first rows, if its path does not name one.
     """
 
     format: LogFormat | None
@@ -78,11 +78,11 @@ def detect_formats(
 
     Args:
         listing: the files found.
-        options: as the user gave them.
+        options: the user's options.
         metrics: files that are read as trainer metrics.
 
     Raises:
-        UsageError: an unknown format, mapping or split was asked for.
+        UsageError: the options have an unknown format, mapping or split.
     """
     found = LogFiles()
     plotted = {path.resolve() for path in metrics}
@@ -109,7 +109,7 @@ def detect_formats(
 
 
 def _without_repeats(files: LogFiles) -> LogFiles:
-    """Leave out files that repeat the one before under a new step, as TRL writes them."""
+    """Drop files that repeat the previous one under a new step, which TRL writes."""
     from rlreport.formats.trl import TRL, repeated_files
 
     folders: dict[tuple[str, str], list[Source]] = {}
@@ -139,9 +139,10 @@ def _opened(sources: Iterable[Source]) -> Iterator[tuple[str, IO[bytes]]]:
 def _chosen_splits(
     found: LogFiles, row_splits: list[frozenset[str]], wanted: str | None
 ) -> LogFiles:
-    """Keep the files of training and of one split to watch, or of the split asked for.
+    """Keep the files of the training split and of one split to watch, or only split ``wanted``.
 
-    A file whose rows name their splits (``row_splits``) may hold some of any, and is kept.
+    Files whose rows name their splits (``row_splits``) are always kept, because any of their
+    rows may belong to the chosen splits.
     """
     mixed = any(row_splits)
     by_path = ["" if own else f.split for own, f in zip(row_splits, found.formats, strict=True)]
@@ -168,10 +169,10 @@ def _chosen_splits(
 def _detections(
     sources: Sequence[Source], options: ReadOptions, listed: frozenset[Path]
 ) -> list[_Detection]:
-    """Detect the format of every file; of many alike, some stand for the others if they agree."""
+    """Detect the format of every file; of many similar files only a sample if these agree."""
     alike: dict[str, list[int]] = {}
     for number, source in enumerate(sources):
-        # An empty file is like no other.
+        # An empty file represents no other files.
         name = _NUMBERS.sub("#", source.name) if source.size else f"/{number}"
         alike.setdefault(name, []).append(number)
     found: dict[int, _Detection] = {}
@@ -197,13 +198,13 @@ def _detections(
 
 
 def _evenly_spaced(numbers: list[int]) -> list[int]:
-    """Return the first, the last and some between; all of a few."""
+    """Return at most _MAX_PEEKED_FILES evenly spaced numbers, including the first and the last."""
     last, most = len(numbers) - 1, min(len(numbers), _MAX_PEEKED_FILES)
     return [numbers[i * last // max(1, most - 1)] for i in range(most)]
 
 
 def _container(source: Source) -> str:
-    # Formats load a dozen modules; a program that only looks for help does without.
+    # Importing the formats loads a dozen modules, which ``--help`` does not need.
     from rlreport.formats.containers import container_of
 
     return container_of(source.name) or "lines"
@@ -229,13 +230,13 @@ def _detected(
     container, (objects, problem) = _container(source), peek
     plain = not options.mapping and options.step_from_path is None
     if options.log_format in (None, NATIVE) and plain and container == "lines":
-        # Texts that are messages are another format's.
+        # Rows with messages as text belong to another format.
         native = any(
             all(name in obj for name in REQUIRED)
             and not any(isinstance(obj[name], list) for name in ("prompt", "response"))
             for obj in objects
         )
-        # Of a log with nothing readable every line is reported.
+        # If nothing in a log is readable, every line is reported.
         broken = not objects and source.name.lower().endswith(LINE_SUFFIXES)
         if options.log_format == NATIVE or native or broken:
             fields = ", ".join(f"`{name}`" for name in REQUIRED)

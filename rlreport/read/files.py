@@ -1,4 +1,4 @@
-"""The files of the logs: find them, open them, tell whether they changed, and their format."""
+"""The files of the logs: find them, open them, detect changes, and describe their format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NATIVE = "rlboard"
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 _SUFFIXES = (*LINE_SUFFIXES, ".json", ".json.gz", ".json.zst", ".parquet", ".db", ".eval")
 _NUMBERED = re.compile(r"(?:.*/)?(?:eval_)?\d+\.pt", re.IGNORECASE)
-"""Rollout dumps among torch's files; the others are mostly weights."""
+"""Names of rollout dumps; other torch files are mostly weights."""
 
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 
@@ -38,7 +38,7 @@ class LogFormat:
         container: ``lines``, ``json``, ``parquet``, …
         reader: turns an object into canonical rows; None for the native format.
         why: why the file has this format, in words.
-        split: of rows that name none.
+        split: the split of rows that do not name one.
         main: the split that is judged, usually ``train``.
         watched: the split that is shown but not judged, None for none; others are not read.
     """
@@ -84,7 +84,7 @@ class LogFormat:
 
 @dataclass(slots=True)
 class Listing:
-    """The files found, by name, and what else was found."""
+    """The log files by name, and everything else that the given paths contain."""
 
     sources: list[Source]
     unreadable: list[tuple[str, str]]
@@ -95,7 +95,7 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
     """List the log files under files, folders, globs and URLs, each file once.
 
     Raises:
-        UsageError: nothing lies at a given path.
+        UsageError: a given path does not exist.
         MissingExtraError: a URL is given and fsspec is not installed.
     """
     listing = Listing([], [], [])
@@ -130,20 +130,20 @@ def find_sources(paths: Sequence[str | Path]) -> Listing:
 
 
 def name_in_logs(path: Path, logs: Sequence[str | Path]) -> str:
-    """Return a file's path relative to the logs; its last part if it lies elsewhere."""
+    """Return a file's path relative to the logs, or its name if it is not below them."""
     roots = [str(_root(Path(log)).resolve()) for log in logs if not is_url(os.fspath(log))]
     whole, root = path.resolve(), Path(_common_root(roots))
     return whole.relative_to(root).as_posix() if whole.is_relative_to(root) else path.name
 
 
 def is_url(path: str) -> bool:
-    """Tell whether a path carries a scheme such as ``s3://``."""
+    """Return whether a path has a scheme such as ``s3://``."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.replace("+", "").isalnum()
 
 
 class _Found(NamedTuple):
-    """A file, not yet named; files of the same identity are one."""
+    """A file before it gets its name in the logs; equal identities are the same file."""
 
     source: Source
     identity: object
@@ -151,7 +151,7 @@ class _Found(NamedTuple):
 
 
 def _local_files(text: str, listing: Listing) -> Iterator[Path]:
-    # ``Path.glob`` takes no absolute patterns.
+    # ``Path.glob`` does not support absolute patterns.
     matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))  # noqa: PTH207
     if not matches:
         raise UsageError(f"No such file or folder: {text}")
@@ -202,7 +202,7 @@ def _kind(mode: int) -> str:
 
 
 def _root(path: Path) -> Path:
-    """Return the folder that the files under a given path are named from."""
+    """Return the base folder for the names of the files under a path, which may be a glob."""
     if path.exists():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not glob.has_magic(part), path.parts))
@@ -224,7 +224,7 @@ def _relative(path: str, root: str) -> str:
 
 
 def with_content(sources: Sequence[Source], most: int) -> list[Source]:
-    """Return the files, those in stores cut to ``most`` bytes, which are requested together."""
+    """Return the files; those in object stores have their first ``most`` bytes, read together."""
     remote = [source for source in sources if source.store and source.size]
     parts = read_ranges([(source, 0, min(source.size, most)) for source in remote])
     known = {

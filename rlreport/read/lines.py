@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _BUFFER = 1 << 20
 _SLICE = 16 << 10
-"""Unpacked bytes requested of a compressed stream at a time; damage behind them costs as many."""
+"""Decompressed bytes read at a time; at most so many are lost before damage in the stream."""
 
 _FLUSHED = b"\x00\x00\xff\xff"
 BOM = b"\xef\xbb\xbf"
 DAMAGED = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""What reading a broken file raises: disk errors and damaged compression."""
+"""Exceptions raised when reading a broken file: disk errors and damaged compression."""
 
 
 RANGE_BYTES = 32 << 20
@@ -86,7 +86,7 @@ def byte_ranges(
 
 
 def grouped_ranges(ranges: Sequence[ByteRange]) -> list[list[ByteRange]]:
-    """Return what is read in one go: a range by itself, small files in groups."""
+    """Return groups of ranges to read together: large ranges alone, small files in groups."""
     groups: list[list[ByteRange]] = [[]]
     size = 0
     for one in ranges:
@@ -107,7 +107,7 @@ class Line(NamedTuple):
     Attributes:
         offset: where it begins, in decompressed bytes.
         data: its bytes; None for a line over the limit, which is not kept.
-        torn: the file ends inside it: it may still be growing.
+        torn: whether the file ends within the line, as it may still be growing.
     """
 
     offset: int
@@ -122,8 +122,8 @@ class Lines:
     Never reads beyond the size that the file had when it was listed. After iterating:
 
     Attributes:
-        damage: why the file could not be read further; the lines before are good.
-        unended: the stream has no end but no line is lost, as when its writer was killed.
+        damage: why the file could not be read further; the lines before are intact.
+        unended: the stream has no end marker but no line is lost, as when its writer was killed.
     """
 
     part: ByteRange
@@ -181,7 +181,7 @@ class Lines:
 
 
 class _Pieces(io.RawIOBase):
-    """A stream of the bytes that an iterator yields."""
+    """A readable stream over an iterator of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._piece = pieces, memoryview(b"")
@@ -209,7 +209,7 @@ def _skip_line(stream: io.BufferedIOBase) -> int:
 
 
 def _ends_flushed(source: Source) -> bool:
-    """Tell whether a gzip file ends where its writer flushed: with an empty stored block."""
+    """Return whether a gzip file ends with an empty stored block, as after a flush."""
     if source.compression != "gz" or source.size < len(_FLUSHED):
         return False
     with source.open_packed() as packed:
@@ -218,7 +218,7 @@ def _ends_flushed(source: Source) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what a reading error says, without the file's path."""
+    """Return the message of a reading error, without the file's path."""
     if isinstance(error, RowError):
         return error.reason
     if isinstance(error, OSError) and error.strerror:

@@ -37,13 +37,13 @@ from rlreport.text.messages import message
 from rlreport.workers import Workers
 
 MIN_PARALLEL_BYTES = 48 << 20
-"""Smaller logs are read faster in this process than others start."""
+"""Smaller logs are read in this process, which is faster than starting workers."""
 
 SPLIT = "split"
 """Kind of the note on the split that is shown but not judged."""
 
 UNREAD_FIELDS = "not_taken"
-"""Kind of the note on fields that nobody read."""
+"""Kind of the note on unrecognized fields."""
 
 _MAX_SHOWN = 20
 _MAX_NAMED = 3
@@ -57,19 +57,19 @@ def read_logs(
     metrics: Iterable[Path] = (),
     workers: Workers | None = None,
 ) -> Scan:
-    """Read every figure of the logs under files, folders, globs and URLs.
+    """Read logs from files, folders, globs and URLs, and compute their figures.
 
     Args:
         paths: the logs.
         options: how to read them.
         figures: γ and λ.
-        progress: told of the bytes of every file.
-        metrics: files that are read as trainer metrics: as logs they are not missed.
-        workers: processes to read with; None starts them as ``options`` say.
+        progress: receives the number of bytes read.
+        metrics: files that are read as trainer metrics; not reported if they are not logs.
+        workers: processes to read with; by default they are started according to ``options``.
 
     Raises:
-        UsageError: a path, a format or a mapping that means nothing.
-        UnusableInputError: no response can be read; the message says what was found.
+        UsageError: a path, format or mapping is invalid.
+        UnusableInputError: no response can be read; the message describes what was found.
         StrictError: ``options.strict`` and anything was skipped or repaired.
         MissingExtraError: the logs need an optional library.
         RlreportError: a worker process was killed.
@@ -108,7 +108,7 @@ def read_chunks(
     """Return the tables of all byte ranges, in order.
 
     Raises:
-        RlreportError: a worker process was killed, or what it raised.
+        RlreportError: a worker process was killed or raised an error.
     """
     groups = grouped_ranges(ranges)
     store = store_at(options.cache, options.cache_size) if options.cache else None
@@ -159,7 +159,7 @@ def _scan(
     chunks.clear()
     responses, prompt_rows = response_table(rows)
     unrewarded = [i for i, log_format in enumerate(files.formats) if not log_format.rewarded]
-    # What a format never logs was not lost: its absence is not a NaN that was met.
+    # Fields that a format never logs are absent, not NaN.
     responses.loc[
         responses["file"].isin(unrewarded) & responses["reward"].isna(), "nan_values"
     ] -= 1
@@ -269,9 +269,9 @@ def _log_files(rows: LogRows, files: LogFiles, responses: pd.DataFrame) -> list[
 
 
 def _no_data_message(files: LogFiles, bad: list[BadLine], bad_count: int, notes: list[Note]) -> str:
-    """Say why there is nothing to report on."""
+    """Return the message that explains why there is no data to report on."""
     if not files.sources and not bad:
-        # Files that a mapping would read come before those that are no logs at all.
+        # List files that --map could read before files that are not logs.
         refused = sorted((n for n in notes if n.file), key=lambda n: "--map " not in n.text)
         found = [f"{note.file}: {note.text}" for note in refused[:_MAX_NAMED]]
         if len(refused) > _MAX_NAMED:

@@ -1,4 +1,4 @@
-"""Chunks of the logs become the response table and what belongs to it."""
+"""Build the response table, and the tables that go with it, from chunks of the logs."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(slots=True, kw_only=True)
 class Scan(LogTables):
-    """Every figure of the logs, and where each response lies.
+    """All figures of the logs, and the location of each response.
 
     Attributes:
-        name: of the run: the folder or file that was given.
+        name: name of the run: the folder or file that was given.
         prompt_rows: int64 (prompts,), row of the first response to each prompt_id.
         tokens: figures of the sampled tokens, None without token strings.
         every: units of all sampled training responses, see ``Sample``.
@@ -62,7 +62,7 @@ class Scan(LogTables):
     formats: list[LogFormat] = field(default_factory=list)
 
     def locations(self) -> RowLocations:
-        """Return where the responses lie, to read some back (also in another process)."""
+        """Return the locations of the responses, to read some again (also in another process)."""
         named = self.ngrams is not None and self.ngrams.unit == "token"
         strings = self.ngrams.vocabulary[:_STYLE_TOKENS] if self.ngrams and named else []
         style = detect_style(np.array(strings, dtype=object)) if strings else None
@@ -73,7 +73,7 @@ class Scan(LogTables):
 
 @dataclass(slots=True)
 class LogRows:
-    """All rows of the logs, one after the other, and which of them are responses.
+    """All rows of the logs, concatenated, and which of them are responses.
 
     Attributes:
         order: int64 (R',), rows of the response table in its order.
@@ -90,8 +90,8 @@ class LogRows:
 def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) -> LogRows:
     """Concatenate chunks and choose the rows of the response table.
 
-    Rows of failed rollouts are only counted; those that a restarted run logged again are left
-    out unless ``keep_restarted``. A run without any training row is judged by its validation.
+    Rows of failed rollouts are only counted. Rows that a restarted run logged again are left out
+    unless ``keep_restarted``. A run without training rows is judged by its validation rows.
     """
     rows = LogRows(joined_chunk(chunks), np.zeros(0, np.int64))
     columns = rows.chunk.columns
@@ -119,7 +119,7 @@ def log_rows(chunks: Sequence[Chunk], files: LogFiles, *, keep_restarted: bool) 
 
 
 def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
-    """Concatenate chunks, whose columns are used up."""
+    """Concatenate chunks; their columns are removed to save memory."""
     joined = Chunk()
     for chunk in chunks:
         base = joined.rows
@@ -139,7 +139,7 @@ def joined_chunk(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
-    """Return the rows of each file in their order in it."""
+    """Return (number of the file, its rows in the order of the file) for each file."""
     file, offset, sub = (columns[name].astype(np.int64) for name in ("file", "offset", "sub"))
     rows = np.lexsort((sub, offset, file))
     numbers, starts = np.unique(file[rows], return_index=True)
@@ -149,7 +149,7 @@ def _rows_by_file(columns: Columns) -> list[tuple[int, Ints]]:
 def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
     """Return RESPONSE_COLUMNS, and the first row of each prompt, int64 (prompts,).
 
-    The columns are removed from ``rows``, which are large.
+    The columns are removed from ``rows`` to save memory.
     """
     order, logged = rows.order, rows.chunk.columns
     columns = {name: logged.pop(name)[order] for name in list(logged)}
@@ -161,7 +161,7 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
     prompt = columns["prompt_hash"].astype(np.uint64)
     validation = columns["validation"].astype(np.uint64)
     if validation.any():
-        # The same prompt in training and in validation is followed separately.
+        # A prompt that occurs in training and in validation gets two ids.
         prompt = np.where(validation > 0, pair_hashes(prompt, validation), prompt)
     columns["prompt_id"], _ = pd.factorize(prompt)
     prompt_rows = np.unique(columns["prompt_id"], return_index=True)[1]
@@ -178,7 +178,7 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
                 columns[gap] = columns[left] - columns[right]  # type: ignore[operator]
     source = columns.pop("finish_source")
     for kind in (FROM_TOKEN, FROM_TEXT):
-        # No end token in the whole run: they may have been cut off, so nothing tells.
+        # Without any end token in the run, the log may omit them: finished is unknown.
         if not columns["finished"][source == kind].any():
             columns["finished"][source == kind] = np.nan
     missing = np.full(len(order), np.nan)
@@ -193,14 +193,14 @@ def response_table(rows: LogRows) -> tuple[pd.DataFrame, Ints]:
 
 
 def carried_fields(rows: LogRows) -> dict[str, int]:
-    """Return how many responses carried each canonical field; call before ``response_table``."""
+    """Return how many responses have each canonical field; call before ``response_table``."""
     bits = rows.chunk.columns["carried"].astype(np.int64)[rows.order]
     counts = {name: int(np.count_nonzero(bits & bit)) for name, bit in FIELD_BITS.items()}
     return {name: count for name, count in counts.items() if count}
 
 
 def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> Ints:
-    """Return how many lines of the file precede the byte range in which each row lies."""
+    """Return how many lines of the file precede the byte range of each row."""
     table = pd.DataFrame(counts, columns=RangeCounts._fields, dtype=np.int64)
     ranges = table.sort_values(["file", "start"])
     ranges["before"] = ranges.groupby("file")["lines"].cumsum() - ranges["lines"]
@@ -214,9 +214,9 @@ def lines_before(counts: Sequence[RangeCounts], files: Ints, offsets: Ints) -> I
 
 
 def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
-    """Return one column per further scalar, how many responses hold each, and if any is left out.
+    """Return one column per extra scalar, how many responses have each, and if any was dropped.
 
-    A column that holds any text is of dtype object; missing values are then None.
+    A column that contains text has dtype object, with None for missing values.
     """
     order, count = rows.order, rows.chunk.rows
     table: dict[str, pd.Series] = {}
@@ -246,7 +246,7 @@ def extras_table(rows: LogRows) -> tuple[pd.DataFrame, dict[str, int], bool]:
 
 
 def tool_table(rows: LogRows) -> pd.DataFrame:
-    """Return ``step``, ``tool``, ``answers``, ``errors`` of training, for the MAX_TOOLS most used.
+    """Return ``step``, ``tool``, ``answers``, ``errors`` in training of the MAX_TOOLS most used.
 
     Call before ``response_table``.
     """
@@ -266,7 +266,7 @@ def tool_table(rows: LogRows) -> pd.DataFrame:
 
 
 def mix(values: Hashes) -> Hashes:
-    """Scatter 64-bit numbers (the finaliser of SplitMix64, Steele et al. 2014); a bijection."""
+    """Hash 64-bit numbers one to one (finaliser of SplitMix64, Steele et al. 2014)."""
     mixed = values + _GOLDEN
     mixed ^= mixed >> np.uint64(30)
     mixed *= _FIRST

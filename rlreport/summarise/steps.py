@@ -13,11 +13,11 @@ from rlreport.figures.ragged import Floats
 from rlreport.summarise.grouped import Grouped, ratio
 
 NO_VARIANCE = 1e-6
-"""A group whose reward std is below this teaches nothing (TRL: ``frac_reward_zero_std``)."""
+"""A group with a smaller reward std gives no learning signal (TRL: ``frac_reward_zero_std``)."""
 
 WINDOW_SHARE = 0.2
 LEAST_WINDOW = 3
-"""First and last window, unless thresholds say otherwise: a fifth of the steps, at least three."""
+"""Default size of the first and the last window: a fifth of the steps, at least three."""
 
 _MEANS = (
     *("reward", "ref_reward", "reward_gap", "valid_reward", "ref_valid_reward"),
@@ -90,7 +90,7 @@ def step_table(responses: pd.DataFrame, bigrams: pd.DataFrame) -> pd.DataFrame:
         **_sequence_weights(column, steps),
         **_turns(column, steps),
         **_distinct_2(bigrams, steps.first(column["step"])),
-        # Responses of training do not feed these.
+        # Training responses do not contribute to these columns.
         **{name: np.zeros(len(steps)) for name in ("failed_rollouts", *_VALIDATION)},
         "incomplete": incomplete(steps.counts),
         "nan_values": steps.sum(column["nan_values"].astype(np.float64)).astype(np.int64),
@@ -144,10 +144,10 @@ def _at(table: pd.DataFrame, steps: NDArray[np.int64]) -> pd.DataFrame:
 def window_table(
     responses: pd.DataFrame, steps: pd.DataFrame, windows: Sequence[tuple[int, int]]
 ) -> pd.DataFrame:
-    """Summarise windows of steps, each as one step that had all their responses.
+    """Summarise windows of steps, each like a single step with all their responses.
 
-    What compares the responses of a step with each other (distinct-2, duplicates) is the
-    mean over the window's steps instead.
+    Figures that compare the responses of a step with each other (distinct-2, duplicates) are
+    averaged over the window's steps instead.
 
     Args:
         responses: RESPONSE_COLUMNS, sorted by step.
@@ -168,16 +168,16 @@ def window_table(
 
 
 def window_size(steps: int, share: float = WINDOW_SHARE, least: int = LEAST_WINDOW) -> int:
-    """Return how many steps the first and the last window of a run hold.
+    """Return the number of steps in the first and in the last window of a run.
 
-    In a run of five steps both windows hold the middle one, which only makes a change
-    look smaller than it is.
+    In a run of five steps both windows contain the middle one, which only makes a change look
+    smaller than it is.
     """
     return min(steps, max(least, int(steps * share)))
 
 
 def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
-    """Return the most common number; None where fewer than ``share`` of all are equal to it."""
+    """Return the most common number, None if less than ``share`` of all numbers equal it."""
     if not len(numbers):
         return None
     known, seen = np.unique(numbers, return_counts=True)
@@ -186,7 +186,7 @@ def commonest(numbers: NDArray[np.generic], share: float = 0.5) -> int | None:
 
 
 def incomplete(counts: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Mark steps with fewer responses than the run's usual step, bool (steps,)."""
+    """Return which steps have fewer responses than the usual step of the run, bool (steps,)."""
     most = commonest(counts)
     return np.zeros(len(counts), bool) if most is None else counts.astype(np.int64) < most
 
@@ -222,7 +222,7 @@ def _critic(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
 
 
 def _kl_coefficient(column: dict[str, Floats], steps: Grouped) -> dict[str, Floats]:
-    """Least squares of token reward on log-ratio, from each response's sums.
+    """Estimate β by least squares of token reward on log-ratio, from the sums of each response.
 
     PPO's per-token KL penalty is −β (logp − ref_logp) (Ziegler et al. 2019, eq. 2), so β is
     minus the slope. The last token also holds the sequence reward and is left out.
@@ -260,7 +260,7 @@ def _sequence_weights(column: dict[str, Floats], steps: Grouped) -> dict[str, Fl
 
 
 def sequence_weights(log_weight: Floats) -> Floats:
-    """Return exp of the summed trainer − sampler logp, (rows,), cut to e^±20 as verl does."""
+    """Return exp of the summed trainer − sampler logp, (rows,), clipped to e^±20 as in verl."""
     return np.exp(np.clip(log_weight, -20.0, 20.0))
 
 

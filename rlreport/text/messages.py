@@ -1,11 +1,11 @@
-"""Messages of the interface: English as they stand, with what it takes to say them otherwise.
+"""Messages of the interface: English strings that can be translated later.
 
-Every text of ours that a reader sees is one literal with named places, passed through
-``message`` or ``plural`` (or marked with ``marked`` where it is filled later), so that another
-language is a gettext catalogue. A message is a string, the English one: whatever is written
-for machines takes it as it is. ``Language.of`` says it in the reader's language, at the edge:
-when a page is rendered, a chart drawn, a line printed. So no language is set anywhere, builds
-of two languages share a process, and what goes to another process takes its places along.
+Every text that a reader sees is one literal with named placeholders, passed to ``message`` or
+``plural`` (or to ``marked``, if it is filled later), so that a gettext catalogue adds a language.
+A message is a string with the English text; machine-readable output uses it as it is.
+``Language.of`` translates it at the edge: when a page is rendered, a chart is drawn or a line is
+printed. There is no global language, so builds in two languages can share a process. Messages
+are picklable together with their values.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PLACE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _AROUND = re.compile(r"^\{\w+\}|\{\w+\}$")
 
 Places = Mapping[str, Any]
-"""What stands in the places of a message: texts, messages, numbers, tuples of them."""
+"""Values for the placeholders of a message: texts, messages, numbers, or tuples of them."""
 
 
 class Message(str):
     """A text of the interface.
 
     Attributes:
-        literal: English with named places, the key in the catalogue.
-        places: what stands there.
-        plural: the literal for every count but 1, "" where nothing is counted.
-        number: what chooses between the two.
+        literal: English text with named placeholders, the key in the catalogue.
+        places: values of the placeholders.
+        plural: the literal for counts other than 1, "" if nothing is counted.
+        number: the count, which selects ``literal`` or ``plural``.
     """
 
     __slots__ = ("literal", "number", "places", "plural")
@@ -43,7 +43,7 @@ class Message(str):
     def __new__(
         cls, literal: str, places: Places | None = None, plural: str = "", number: int = 1
     ) -> Message:
-        """Make the message; as a string it is English."""
+        """Create the message; its value as a string is English."""
         chosen = plural if plural and number != 1 else literal
         text = super().__new__(cls, filled(chosen, places or {}))
         text.literal, text.places, text.plural, text.number = literal, places or {}, plural, number
@@ -54,14 +54,14 @@ class Message(str):
 
 
 class Joined(str):
-    """Texts with a separator between them, which is a message itself."""
+    """Texts joined by a separator, which is a message itself and so can be translated."""
 
     __slots__ = ("parts", "separator")
     parts: tuple[str, ...]
     separator: str
 
     def __new__(cls, separator: str, parts: Iterable[str]) -> Joined:
-        """Make the text; as a string it is English."""
+        """Join the texts; the value as a string is English."""
         filled_parts = tuple(part for part in parts if part)
         text = super().__new__(cls, between(separator).join(filled_parts))
         text.separator, text.parts = separator, filled_parts
@@ -72,66 +72,66 @@ class Joined(str):
 
 
 def message(literal: str, **places: object) -> str:
-    """Return the message with its places filled; see ``told`` for how each is written."""
+    """Return the message with its placeholders filled; see ``told`` for the formats."""
     return told(literal, places)
 
 
 def told(literal: str, facts: Places) -> str:
-    """Return the message with its places filled from facts: ``{share:percent} of responses``.
+    """Return the message with its placeholders filled: ``{share:percent} of responses``.
 
-    How a fact is written stands behind the colon: figure, percent, count, quoted; ``capital``
-    begins a sentence with it, ``small`` goes on with it, ``clause`` takes the full stop off one.
-    A tuple is a list of what it holds. A fact that is absent is "–".
+    The format follows the colon. Numbers and texts: figure, percent, count, quoted. Texts only:
+    ``capital`` capitalizes the first letter, ``small`` makes it lower case, ``clause`` removes
+    the full stop. Tuples are written as lists, missing facts as "–".
     """
     known = isinstance(literal, Message | Joined) or not literal
     return literal if known else Message(literal, facts)
 
 
 def plural(one: str, other: str, count: int, **places: object) -> str:
-    """Return the message for a count, which stands at ``{count}``: "{count} steps"."""
+    """Return the message for a count, which replaces ``{count}``: "{count} steps"."""
     return Message(one, {"count": whole(count), **places}, other, count)
 
 
 def marked(literal: str) -> str:
-    """Mark a literal as a message that is passed on later."""
+    """Mark a literal for translation; ``message`` or ``told`` is called with it later."""
     return literal
 
 
 def between(separator: str) -> str:
-    """Return a separator without the places around it, which say what it stands between.
+    """Return a separator without the placeholders around it, which name what it separates.
 
-    With them a catalogue can leave nothing between sentences, or tell items from clauses.
+    They let a catalogue distinguish separators of items and clauses, or use an empty separator.
     """
     return _AROUND.sub("", separator)
 
 
 def listed(items: Iterable[str]) -> str:
-    """Return items as a list in a sentence."""
+    """Return items joined as a list in a sentence."""
     return Joined(marked(", "), items)
 
 
 def phrases(items: Iterable[str]) -> str:
-    """Return short clauses of one sentence."""
+    """Return short clauses joined by commas."""
     return Joined(marked("{clause}, {next}"), items)
 
 
 def clauses(items: Iterable[str]) -> str:
-    """Return clauses as one sentence holds them, each of some length."""
+    """Return longer clauses joined by semicolons."""
     return Joined(marked("{clause}; {next}"), items)
 
 
 def sentences(items: Iterable[str]) -> str:
-    """Return sentences one after another; empty ones leave nothing behind."""
+    """Return sentences joined by spaces; empty ones are dropped."""
     return Joined(marked("{sentence} {next}"), items)
 
 
 def figure(value: object) -> str:
-    """Return the number as pages write it: three significant digits."""
+    """Return a number with three significant digits, as on pages."""
     return written(float(value)) if isinstance(value, int | float) else MISSING
 
 
 def percent(share: object) -> str:
-    """Return a share as whole per cent, with more digits where it is below one per cent."""
+    """Return a share as a whole percentage, with more digits below one percent."""
     if not isinstance(share, int | float) or not math.isfinite(share):
         return MISSING
     if 0 < abs(share) < 0.01:
@@ -140,7 +140,7 @@ def percent(share: object) -> str:
 
 
 def whole(number: object) -> str:
-    """Return a count with thousands separated."""
+    """Return a count with thousands separators."""
     return written(float(number), "count") if isinstance(number, int | float) else MISSING
 
 
@@ -150,7 +150,7 @@ def quoted(text: object) -> str:
 
 
 def with_unit(number: str, unit: str) -> str:
-    """Return a written number with its unit, where it has one: "3.2 nats"."""
+    """Return a formatted number with its unit, if it has one: "3.2 nats"."""
     return message("{number} {unit}", number=number, unit=unit) if unit else number
 
 
@@ -165,7 +165,7 @@ def span(steps: object) -> str:
 
 
 def sample_note(some: int, of: int) -> str:
-    """Return which responses figures come from, as a phrase; "" if it is all of them."""
+    """Return a phrase that names the responses behind a figure, "" if these are all."""
     if not 0 < some < of:
         return ""
     return message("from a sample of {some:count} of {all:count} responses", some=some, all=of)
@@ -198,9 +198,9 @@ def _small(value: object) -> str:
 
 
 def filled(literal: str, places: Places, translate: Callable[[Any], Any] | None = None) -> str:
-    """Return a literal, in any language, with its places filled; braces in those are text.
+    """Return a literal, in any language, with its placeholders filled.
 
-    ``translate`` puts a message that stands in a place into the same language.
+    Braces in the values are not placeholders. ``translate`` translates values that are messages.
     """
 
     def fill(place: re.Match[str]) -> str:

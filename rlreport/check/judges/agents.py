@@ -36,7 +36,7 @@ class _FailedRollouts(RiseOrShare):
     needs_also="rollouts that failed: errors without a response",
 )
 def failed_rollouts(check: Check, run: Run) -> Result:
-    """Judge the share of rollouts that failed; steps in which all failed count, too."""
+    """Judge the share of failed rollouts, including steps in which all rollouts failed."""
     failed = run.attempted_steps["failed_rollouts"].to_numpy(np.float64)
     if not failed.any():
         return check.not_run(check.needs_also)
@@ -92,7 +92,7 @@ class _ToolDisuse(Limits):
     trend=True,
 )
 def tool_disuse(check: Check, run: Run) -> Result:
-    """Find a fall of the calls per response to a fraction of the first window's."""
+    """Find runs whose tool calls per response fell to a fraction of those in the first window."""
     calls = run.column("tool_calls")
     moved = run.change(calls)
     ratio = run.met(_ToolDisuse.ratio, "<", moved.last, of=moved.first)
@@ -160,10 +160,10 @@ class _UnclosedThinking(RiseOrShare):
     limits=_UnclosedThinking,
     title="The thinking of {share:percent} of responses that think never ends ({before:percent} "
     "at the start).",
-    why="Such a response has no answer to judge: its reward is that of a fragment.",
+    why="Such a response has no final answer, so its reward judges an unfinished text.",
     suggestion="Allow more tokens, penalise length, or leave these responses out of the loss.",
     explains=("missing_eos",),
 )
 def unclosed_thinking(check: Check, run: Run) -> Result:
-    """Judge the share of thinking responses whose thinking never ends."""
+    """Judge the share of responses with thinking that never close it."""
     return judge_rows(check, run, _UnclosedThinking, run.column("unclosed_thinking"))

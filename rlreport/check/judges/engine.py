@@ -1,4 +1,4 @@
-"""Checks of the engines: sampler against trainer, size of the updates, and the critic."""
+"""Checks of the engines: sampler versus trainer, size of the updates, and the critic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class _EngineMismatch(Limits):
     limits=_EngineMismatch,
     title="Sampler and trainer disagree on the same tokens: exp|Δ logp| {ratio:figure}, k3 "
     "{k3:figure} nats, |Δ prob| {prob:figure} on average.",
-    why="The trainer assumes that it learns on-policy and does not; the bias grows with length.",
+    why="The trainer assumes on-policy data, but the sampler's probabilities differ; the bias "
+    "grows with response length.",
     suggestion="Use equal precision, kernels and weights, or truncated importance weights.",
     explains=(*FAILURES, "ratio_drift", "negative_kl"),
 )
@@ -112,7 +113,7 @@ class _OffPolicyWeights(Limits):
 def off_policy_weights(check: Check, run: Run) -> Result:
     """Judge the weights w = exp(sum of trainer - sampler logp) by four figures per step.
 
-    The median over the steps of the last window counts, so that one step is no finding.
+    The median over the last window is judged, so a single bad step is not a finding.
     """
     weight = sequence_weights(run.column("log_weight"))
     mean, square = run.by_step(weight), run.by_step(weight**2)
@@ -148,7 +149,7 @@ class _StaleRollouts(Limits):
     explains=("off_policy_weights", "ratio_drift", *FALLS, "entropy_collapse"),
 )
 def stale_rollouts(check: Check, run: Run) -> Result:
-    """Compare the mean lag of the last window with what asynchronous training tolerates."""
+    """Compare the mean policy lag of the last window with the tolerated maximum."""
     lag = run.column("lag")
     end = run.change(lag).last
     figures = [Figure(_StaleRollouts.lag, ">", run.by_step(lag), end)]
@@ -256,7 +257,7 @@ class _GradientExplosion(Limits):
     trend=True,
 )
 def gradient_explosion(check: Check, run: Run) -> Result:
-    """Find steps of many times the median gradient norm; info unless the reward falls soon."""
+    """Find gradient norms many times the median; severity info unless the reward falls soon."""
     norm = run.series_of("grad_norm")
     if norm is None:
         return check.not_run(check.needs_also)
@@ -282,7 +283,7 @@ def gradient_explosion(check: Check, run: Run) -> Result:
 def _before_fall(run: Run, spikes: Ints) -> NDArray[np.bool_]:
     """Return which of these steps lie just before the reward fell or died, bool (spikes,).
 
-    None do if at least as many earlier ones did no harm.
+    All are False if at least as many earlier spikes were harmless.
     """
     shape, none = run.reward_shape, np.zeros(len(spikes), np.bool_)
     if shape is None or not (shape.fell or shape.below_start or shape.dead is not None):
@@ -323,7 +324,7 @@ class _ValueDivergence(Limits):
 def value_divergence(check: Check, run: Run) -> Result:
     """Judge the critic's fit to λ-returns and to Monte Carlo returns; the worse one counts.
 
-    λ-returns are bootstrapped from the values, so a diverging critic takes them along.
+    λ-returns are bootstrapped from the values, so they diverge together with the critic.
     """
     kinds = (("return", "value_error"), ("mc_return", "mc_error"))
     fits = [_judge_fit(check, run, *names) for names in kinds if run.has(f"{names[1]}_m2")]
@@ -334,8 +335,8 @@ def value_divergence(check: Check, run: Run) -> Result:
 def _judge_fit(check: Check, run: Run, returns: str, error: str) -> Result:
     """Judge the critic's fit to one kind of returns, given the prefixes of its columns.
 
-    Returns that hardly vary cannot be fitted: their variance counts as no less than a part of
-    the whole run's.
+    Returns that hardly vary cannot be fitted, so their variance is assumed to be at least a
+    fraction of that of the whole run.
     """
     limits, count = run.limits[_ValueDivergence], len(run.steps)
     last_window = np.where(run.step_index >= count - len(run.last.steps), 0, -1)

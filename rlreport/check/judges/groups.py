@@ -1,4 +1,4 @@
-"""Checks of grades, groups and prompts: grades that are missing or all equal, prompts that lose."""
+"""Checks of grades, groups and prompts: missing or equal grades, prompts with low rewards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOW = 3
 """Steps in the running mean of the share of missing grades."""
 
 MIN_SHARE = 0.05
-"""A step with a smaller share of missing grades is never a bad one."""
+"""A step with a smaller share of missing grades is never bad."""
 
 EQUAL = 1e-6
 """Rewards of a group with a smaller population std count as equal."""
@@ -88,7 +88,7 @@ def _missing_title(facts: Facts) -> str:
     whole_run=True,
 )
 def missing_grades(check: Check, run: Run) -> Result:
-    """Count responses without a grade by step, and find out why; masked ones are no problem."""
+    """Count responses without a grade by step, and find the reason; ignore masked responses."""
     kinds = run.responses["missing_grade"].to_numpy()
     missing = kinds > 0
     if not missing.any():
@@ -255,7 +255,7 @@ def _groups(run: Run) -> pd.DataFrame:
 
 
 class _GroupStdFall(Limits):
-    ratio = Limit(0.1, "times", "std inside groups against the first ten steps", RAGEN)
+    ratio = Limit(0.1, "times", "std within groups relative to the first ten steps", RAGEN)
     steps = Limit(10, "steps", "number of first and of last steps compared", RAGEN)
 
 
@@ -273,7 +273,7 @@ class _GroupStdFall(Limits):
     trend=True,
 )
 def group_std_fall(check: Check, run: Run) -> Result:
-    """Find a fall of the std inside groups; in a run that learns it is a sign of success."""
+    """Find a fall of the reward's std within groups; harmless if the run learns."""
     size, steps = run.limits[_GroupStdFall].steps, run.tables.steps
     if not has(steps, "group_std_mean") or run.has("value_mean"):
         return check.not_run(check.needs_also)
@@ -306,7 +306,7 @@ class _PersistentLosers(Limits):
     of_reward=True,
 )
 def persistent_losers(check: Check, run: Run) -> Result:
-    """Count the prompts that never beat the reference and lose on average, if seen often enough."""
+    """Count prompts that never beat the reference and lose to it on average, if seen often."""
     seen, gap = run.limits[_PersistentLosers].seen, run.column("reward_gap")
     rows = run.responses.dropna(subset=["reward_gap"])
     prompts = rows.groupby("prompt_id")["reward_gap"].agg(["size", "max", "mean"])
@@ -339,7 +339,7 @@ def persistent_losers(check: Check, run: Run) -> Result:
     trend=True,
 )
 def not_sharpening(check: Check, run: Run) -> Result:
-    """Find a reward whose mean rose while its std inside steps did not fall."""
+    """Find a reward whose mean rose while its std within steps did not fall."""
     reward = run.column("reward")
     moved = run.change(reward)
     stds: Floats = np.sqrt(run.by_step((reward - run.by_step(reward)[run.step_index]) ** 2))

@@ -1,4 +1,4 @@
-"""Checks of what earns the reward: texts that spread, one part of it, not the watched reward."""
+"""Checks for reward hacking: spreading texts, a dominant part, a watched reward that falls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ MIN_REPEATS = 3.0
 """A text that occurs this often in each response, on average, is repeated."""
 MAX_NAMED = 5
 CARRIES = 0.5
-"""A text carries the reward if it has this part of the reward's gain."""
+"""A text carries the reward if it accounts for this fraction of the reward's gain."""
 ASKED = 0.5
-"""Prompts ask for a text if this share of its responses have it in their prompt."""
+"""Prompts ask for a text if they contain it for this share of the responses with the text."""
 
 _SPREADS = {
     "text": marked(
@@ -144,7 +144,7 @@ def reward_hacking_token(check: Check, run: Run) -> Result:
 
 
 def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **facts: Fact) -> Finding:
-    """Return a note on a text; names of structures are not taken from the log."""
+    """Return a finding on a text; names of structures are not log text, so never redacted."""
     counts, kind = run.once(spreading_texts).counts[top["ngram"]], str(top["kind"])
     text = str(top["ngram"]) if kind == "structure" else LogText(top["ngram"])
     look_for = "" if kind == "structure" else text.rstrip("*")
@@ -163,7 +163,7 @@ def _text_finding(check: Check, run: Run, met: list[Met], top: pd.Series, **fact
 
 
 def _rewarded_texts(run: Run) -> pd.DataFrame:
-    """Return the texts that spread with the reward and earn a good part of its gain."""
+    """Return the texts that spread with the reward and account for much of its gain."""
     limits, table = run.limits[Spreading], run.once(spreading_texts).table
     rose = any(run.change(run.column(name)).rose for name in ("reward", "reward_gap"))
     if not (rose or run.first is None or run.learned):
@@ -175,16 +175,16 @@ def _rewarded_texts(run: Run) -> pd.DataFrame:
 
 
 def _leading_text(texts: pd.DataFrame) -> pd.Series:
-    """Return the text that explains most of the reward: by significance times share."""
+    """Return the text with the largest significance times share."""
     return texts.iloc[int(np.argmax((texts["lift_z"] * texts["share_last"]).to_numpy()))]
 
 
 def _meaning(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
-    """Return whether a rewarded text is a hack, the format of answers, or either.
+    """Classify a rewarded text as a hack or as the format of answers ("either" if unclear).
 
-    With labels it is the format if the best responses contain their label or validation rises,
-    else either. Without labels it is the format if a rule computes the reward or validation
-    rises, and nothing got worse; else a hack.
+    With labels, it is the format if the best responses contain their label or validation rises;
+    otherwise it is unclear. Without labels, it is the format if nothing got worse and a rule
+    computes the reward or validation rises; otherwise it is a hack.
     """
     watched = run.watched_shape
     validated = watched is not None and watched.rose and not watched.fell
@@ -196,7 +196,7 @@ def _meaning(run: Run, counts: Floats) -> Literal["hack", "format", "either"]:
 
 
 def _harms(run: Run, counts: Floats) -> bool:
-    """Return whether KL, validation, endings or diversity got worse, or the text is repeated."""
+    """Return whether the text is repeated, or KL, validation, endings or diversity got worse."""
     kl, length = (run.change(run.column(name)).last for name in ("kl_k1", run.length))
     last_counts, watched = counts[run.last.rows], run.watched_shape
     return bool(
@@ -209,7 +209,7 @@ def _harms(run: Run, counts: Floats) -> bool:
 
 
 def _carried_gain(run: Run, shares: Floats) -> tuple[float, float, float]:
-    """Return the share of the gain in responses with the text, and the mean reward at both ends."""
+    """Return the share of the gain from responses with the text, and mean reward at both ends."""
     if run.first is None:
         return np.nan, np.nan, np.nan
     reward = run.column("reward")
@@ -240,7 +240,7 @@ def _format_title(facts: Facts) -> str:
 @Check(
     name="a format is being learned",
     rank="note",
-    looks_for="a text spreads while the run learns, and is no hack of its reward",
+    looks_for="a text spreads while the run learns, without signs of reward hacking",
     charts=("reward",),
     needs=(REWARD,),
     limits=_FormatLearned,
@@ -253,7 +253,7 @@ def _format_title(facts: Facts) -> str:
     trend=True,
 )
 def format_learned(check: Check, run: Run) -> Result:
-    """Find a text that spreads while the run learns, and is no reward hacking."""
+    """Find a text that spreads while the run learns and that is not reward hacking."""
     table = run.once(spreading_texts).table
     if run.tables.words is None:
         return check.not_run("response")
@@ -273,7 +273,7 @@ def format_learned(check: Check, run: Run) -> Result:
 
 class _RewardPartDominance(Limits):
     share = Limit(
-        0.75, "of the reward", "info: its variance inside steps, or its gain, from one part"
+        0.75, "of the reward", "info: one part's share of its variance within steps, or of its gain"
     )
 
 
@@ -284,10 +284,10 @@ class _RewardPartDominance(Limits):
     charts=("reward",),
     limits=_RewardPartDominance,
     title={
-        "variance": "The part {part:quoted} holds {of_variance:percent} of the reward's variance "
-        "inside steps.",
-        "both": "The part {part:quoted} holds {of_variance:percent} of the reward's variance "
-        "inside steps and {of_gain:percent} of its gain.",
+        "variance": "The part {part:quoted} accounts for {of_variance:percent} of the reward's "
+        "variance within steps.",
+        "both": "The part {part:quoted} accounts for {of_variance:percent} of the reward's "
+        "variance within steps and {of_gain:percent} of its gain.",
     },
     why="The other parts of the reward hardly steer the policy: it learns this one alone.",
     suggestion="Weigh the parts so that their spreads inside a step are alike.",
@@ -297,10 +297,10 @@ class _RewardPartDominance(Limits):
     trend=True,
 )
 def reward_part_dominance(check: Check, run: Run) -> Result:
-    """Find a part of the reward that holds most of its variance inside steps, or of its gain.
+    """Find a part of the reward behind most of its variance within steps, or of its gain.
 
-    A part's share of the variance is its covariance with the reward over the reward's variance.
-    Shares of parts that add up to the reward add up to one.
+    A part's share of the variance is its covariance with the reward divided by the reward's
+    variance. If the parts add up to the reward, their shares add up to one.
     """
     extras = run.tables.extras
     names = [name for name in run.tables.reward_parts if name in extras]
@@ -391,7 +391,10 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
 
 
 def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
-    """Return False if training's reward rises and the watched one, on the same scale, does not."""
+    """Return False if the training reward rises and the watched reward does not.
+
+    Rewards on different scales are not compared.
+    """
     both = [watched.series.values, trained.series.values]
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:

@@ -1,4 +1,4 @@
-"""Checks of length: it brings reward, responses shrink to nothing, responses or texts are cut."""
+"""Checks of length: rewarded length, collapsed length, cut-off responses and cut texts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ RARE = 0.02
 """Below this share of finished responses, end tokens are chance and do not end responses."""
 
 ALL = 0.98
-"""Share from which all responses of a step count as empty, or all of a run as equally long."""
+"""From this share on, all responses of a step count as empty, or all of a run as equally long."""
 
 LIMIT_TOKENS = 16
-"""A smaller maximum length is not taken for a length limit."""
+"""A smaller maximum length is not considered a length limit."""
 
 AT_LIMIT = 0.99
 """Fraction of the maximum length from which a response counts as cut off."""
@@ -82,7 +82,8 @@ def length_hacking(check: Check, run: Run) -> Result:
 def _correlation_with_reward(run: Run, length: Floats) -> tuple[float, float]:
     """Return the correlation of reward and length inside groups, or else steps, and its z.
 
-    The larger of the last window's and the run's, as length no longer varies at its limit.
+    Return the larger one of the last window and the whole run, because length hardly varies once
+    it reaches its limit.
     """
     grouped = run.responses["group"].duplicated(keep=False).mean() > 0.5
     inside, reward = "group" if grouped else "step", run.column("reward")
@@ -130,7 +131,7 @@ def length_collapse(check: Check, run: Run) -> Result:
 
 
 def _all_empty(check: Check, run: Run) -> Result:
-    """Find an end of the run at which every response is empty or only an end token."""
+    """Find final steps in which every response is empty or only an end token."""
     tokens, chars = run.column("response_tokens"), run.column("response_chars")
     only_end = (tokens == 1) & (run.column("finished") == 1)
     empty = np.where((chars == 0) | (tokens == 0) | only_end, 1.0, 0.0)
@@ -147,8 +148,8 @@ def _all_empty(check: Check, run: Run) -> Result:
 def _shrunk(check: Check, run: Run) -> Result:
     """Find much shorter responses; in a run that learns, only if shortness is rewarded.
 
-    Only finished responses count if the log tells which these are, as learning to stop is no
-    collapse. Otherwise the trainer's mean length, which is of all its rollouts, is judged.
+    Learning to stop is not a collapse, so only finished responses count if the log tells which
+    ones finished. Otherwise the trainer's mean length over all rollouts is judged.
     """
     length, trainers = run.column(run.length), run.series_of("length")
     if _finish_known(run):
@@ -218,7 +219,7 @@ class MissingEos(RiseOrShare):
     title="{share:percent} of responses are cut off without an end ({before:percent} at the "
     "start).",
     clause="{share:percent} of responses are cut off",
-    why="A response that is cut off has no ending to judge: its reward is that of a fragment.",
+    why="A response that is cut off has no ending, so its reward judges an unfinished text.",
     suggestion="Penalise responses without EOS, allow more tokens, and check the mask of the EOS.",
     needs_also="an end-of-sequence token, a finish reason, or lengths in tokens",
 )
@@ -283,7 +284,7 @@ class _CutTexts(Limits):
     whole_run=True,
 )
 def cut_texts(check: Check, run: Run) -> Result:
-    """Find many responses of exactly the largest length, unless they repeat one text."""
+    """Find many responses of exactly the maximum length, unless they repeat one text."""
     chars = run.responses["response_chars"].to_numpy(np.int64)
     largest = int(chars.max(initial=0))
     longest = run.responses.loc[chars == largest, "response_hash"]

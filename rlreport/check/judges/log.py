@@ -1,4 +1,4 @@
-"""Checks of the log: NaN, missing steps, several runs in one, columns that end."""
+"""Checks of the log: NaN, missing steps, several runs in one log, columns that end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FATAL_ROLES = ("loss", "grad_norm")
 
 MIN_STEPS, MAX_NAMED = 3, 5
 SHARED_STEPS = 0.8
-"""Two files are ranks of one run if this share of one's steps is in the other, too."""
+"""Two files are ranks of one run if one contains this share of the other's steps."""
 LOGGED = {
     "surprisal_mean": "logprobs",
     "kl_k1": "ref_logprobs",
@@ -50,7 +50,7 @@ class _NanMetrics(Limits):
 
 
 class _Nan(NamedTuple):
-    """NaN of one kind: its worst period, and facts for the title."""
+    """The worst period of NaN in one kind of number, and facts for the title of the finding."""
 
     severity: Severity
     since: int
@@ -171,7 +171,10 @@ def _response_nans(run: Run) -> Iterator[_Nan]:
 def _worst_period(
     run: Run, logged: Ints, bad: Bools, fatal: Severity, facts: dict[str, Fact]
 ) -> _Nan:
-    """Return the worst period of NaN: critical if the reward dies after, ``fatal`` if it lasts."""
+    """Return the worst period of NaN.
+
+    It is critical if the reward dies after it, and has the severity ``fatal`` if it lasts.
+    """
     shape = run.reward_shape
     died = None if shape is None or shape.dead is None else int(shape.series.steps[shape.dead])
     reach = max(run.limits[_NanMetrics].death * float(np.ptp(logged)), LASTING)
@@ -196,7 +199,7 @@ class _BrokenLog(Limits):
 
 
 class _Fault(NamedTuple):
-    """A fault of the log; ``key`` is that of its sentence."""
+    """A fault of the log; ``key`` selects its sentence."""
 
     severity: Severity
     key: str
@@ -291,7 +294,7 @@ def _incomplete(tables: Tables, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
-    """Find gaps wider than the usual distance of steps."""
+    """Find gaps wider than the usual distance between steps."""
     gaps = np.diff(steps)
     distance = commonest(gaps, limits.usual)
     if len(gaps) < MIN_STEPS or not distance:
@@ -305,7 +308,7 @@ def _missing_steps(steps: Ints, limits: _BrokenLog) -> Iterator[_Fault]:
 
 
 def _early_ranks(tables: Tables) -> Iterator[_Fault]:
-    """Find rank files that end two steps or more before others with mostly the same steps."""
+    """Find rank files that end at least two steps before other ranks of the same run."""
     order = step_numbers(tables)
     pairs = tables.responses[["file", "step"]].drop_duplicates()
     pairs["at"] = np.searchsorted(order, pairs["step"].to_numpy())
@@ -355,7 +358,7 @@ class _LostColumns(Limits):
     whole_run=True,
 )
 def lost_columns(check: Check, run: Run) -> Result:
-    """Find columns that nearly all responses have up to some step, and none after it."""
+    """Find columns that nearly all responses have up to some step, and none have after it."""
     columns = {LOGGED[name]: run.responses[name].notna() for name in LOGGED if run.has(name)}
     columns |= {str(name): values.notna() for name, values in run.tables.extras.items()}
     ended: list[tuple[int, str]] = []

@@ -22,7 +22,7 @@ LAST_STEPS = 3
 """Steps at the end that decide whether the KL is back to normal."""
 
 SMOOTH = 5
-"""Steps of the running mean in which an excursion of the KL is looked for."""
+"""Steps in the running mean that is searched for an excursion of the KL."""
 
 
 class KlExplosion(Limits):
@@ -61,8 +61,8 @@ class KlExplosion(Limits):
 def kl_explosion(check: Check, run: Run) -> Result:
     """Compare the last window's mean KL, per response and per token, with its limits.
 
-    A long response with a small KL per token is no explosion. Without log-probabilities the
-    trainer's KL is judged.
+    A long response may have a large KL if its KL per token is small. Without log-probabilities
+    the trainer's KL is judged.
     """
     trainers = run.series_of("kl") or run.series_of("kl_token")
     if not KL.met(run):
@@ -76,7 +76,7 @@ def kl_explosion(check: Check, run: Run) -> Result:
     last_steps = slice(int(np.searchsorted(run.step_index, len(run.steps) - LAST_STEPS)), None)
     end = _level(run, *_mean_kl(run, last_steps))[0]
     if end != "critical" and len(run.steps) > 2 * LAST_STEPS:
-        # A KL that was high only for some steps, and recovered, is no reason to stop.
+        # A KL that was high for a few steps and recovered is no reason to stop.
         high = by_step > max(limits.warn, 3 * median(by_step))
         brief = high.sum() <= max(limits.lasting, limits.part * len(run.steps))
         severity = "info" if brief and end is None else "warning"
@@ -190,7 +190,7 @@ class _EntropyCollapse(Limits):
     trend=True,
 )
 def entropy_collapse(check: Check, run: Run) -> Result:
-    """Find an entropy that fell far; info if the run learns and stays near the reference."""
+    """Find an entropy that fell far; severity info if the run learns near the reference."""
     if (entropy := _entropy(run, highest=False)) is None:
         return check.not_run(check.needs_also)
     moved, details = entropy
@@ -229,7 +229,7 @@ class _EntropyExplosion(Limits):
     trend=True,
 )
 def entropy_explosion(check: Check, run: Run) -> Result:
-    """Find an entropy several times that of the start, while the reward did not rise."""
+    """Find an entropy that rose to several times its initial value without a rise in reward."""
     if (entropy := _entropy(run, highest=True)) is None:
         return check.not_run(check.needs_also)
     (moved, details), reward = entropy, run.change(run.column("reward"))

@@ -1,4 +1,4 @@
-"""Checks of the reward: it fell, died or did not rise, or the reward function changed."""
+"""Checks for a reward that fell, died or did not rise, and for a changed reward function."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rlreport.figures.ragged import Floats
 NEAR = 5
 """Steps on each side of a jump that are compared."""
 SUDDEN = 0.6
-"""Part of the difference that has to lie between the steps next to a jump, else it is a slope."""
+"""Minimum fraction of the difference between the steps next to a jump; else it is a slope."""
 STRAY = 0.5
-"""Steps next to a jump may differ from their side's mean, or trend, by this part of the jump."""
+"""Steps next to a jump may deviate from their side's mean or trend by this fraction of it."""
 NEW = 0.8
 """The prompts changed if this share of the responses after a jump have new prompts."""
 MIN_SIDE = 3
@@ -67,8 +67,8 @@ EVIDENT = 5.0
 def reward_collapse(check: Check, run: Run) -> Result:
     """Find a reward that died, fell, or fell and recovered.
 
-    It is critical if the reward stays at its lowest value to the end, or ends further below its
-    start than its best lay above it; info if harder prompts explain the fall.
+    The severity is critical if the reward stays at its lowest value to the end, or if it ends
+    further below its start than its best was above it; info if harder prompts explain the fall.
     """
     shape = run.reward_shape
     if shape is None:
@@ -122,7 +122,7 @@ def _recovered(check: Check, run: Run, shape: Shape, dip: Dip) -> Result:
 
 
 def lost_part(shape: Shape, end: float) -> float:
-    """Return the part of a series' gain that is lost at the level ``end``, 1 without a gain."""
+    """Return the fraction of a series' gain that is lost at the level ``end``, 1 without a gain."""
     gain = shape.best - shape.start
     return (shape.best - end) / gain if gain > 0 else 1.0
 
@@ -149,8 +149,9 @@ def _fell(run: Run, shape: Shape) -> bool:
 def _prompts_explain(run: Run, shape: Shape) -> bool:
     """Return whether harder prompts explain a fall.
 
-    They do if the watched reward rose, if the frozen reference fell while the gap to it stayed,
-    or if prompts on both sides of the fall earn what they earned before.
+    That is the case if the watched reward rose, if the reward of the frozen reference fell while
+    the gap to it stayed the same, or if prompts that occur before and after the fall earn the
+    same reward in both.
     """
     watched = run.watched_shape
     if watched is not None and watched.rose and not watched.fell:
@@ -341,9 +342,11 @@ def _others_jump(run: Run, at: int, still: float) -> bool:
 
 
 def _prompts_changed(run: Run, reward: Floats, jump: _Jump) -> bool:
-    """Return whether other prompts explain the jump: prompts on both sides earn the same as before.
+    """Return whether different prompts explain the jump.
 
-    Without such prompts: those before the jump recurred, and nearly all after it are new.
+    That is the case if prompts that occur on both sides earn the same reward on both. Without
+    such prompts, it is the case if prompts recurred before the jump and nearly all after it are
+    new.
     """
     difference = same_prompt_change(run, reward, run.step_index >= jump.at)
     if difference is not None:

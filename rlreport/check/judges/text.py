@@ -1,4 +1,4 @@
-"""Checks of the content of responses: sameness, templates, another language."""
+"""Checks of the content of responses: diversity, templates and language."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _diversity_clause(facts: Facts) -> str:
 def diversity_collapse(check: Check, run: Run) -> Result:
     """Find a fall of distinct-2, or a rise of responses equal to an answer to another prompt.
 
-    Less distinct words are severity info in a run that learns (by labels, rules or validation),
-    unless responses repeat each other.
+    In a run that learns (by labels, rules or validation) a loss of distinct words has severity
+    info, unless responses repeat each other.
     """
     # Equal answers to the same prompt are normal: count prompts, not responses.
     prompts = run.responses.groupby(["step", "response_hash"])["prompt_id"]
@@ -129,7 +129,7 @@ class _TemplateCollapse(Limits):
     trend=True,
 )
 def template_collapse(check: Check, run: Run) -> Result:
-    """Find responses that can no longer be matched to their prompts, while surprisal stays."""
+    """Find responses that can no longer be matched to their prompts, at unchanged surprisal."""
     series = _match_rates(run, run.limits[_TemplateCollapse].prompts)
     windows = series[: len(run.last.steps)], run.last_values(series)
     if min(np.isfinite(values).sum() for values in windows) < 2:
@@ -148,7 +148,7 @@ def template_collapse(check: Check, run: Run) -> Result:
 
 
 def _match_rates(run: Run, least: int) -> Floats:
-    """Return the share of responses matched to their prompts in each step, less chance, (S,)."""
+    """Return the share of responses matched to their prompts minus chance, by step, (S,)."""
     sample = run.tables.ngrams
     rates = np.full(len(run.steps), np.nan)
     if sample is None:
@@ -175,7 +175,7 @@ def _hits(texts: list[NDArray[np.int32]], prompt: Ints) -> float:
         pairs = (wide[:-1] * 31_337 + wide[1:] + 1) % _BUCKETS
         vectors[row, np.concatenate([wide % _BUCKETS, pairs])] = 1
     vectors = vectors[:, vectors.any(axis=0)]
-    # N-grams that most texts share say nothing: weigh by inverse frequency.
+    # N-grams of most texts carry no information: weight by inverse frequency.
     vectors *= np.log(len(texts) / vectors.sum(axis=0))
     vectors = _normalize(vectors)
     member = prompt[:, None] == np.arange(prompt.max() + 1)

@@ -136,10 +136,10 @@ function wordsInput(rows, column) {
   const any = el("option", { value: "" }, message("anything"));
   const option = (text) => el("option", { value: text, selected: text.toLowerCase() === current }, text);
   const input = few
-    ? el("select", { "aria-label": message("{column} holds", { column: column.label }) }, any, ...[...distinct].sort().map(option))
-    : el("input", { type: "text", "aria-label": message("{column} holds", { column: column.label }), value: current });
+    ? el("select", { "aria-label": message("{column} contains", { column: column.label }) }, any, ...[...distinct].sort().map(option))
+    : el("input", { type: "text", "aria-label": message("{column} contains", { column: column.label }), value: current });
   input.addEventListener("input", () => rows.require(column.key, input.value.trim()));
-  return [message("holds"), input];
+  return [message("contains"), input];
 }
 
 /** @param {Rows} rows @param {import("./rows.js").Column} column */
