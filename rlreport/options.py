@@ -197,9 +197,7 @@ class OutputOptions(_Checked):
     subject: str | None = option(
         None, "Subject of the mail. Default: title and verdict.", metavar="TEXT"
     )
-    github_summary: bool = option(
-        False, "Also append a summary to the GitHub Actions job summary."
-    )
+    github_summary: bool = option(False, "Also append a summary to the GitHub Actions job summary.")
     lang: str = option(
         Language().code,
         "Language of pages, findings, mail and Markdown; data/ stays English.",

@@ -47,7 +47,7 @@ _GUARDRAILS = (
     ColumnView(
         "mde",
         message("Minimum detectable effect"),
-        help=message("found in 80% of such comparisons"),
+        help=message("minimum effect detected with 80% power"),
     ),
     ColumnView(
         "level", message("Shows"), kind="text", help=message("by Holm's correction; ~ is nothing")

@@ -74,7 +74,7 @@ _RANKINGS = (
 _TOKEN = ColumnView("token", message("Token"), kind="token")
 _NGRAM = ColumnView("ngram", message("Text"), kind="token")
 _SEEN_IN = ColumnView(
-    "example", message("Seen in"), kind="link", help=message("a response that holds it")
+    "example", message("Seen in"), kind="link", help=message("a response that contains it")
 )
 
 
@@ -243,7 +243,7 @@ def tokens_view(
         windows: first and last step of the run's first window and of its last.
         addresses: addresses as seen from the page.
     """
-    missing = message("The log holds no token strings (response_tokens).")
+    missing = message("The log has no token strings (response_tokens).")
     rankings = list(_rankings(tables.tokens, windows, addresses)) if len(tables.tokens) else []
     return {
         "tables": rankings,
@@ -301,7 +301,7 @@ def sampling(tables: Tables) -> str:
 
 
 def _spreading(spreading: pd.DataFrame, addresses: Addresses) -> TableView:
-    held = message("share of responses that hold it")
+    held = message("share of responses that contain it")
     columns = [
         _NGRAM,
         ColumnView("share_first", message("First steps"), help=held, written="share"),

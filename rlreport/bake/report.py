@@ -295,7 +295,7 @@ def _data_left_out(count: int, total: int) -> list[str]:
     if count == total:
         return []
     text = message(
-        "Its data hold the figures of the last {some:count} of {all:count} responses.",
+        "Its data files have the figures of only the last {some:count} of {all:count} responses.",
         some=count,
         all=total,
     )

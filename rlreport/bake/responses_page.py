@@ -41,14 +41,14 @@ LISTED_CHARS = 120
 
 _TEXTS = ("prompt", "response")
 _ORDER = message(
-    "below 0: findings point at it; 0: an extreme of the run; else its place in its step"
+    "below 0: cited by findings; 0: an extreme of the run; otherwise its rank within its step"
 )
-_INTEREST = ColumnView("worth", message("Worth a look"), help=_ORDER, hidden=True, written="count")
+_INTEREST = ColumnView("worth", message("Interest"), help=_ORDER, hidden=True, written="count")
 _SAME_PROMPT = message("the same for all responses to a prompt")
 _PROMPT = ColumnView(
     "prompt_id", message("Prompt no."), help=_SAME_PROMPT, hidden=True, written="count"
 )
-_POINTING = message("findings that point at the response")
+_POINTING = message("findings that cite the response")
 _FINDING = ColumnView("finding", message("Finding"), kind="text", help=_POINTING)
 
 ListedRows = dict[str, Any]

@@ -146,7 +146,7 @@ OVERVIEW: tuple[CurveChart | ChartMaker, ...] = (
         "Groups without variance",
         Curve("zero_variance_groups", "no variance", key="zero"),
         percent=True,
-        note="Every response of such a group has the same reward: it teaches nothing.",
+        note="Every response of such a group has the same reward, so it gives no learning signal.",
     ),
     _chart(
         "rlhf_reward",

@@ -135,7 +135,7 @@ def token_charts(by_step: pd.DataFrame) -> list[Chart]:
         "spreading",
         message("Texts that spread"),
         series,
-        axis=message("share of responses that hold the text"),
+        axis=message("share of responses that contain the text"),
         wide=True,
         percent=True,
         labels=170,

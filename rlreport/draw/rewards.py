@@ -60,7 +60,7 @@ def _quantile_bands(frame: Frame, finite: pd.DataFrame) -> Chart | None:
             Series("p5_p95", "", np.full_like(p50, np.nan), low=p5, high=p95),
         ],
         axis=message("reward: median, middle 50%, middle 90%"),
-        note=message("The dark band holds the middle half of the responses, the light one 90%."),
+        note=message("The dark band covers the middle half of the responses, the light one 90%."),
     )
 
 

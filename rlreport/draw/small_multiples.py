@@ -131,7 +131,7 @@ def _groups(tables: Tables) -> Iterator[_Group]:
     if "step" in means:
         means = means.drop_duplicates("step", keep="last").sort_values("step")
         columns = _columns(means, {"step", *tables.reward_parts})
-        heading = message("Further columns of the log")
+        heading = message("Extra columns of the log")
         steps = floats(means, "step")
         yield _Group("column_", heading, message("mean"), MOST_COLUMNS, steps, columns)
     if "step" in metrics:

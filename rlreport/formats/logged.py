@@ -104,7 +104,7 @@ def explode(obj: Row, key: str) -> Iterator[Row]:
     """
     column = obj.get(key)
     if not isinstance(column, list):
-        raise RowError(message("{field} is no column", field=f"`{key}`"))
+        raise RowError(message("{field} is not a column", field=f"`{key}`"))
     size = len(column)
     for name, values in obj.items():
         if isinstance(values, list) and len(values) != size:
@@ -145,9 +145,9 @@ def parse_number(value: object) -> float:
             return math.nan if plain.strip().lower() in _NULLS else float(plain)
         except ValueError:
             raise RowError(
-                message("{value} stands where a number belongs", value=repr(plain[:40]))
+                message("expected a number, found {value}", value=repr(plain[:40]))
             ) from None
-    raise RowError(message("a {type} stands where a number belongs", type=type(value).__name__))
+    raise RowError(message("expected a number, found a {type}", type=type(value).__name__))
 
 
 def grade(value: object) -> float | None:

@@ -15,13 +15,13 @@ from rlreport.text.chat import prompt_fields
 from rlreport.text.messages import listed, marked, message
 
 _REQUIRED = ("step", "prompt", "response", "reward")
-_METRICS = marked("trainer metrics (a step and numbers), to plot beside the rollouts")
+_METRICS = marked("trainer metrics (a step and numbers), to plot with the rollouts")
 _BY_NAME = {
     "metadata.json": marked("metadata of an evaluation, not its rollouts"),
     "aggregated_results.jsonl": marked("aggregated scores of an evaluation, not its rollouts"),
     "batch_summary.json": marked("a summary of rLLM's episodes, not one of them"),
     "meta.json": marked("metadata of an evaluation, not its rollouts"),
-    "trainer_state.json": marked("trainer metrics, to plot beside the rollouts"),
+    "trainer_state.json": marked("trainer metrics, to plot with the rollouts"),
     "config.json": marked("a model's or run's configuration"),
     "tokenizer.json": marked("a tokenizer; give it with --tokenizer"),
     "tokenizer_config.json": marked("a tokenizer's configuration"),
@@ -29,14 +29,16 @@ _BY_NAME = {
     "dataset_info.json": marked("metadata of a data set"),
 }
 _BY_KEYS = {
-    ("log_history",): marked("trainer metrics (`log_history`), to plot beside the rollouts"),
+    ("log_history",): marked("trainer metrics (`log_history`), to plot with the rollouts"),
     ("sample_index", "total_length", "tokens", "rollout_log_probs"): marked(
-        "Miles' token columns, read with the trajectories beside them"
+        "Miles' token columns, read with the trajectories in sibling files"
     ),
     ("trial_name", "verifier_result"): marked(
-        "a trial's result, read with the trajectory beside it"
+        "a trial's result, read with the trajectory next to it"
     ),
-    ("title", "started_at", "root"): marked("a logtree, read with the rollout summaries beside it"),
+    ("title", "started_at", "root"): marked(
+        "a logtree, read with the rollout summaries next to it"
+    ),
     ("cells", "nbformat"): marked("a notebook"),
 }
 _LIKELY: dict[str, tuple[str, ...]] = {
@@ -184,10 +186,10 @@ def refusal(name: str, objects: Sequence[Row]) -> str:
         return message(_METRICS)
     missing = [f"`{field}`" for field in _REQUIRED if field not in objects[0]]
     if len(missing) == 1:
-        return message("its first object lacks {field}", field=missing[0])
+        return message("its first object has no {field}", field=missing[0])
     if len(missing) == 2:
         return message(
-            "its first object lacks {fields} and {last}", fields=(missing[0],), last=missing[1]
+            "its first object has no {fields} and no {last}", fields=(missing[0],), last=missing[1]
         )
     return message("no known log format (its first object has {keys})", keys=_keys(objects[0]))
 
@@ -198,9 +200,9 @@ def certain_refusal(name: str, objects: Sequence[Row]) -> str:
     if last in _BY_NAME:
         return message(_BY_NAME[last])
     if not objects:
-        return message("holds no JSON object")
+        return message("contains no JSON object")
     if has_keys(objects, "step", "data") and all(isinstance(o["data"], dict) for o in objects):
-        return message("trainer metrics (`step`, `data`), to plot beside the rollouts")
+        return message("trainer metrics (`step`, `data`), to plot with the rollouts")
     for keys, reason in _BY_KEYS.items():
         if has_keys(objects, *keys):
             return message(reason)

@@ -67,7 +67,7 @@ def _trajectories(obj: Row) -> Iterator[tuple[Row, Row]]:
 def _row(entry: Row, about: Row, where: Where) -> Row:
     messages = logged.from_json(entry.get("messages"))
     if not isinstance(messages, list):
-        raise RowError(message("`messages` is no JSON list"))
+        raise RowError(message("`messages` is not a JSON list"))
     if any(isinstance(item, list) for item in messages):
         # One list of messages for each context that the agent worked in.
         messages = [m for part in messages for m in (part if isinstance(part, list) else [part])]

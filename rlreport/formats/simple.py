@@ -221,7 +221,7 @@ class OpenInstruct(Renamed):
     def complete(self, row: Row, obj: Row) -> None:
         """Add tools' errors, and a label that is text; texts of the ids come later."""
         if "token_ids" not in row:
-            raise RowError(message("`response_tokens` is no list of ids"))
+            raise RowError(message("`response_tokens` is not a list of ids"))
         request = mapping(obj.get("request_info"))
         for name, value in columns(request, ("tool_errors", "tool_outputs")).items():
             row.setdefault(name, value)

@@ -37,7 +37,7 @@ class Tinker(BaseFormat):
     claims = (("iteration", "group_idx", "traj_idx", "total_reward", "steps"),)
 
     def __init__(self, logtree: FileStamp | None = None) -> None:
-        remark = message("summaries hold no text, and no logtree lies beside them")
+        remark = message("the summaries contain no text, and there is no logtree next to them")
         if logtree is not None:
             remark = message(
                 "texts are those of the logtree: of siblings with one reward, told by length"

@@ -46,7 +46,7 @@ def torch_rows(file: IO[bytes], wanted: set[int] | None = None) -> Iterator[tupl
     dump = _load(file)
     samples = dump.get("samples") if isinstance(dump, dict) else None
     if not isinstance(samples, list):
-        raise RowError(message("no dump of rollouts: it holds no list `samples`"))
+        raise RowError(message("not a dump of rollouts: it has no list `samples`"))
     budget = _Budget()
     for index, sample in enumerate(samples):
         if isinstance(sample, dict) and (wanted is None or index in wanted):

@@ -65,10 +65,10 @@ def _trace(obj: Row, where: Where) -> Row:
     messages = logged.from_json(obj.get("messages"))
     about = mapping(logged.from_json(obj.get("metadata")))
     if not is_messages(messages):
-        raise RowError(message("`messages` are no messages"))
+        raise RowError(message("`messages` does not contain messages"))
     reward = next((about[key] for key in _REWARDS if key in about), None)
     if reward is None:
-        raise RowError(message("a trace whose metadata hold no `reward`"))
+        raise RowError(message("a trace without `reward` in its metadata"))
     millis = logged.real(about.get("duration_ms", about.get("latency_ms")))
     failed = about.get("error") or about.get("status") == "error"
     return {

@@ -72,7 +72,7 @@ class Verifiers(BaseFormat):
             yield _result(obj, where)
             return
         if not _is_episode(obj):
-            raise RowError(message("`traces` are no traces"))
+            raise RowError(message("`traces` does not contain traces"))
         shared = _episode(obj, where)
         errors = _errors(obj.get("errors"))
         if not obj["traces"]:

@@ -153,7 +153,7 @@ GUIDANCE: tuple[Guide, ...] = (
         "TRL's GRPO metrics; the threshold of ratio_drift",
     ),
     Guide(
-        "frac_reward_zero_std", 0.0, 0.5, "groups without variance teach nothing",
+        "frac_reward_zero_std", 0.0, 0.5, "groups without variance give no learning signal",
         "DAPO; the threshold of zero_variance_groups",
     ),
     Guide(

@@ -174,7 +174,7 @@ def _reason(error: Exception) -> str:
         return error.reason
     if isinstance(error, RecursionError):
         return message("nested too deep")
-    return message("holds a number too large")
+    return message("contains a number that is too large")
 
 
 def read_cached(

@@ -90,11 +90,11 @@ ODDITIES = {
     "sentinel": marked("tokens with a log-probability above 0, taken for padding and dropped"),
     "pads": marked("pad tokens at the ends of responses, dropped"),
     "coerced": marked("numbers written as text, read as numbers"),
-    "array_strings": marked("rows whose token arrays hold text where numbers belong"),
+    "array_strings": marked("rows with text instead of numbers in token arrays"),
     "nested": marked("token arrays that are lists of lists, left out"),
-    "not_tokens": marked("response_tokens that are no list of strings, left out"),
-    "not_a_number": marked("optional rewards that are no numbers, left out"),
-    "not_text": marked("reference responses that are no text, left out"),
+    "not_tokens": marked("response_tokens that are not a list of strings, left out"),
+    "not_a_number": marked("optional rewards that are not numbers, left out"),
+    "not_text": marked("reference responses that are not text, left out"),
     "tolerant": marked("lines of non-strict JSON (NaN, Infinity, lone surrogates), read anyway"),
     "reasonless": marked("unknown finish reasons, left out"),
     "unended": marked(
@@ -111,7 +111,7 @@ ODDITIES = {
     "failed": marked("rollouts that failed before the policy wrote anything, counted by step"),
     "other_split_rows": marked("rows of further splits, not read (--split reads them)"),
     "long_text": marked("responses of over 4,194,304 characters, whose words count up to there"),
-    "many_extras": marked("further scalar fields, left out beyond the first 64"),
+    "many_extras": marked("extra scalar fields beyond the first 64, left out"),
 }
 """Text for each kind of oddity; the count precedes it."""
 

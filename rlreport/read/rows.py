@@ -134,7 +134,7 @@ def _load_lenient(line: bytes) -> object:
     except UnicodeDecodeError as error:
         raise RowError(message("not valid UTF-8 (byte {byte})", byte=error.start)) from None
     if "\0" in text:
-        raise RowError(message("holds NUL bytes"))
+        raise RowError(message("contains NUL bytes"))
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

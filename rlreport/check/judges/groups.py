@@ -196,7 +196,7 @@ class _ZeroVarianceGroups(Limits):
         "mixed": "{share:percent} of {groups:count} groups give no learning signal: in "
         "{wrong:percent} every response earns the lowest reward, in {solved:percent} the best.",
     },
-    why="Where all responses of a group earn the same, its advantages and gradient are zero.",
+    why="If all responses of a group earn the same reward, its advantages and gradient are zero.",
     suggestion="Sample other groups instead (DAPO), choose other prompts, or use a finer reward.",
     explains=("reward_stalled", "group_std_fall"),
     needs_also="groups of responses, and no critic",
@@ -260,13 +260,13 @@ class _GroupStdFall(Limits):
 
 
 @Check(
-    name="rewards inside groups no longer differ",
+    name="rewards within groups no longer differ",
     rank="consequence",
     needs=(REWARD,),
     charts=("groups",),
     limits=_GroupStdFall,
-    title="The reward's std inside groups fell from {start:figure} to {end:figure}.",
-    why="Without differences inside groups there is no gradient, and noise decides.",
+    title="The reward's std within groups fell from {start:figure} to {end:figure}.",
+    why="Without differences within groups there is no learning signal, only noise.",
     suggestion="Keep groups with the largest std (RAGEN), or choose prompts of medium difficulty.",
     explains=("reward_stalled",),
     needs_also="groups of responses, and no critic",

@@ -89,7 +89,7 @@ def _hacking_title(facts: Facts) -> str:
     limits=Spreading,
     title=_hacking_title,
     why="The policy may have found text that raises the reward whatever the answer is.",
-    suggestion="Read the responses that hold it; if it is no part of the task, penalise it.",
+    suggestion="Read the responses that contain it; if it is not part of the task, penalise it.",
     explains=(
         *("kl_explosion", "diversity_collapse", "entropy_collapse", "missing_eos"),
         *("length_collapse", "length_hacking", "not_sharpening", "persistent_losers"),
@@ -290,7 +290,7 @@ class _RewardPartDominance(Limits):
         "variance within steps and {of_gain:percent} of its gain.",
     },
     why="The other parts of the reward hardly steer the policy: it learns this one alone.",
-    suggestion="Weigh the parts so that their spreads inside a step are alike.",
+    suggestion="Weight the parts so that they have similar spreads within a step.",
     source="rewardspy",
     needs_also="reward_parts, two or more",
     of_reward=True,

@@ -350,7 +350,7 @@ class _LostColumns(Limits):
 @Check(
     name="columns that end",
     rank="note",
-    looks_for="columns that the log holds up to some step, and not after it",
+    looks_for="columns that the log has up to some step but not after it",
     limits=_LostColumns,
     title="{count:count} columns end before the run does, the first at step {at}: {names}.",
     why="Figures that need them describe the first part of the run alone.",

@@ -51,7 +51,7 @@ def _diversity_clause(facts: Facts) -> str:
 
 
 @Check(
-    name="responses become alike",
+    name="responses become more alike",
     rank="consequence",
     needs=(RESPONSE,),
     charts=("distinct_2", "duplicates"),

@@ -54,7 +54,7 @@ export class Router {
     this.opened = null;
     if (path === "") return opened ?? /** @type {HTMLElement} */ (this.overview.cloneNode(true));
     const node = document.querySelector(`script.view[data-view="${CSS.escape(path)}"]`);
-    if (!node) return missing(message("This report carries no page “{path}”.", { path }));
+    if (!node) return missing(message("This report has no page “{path}”.", { path }));
     try {
       const text = new TextDecoder().decode(await unpack(node.textContent ?? ""));
       const parsed = new DOMParser().parseFromString(text, "text/html");

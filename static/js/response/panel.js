@@ -117,7 +117,7 @@ export class Panel {
     this.close();
     this.node.replaceChildren(
       el("div", { class: "response-head" }, el("h2", {}, this.title(n)), this.closeButton),
-      el("p", { class: "note" }, message("This response is not among those that the report carries with their text.")),
+      el("p", { class: "note" }, message("The report does not include the text of this response.")),
     );
     this.node.hidden = false;
   }
