@@ -23,7 +23,7 @@ from rlreport.tables import Note, Tables
 from rlreport.text.messages import Message, message
 
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool"))
-"""Roles that tell nothing; whatever else stands for one may be text."""
+"""Roles that reveal nothing; any other value of a role may be text from the log."""
 
 USUAL_SPLITS = frozenset(("train", "val", "eval"))
 """Usual names of splits; any other comes from the logs."""

@@ -41,7 +41,7 @@ class BuildCommand(click.Command):
     show_default=True,
     help="Output path or URL. The suffix selects the format: none = folder, .html = one file, "
     ".eml = mail, .md = Markdown with a folder of pictures, .zip = zipped folder. '-' writes to "
-    "standard output, with --format.",
+    "standard output and needs --format.",
 )
 @options(BuildOptions)
 @fail_on_option
