@@ -1,10 +1,9 @@
 """Texts that spread through the responses, and how much reward they bring.
 
 Words are compared in lower case and by their stem, numbers as ``0``; signs, and characters of
-scripts without spaces, count as words. An n-gram spreads if it occurs in a far larger share of
-responses in the last window than in the first steps, or in responses of the reference. It is
-shown together with the words that usually surround it. The structure of responses (lists,
-headings) counts as a text.
+scripts without spaces, count as words, the structure of responses (lists, headings) as a text.
+An n-gram spreads if a far larger share of responses contains it in the last window than in the
+first steps, or in the reference. It is shown with the words that usually surround it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ MIN_RECURRENCE = 5
 """Mean number of responses per prompt from which rewards are compared within prompts, too."""
 
 ANY_STRUCTURE = "structure"
-
 COLUMNS = (
     *("kind", "ngram", "share_first", "share_last", "z", "reward_lift", "lift", "lift_z"),
     *("of_gain", "asked", "examples"),
@@ -135,8 +133,7 @@ def has_text(counts: Floats) -> Floats:
 def spreading_texts(run: Run) -> SpreadingTexts:
     """Find the texts that are far more frequent in the last window than in the first steps.
 
-    Shares are of responses, so a response that repeats a symbol counts once. Empty without a
-    sample of words, or without a baseline.
+    Shares are of responses, not occurrences. Without words or a baseline there are none.
     """
     rows: list[dict[str, object]] = []
     by_step = [pd.DataFrame(columns=["step", "ngram", "share"])]

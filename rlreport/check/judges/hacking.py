@@ -391,10 +391,7 @@ def watched_reward_fall(check: Check, run: Run) -> Result:
 
 
 def _follows(watched: Shape, trained: Shape, min_ratio: float) -> bool:
-    """Return False if the training reward rises and the watched reward does not.
-
-    Rewards on different scales are not compared.
-    """
+    """Return False if only the training reward rises, of two rewards on the same scale."""
     both = [watched.series.values, trained.series.values]
     in_unit = [float(values.min()) >= 0 and float(values.max()) <= 1 for values in both]
     if in_unit[0] != in_unit[1] or not trained.rose or watched.rose:
