@@ -29,8 +29,9 @@ from rlreport.text.tokens import STRUCTURES, units
 
 Bools = NDArray[np.bool_]
 
-SAME = 0.8
-"""Two texts are the same if this share of the responses with one has the other too."""
+SAME, AT_END = 0.8, 0.95
+"""Two texts are the same if this share of the responses with one has the other too; a text begins
+or ends responses if it does so in this share of those that contain it."""
 
 CONTINUED = 0.9
 """A longer phrase replaces its part if this share of the responses with the part has it."""
@@ -326,8 +327,7 @@ def _phrases(
 def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Text:
     """Return the phrase with the spelling that is most common in the latest responses.
 
-    ``ids``, int64 (W,), are the words of the sample; ``places`` are the indices of words at which
-    the phrase starts.
+    ``ids``, int64 (W,), are the sample's words; ``places`` are indices where the phrase starts.
     """
     words, low, high = text.words, 0, len(text.words)
     while high - low > 1 and words[low] in _BEFORE and not _BEFORE.issuperset(words):
@@ -337,9 +337,9 @@ def _as_written(text: _Text, sample: TextSample, ids: Ints, places: Ints) -> _Te
     response = np.flatnonzero(text.counts)[-MAX_READ:]
     starts, stops = sample.offsets[response], sample.offsets[response + 1]
     first = places[np.searchsorted(places, starts)]
-    opens, closes = np.mean(first + low - starts <= 1), np.mean(stops - first - len(words) <= 2)
-    kind = "opening" if opens > closes else "closing"
-    kind = kind if max(opens, closes) >= SAME else "text"
+    opens, closes = np.mean(first + low == starts), np.mean(stops - first == high)
+    end = "opening" if opens > closes else "closing"
+    kind = end if max(opens, closes) >= AT_END else "text"
     words, first = words[low:high], first + low
     # A sequence of equal signs is one text: "####".
     while len({*words}) == 1 and not words[0].isalnum() and len(words) < MAX_WORDS:
