@@ -159,7 +159,7 @@ def test_escape_leaves_the_search_before_it_closes_the_response(math: Page) -> N
 
 def test_a_response_that_is_not_carried_is_said_to_be_so(browser: Browser, tmp_path: Path) -> None:
     with visiting(browser, write_step(tmp_path, Made()), "#r=999") as page:
-        assert "not among those" in page.inner_text(".response .note")
+        assert "does not include the text" in page.inner_text(".response .note")
         page.keyboard.press("Escape")
         page.wait_for_selector(".response", state="hidden")
 

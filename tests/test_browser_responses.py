@@ -142,7 +142,7 @@ def test_filters_by_number_and_by_finding_are_chips_and_stand_in_the_address(
 ) -> None:
     page.click(".menu > button:text('Filter')")
     page.select_option(".menu select", "finding")
-    page.select_option('select[aria-label="Finding holds"]', "Reward hacking")
+    page.select_option('select[aria-label="Finding contains"]', "Reward hacking")
     assert page.text_content(".count") == "160 of 20,000"
     page.select_option(".menu select", "step")
     page.fill('input[aria-label="Step from"]', "7")

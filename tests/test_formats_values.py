@@ -43,7 +43,7 @@ def test_what_is_missing_or_too_large_is_nan(logged: object) -> None:
 
 @pytest.mark.parametrize("logged", ["four", {}, [], [1, 2], {"a": 1}])
 def test_what_is_no_number_says_so(logged: object) -> None:
-    with pytest.raises(RowError, match="where a number belongs"):
+    with pytest.raises(RowError, match="expected a number, found"):
         parse_number(logged)
 
 
